@@ -22,7 +22,7 @@ from shadowrelay.core.safety_net.selection import matching
 from shadowrelay.core.values import replace
 from shadowrelay.database import resubmission
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.resubmission import Count, Counted, OwnerKnown
+from shadowrelay.database.resubmission import MadeCount, OwnerCount, OwnerKnown
 from tests.simulation.memory_ledger import MemoryLedger, State, _connect, _empty_database
 
 TIMES = st.one_of(st.none(), st.integers(0, 6).map(lambda seconds: NOW + seconds * SECOND))
@@ -130,9 +130,9 @@ def test_parts_of_a_window_have_the_same_messages_in_sql_and_in_memory(
         assert found == sql.resubmittable(selector, owner, Place(), 1000).messages
 
 
-def expected(stored: list[Copy], selector: Selector, owner: OwnerKnown) -> Counted:
+def expected(stored: list[Copy], selector: Selector, owner: OwnerKnown) -> OwnerCount:
     """The same in plain Python."""
-    lost, rest = Count(), Count()
+    lost, rest = MadeCount(), MadeCount()
     for copy in stored:
         if copy.owner != owner.name:
             continue
@@ -150,20 +150,20 @@ def expected(stored: list[Copy], selector: Selector, owner: OwnerKnown) -> Count
                 )
             )
             lost, rest = (lost + count, rest) if gone else (lost, rest + count)
-        rest += Count(untimed=int(untimed(selector, copy)))
-    return Counted(owner.name, lost, rest)
+        rest += MadeCount(untimed=int(untimed(selector, copy)))
+    return OwnerCount(owner.name, lost, rest)
 
 
-def the_count(copy: Copy, recipient: Recipient, *, messages: int) -> Count:
+def the_count(copy: Copy, recipient: Recipient, *, messages: int) -> MadeCount:
     if copy.stage is Stage.QUEUED:
-        return Count(in_transit=messages)
+        return MadeCount(in_transit=messages)
     if recipient.status is Status.RELAYED:
-        return Count(outside=1)
+        return MadeCount(outside=1)
     if copy.request:
-        return Count(resubmitted=messages)
+        return MadeCount(resubmitted=messages)
     if copy.damage or copy.digests is None:
-        return Count(damaged=messages)
-    return Count(messages=messages, recipients=1, octets=messages * copy.envelope.size)
+        return MadeCount(damaged=messages)
+    return MadeCount(messages=messages, recipients=1, octets=messages * copy.envelope.size)
 
 
 def untimed(selector: Selector, copy: Copy) -> bool:

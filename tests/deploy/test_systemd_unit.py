@@ -124,3 +124,31 @@ def test_a_node_takes_mail_and_ends_in_order_under_a_real_systemd(tmp_path: Path
         "success",
         "0",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(booted.missing() != "", reason=booted.missing())
+def test_the_mailbox_service_delivers_once_and_forgets_under_a_real_systemd(tmp_path: Path):
+    script, nothing = Path(__file__).with_name("watch_mailbox_unit.py"), tmp_path / "none"
+    environment = "SHADOWRELAY_MAILBOX_DRAIN_TIMEOUT=2s"
+    nothing.mkdir()
+    with booted.booted(tmp_path, nothing, script, environment, MAILBOX.name) as result:
+
+        def told() -> str:
+            return "".join(
+                (tmp_path / name).read_text() for name in ("console", "said") if (tmp_path / name).exists()
+            )
+
+        wait_until(result.exists, "the unit was watched to its end", 120, told)
+        found = json.loads(result.read_text())
+    assert found.get("replies") == ["250 2.0.0 ok", "250 2.0.0 Duplicate dropped, delivered before"], told()
+    assert (found["forgotten"], found["replies_after"]) == ({"forgotten": 1}, "250 2.0.0 ok")
+    directory, table, control = found["modes"].values()
+    assert (directory, control) == ("700 shadowrelay", "600 shadowrelay")
+    assert table.endswith(" shadowrelay")
+    assert found["stopped"] == {
+        "ActiveState": "inactive",
+        "Result": "success",
+        "ExecMainStatus": "0",
+        "NRestarts": "0",
+    }

@@ -152,3 +152,21 @@ async def test_killed_behind_the_stores_answer_only_the_row_decides_about_a_seco
         async with mailbox_process(tmp_path, "--deliver", store) as service:
             assert await service.send(MESSAGE, ANNA) == [again]
         assert len(hop.contents) == times
+
+
+@pytest.mark.slow
+async def test_a_large_message_needs_little_memory(tmp_path: Path) -> None:
+    def most(service: MailboxProcess) -> int:
+        """Octets of memory that the process has had at most."""
+        text = Path(f"/proc/{service.process.pid}/status").read_text()
+        return int(re.findall(r"^VmHWM:\s+(\d+) kB$", text, re.MULTILINE)[0]) * 1024
+
+    large = MESSAGE + (b"x" * 70 + b"\r\n") * 1_000_000
+    async with ScriptedHop() as hop:
+        hop.keep_contents = False
+        async with mailbox_process(tmp_path, "--deliver", f"lmtp://127.0.0.1:{hop.port}") as service:
+            assert await service.send(MESSAGE, ANNA) == [STORED]
+            before = most(service)
+            assert await service.send(large.replace(b"<1@", b"<2@"), ANNA) == [STORED]
+            assert most(service) - before < 16 * 2**20
+        assert hop.octets > len(large)

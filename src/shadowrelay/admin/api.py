@@ -302,6 +302,7 @@ class _Api:
             opened=node.database.opened,
             logins=node.login_counts(),
             commits=node.database.commits,
+            resubmit=await node.resubmission.figures(),
             free=node.room.free,
             minimum_free=node.room.minimum,
             ready=node.ready()[0],

@@ -8,14 +8,12 @@ from typing import Any
 
 from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.database.resubmission import Count, Kept
+from shadowrelay.database.resubmission import Kept, MadeCount
 from shadowrelay.operator.preview import Preview, Share
 from shadowrelay.operator.resubmit import Shown
 
-Told = dict[str, Any]
 
-
-def told(found: Request) -> Told:
+def told(found: Request) -> dict[str, Any]:
     """A request without its progress."""
     return {
         "id": found.id,
@@ -33,7 +31,7 @@ def told(found: Request) -> Told:
     }
 
 
-def selector(found: Selector) -> Told:
+def selector(found: Selector) -> dict[str, Any]:
     return {
         "since": _exact(found.since),
         "until": _exact(found.until),
@@ -45,7 +43,7 @@ def selector(found: Selector) -> Told:
     }
 
 
-def request(found: Shown) -> Told:
+def request(found: Shown) -> dict[str, Any]:
     """A request with how far each node is."""
     parts = {(one.node, one.owner): one for one in found.progress}
     pairs = {*parts, *((node, owner) for node, left in found.left.items() for owner in left)}
@@ -84,7 +82,7 @@ def request(found: Shown) -> Told:
     }
 
 
-def preview(found: Preview, now: datetime) -> Told:
+def preview(found: Preview, now: datetime) -> dict[str, Any]:
     """What a request would do."""
     return {
         **_made(found.total),
@@ -115,7 +113,7 @@ def preview(found: Preview, now: datetime) -> Told:
     }
 
 
-def _share(found: Share) -> Told:
+def _share(found: Share) -> dict[str, Any]:
     return {
         "owner": found.owner,
         **_made(found.count),
@@ -124,15 +122,15 @@ def _share(found: Share) -> Told:
     }
 
 
-def _made(count: Count) -> Told:
+def _made(count: MadeCount) -> dict[str, Any]:
     return {"messages": count.messages, "recipients": count.recipients, "octets": count.octets}
 
 
-def _refused(count: Count) -> Told:
+def _refused(count: MadeCount) -> dict[str, Any]:
     return {name: number for name, number in asdict(count).items() if name not in _made(count)}
 
 
-def kept(found: Kept) -> Told:
+def kept(found: Kept) -> dict[str, Any]:
     """A message in Safety Net."""
     return {
         "id": found.id,

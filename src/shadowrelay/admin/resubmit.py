@@ -27,8 +27,6 @@ ADMIN = "admin token"
 _NAMES = {"since", "until", "to", "sender", "recipient", "message_id", "network_message_id"}
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
-Told = dict[str, Any]
-
 
 class ResubmitRoutes:
     """The handlers: each takes a request and returns JSON. Raise RequestRefused."""
@@ -37,42 +35,42 @@ class ResubmitRoutes:
         self._resubmission = resubmission
         self._clock = clock
 
-    async def list(self, request: HttpRequest) -> Told:
+    async def list(self, request: HttpRequest) -> dict[str, Any]:
         del request
         shown = await self._resubmission().all()
         return {"requests": [render_resubmit.request(one) for one in shown]}
 
-    async def show(self, request: HttpRequest) -> Told:
+    async def show(self, request: HttpRequest) -> dict[str, Any]:
         found = await self._found(request)
         return render_resubmit.request(await self._resubmission().show(found, ADMIN))
 
-    async def preview(self, request: HttpRequest) -> Told:
+    async def preview(self, request: HttpRequest) -> dict[str, Any]:
         body = await _body(request, {"selector", "gone", "operator"})
         selector, gone = self._selector(_object(body, "selector")), _gone(body)
         with _refusing():
             found = await self._resubmission().preview(selector, gone, _operator(body))
         return render_resubmit.preview(found, self._clock())
 
-    async def add(self, request: HttpRequest) -> Told:
+    async def add(self, request: HttpRequest) -> dict[str, Any]:
         body = await _body(request, {"selector", "gone", "operator", "reason"})
         selector, gone = self._selector(_object(body, "selector")), _gone(body)
         with _refusing():
             made = await self._resubmission().add(selector, gone, _operator(body), _text(body, "reason"))
         return {"request": render_resubmit.told(made)}
 
-    async def pause(self, request: HttpRequest) -> Told:
+    async def pause(self, request: HttpRequest) -> dict[str, Any]:
         return await self._change(request, RequestState.PAUSED)
 
-    async def resume(self, request: HttpRequest) -> Told:
+    async def resume(self, request: HttpRequest) -> dict[str, Any]:
         return await self._change(request, RequestState.RUNNING)
 
-    async def remove(self, request: HttpRequest) -> Told:
+    async def remove(self, request: HttpRequest) -> dict[str, Any]:
         return await self._change(request, RequestState.REMOVED)
 
-    async def gone(self, request: HttpRequest) -> Told:
+    async def gone(self, request: HttpRequest) -> dict[str, Any]:
         return await self._change(request, None)
 
-    async def _change(self, request: HttpRequest, state: RequestState | None) -> Told:
+    async def _change(self, request: HttpRequest, state: RequestState | None) -> dict[str, Any]:
         body = await _body(request, {"operator"} if state else {"operator", "member"})
         gone = () if state else (ServerName(_text(body, "member").lower()),)
         found = await self._found(request)
@@ -80,7 +78,7 @@ class ResubmitRoutes:
             changed = await self._resubmission().change(found, state, _operator(body), gone)
         return {"request": render_resubmit.told(changed)}
 
-    async def safety_net(self, request: HttpRequest) -> Told:
+    async def safety_net(self, request: HttpRequest) -> dict[str, Any]:
         given = dict(request.query_params)
         unknown = sorted(set(given) - _NAMES - {"after", "limit"})
         if unknown:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,6 +23,7 @@ from shadowrelay.cli.resubmit_text import (
 )
 from shadowrelay.cli.selecting import CONDITIONS, selector_of, selector_options
 from shadowrelay.cli.viewing import (
+    Command,
     JsonTree,
     clean,
     console,
@@ -32,8 +33,6 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
 )
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 TIMEOUT = 60.0
 """Seconds for an answer: a preview waits for members that count a million messages, or do not answer."""

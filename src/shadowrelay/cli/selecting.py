@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from shadowrelay.cli.viewing import moment
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+from shadowrelay.cli.viewing import Command, moment
 
 CONDITIONS = ("to", "sender", "recipient", "message_id", "network_message_id")
 

@@ -30,7 +30,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class MadeCount:
     """What a request would make: ``messages`` with ``recipients`` and ``octets`` of content; and what not.
 
     ``outside`` counts recipients that crossed the boundary. The others count messages: ``resubmitted`` by an
@@ -47,8 +47,8 @@ class Count:
     untimed: int = 0
     in_transit: int = 0
 
-    def __add__(self, other: Count) -> Count:
-        return Count(**{name: getattr(self, name) + getattr(other, name) for name in Count.__slots__})
+    def __add__(self, other: MadeCount) -> MadeCount:
+        return MadeCount(**{name: getattr(self, name) + getattr(other, name) for name in MadeCount.__slots__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,12 @@ class OwnerKnown:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class OwnerCount:
     """The messages of one owner: ``lost`` by it with a database of it that is gone, and the ``rest``."""
 
     owner: ServerName
-    lost: Count = Count()
-    rest: Count = Count()
+    lost: MadeCount = MadeCount()
+    rest: MadeCount = MadeCount()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def earliest(connection: sqlite3.Connection) -> datetime | None:
 
 def count(
     readers: Sequence[sqlite3.Connection], selector: Selector, owners: Sequence[OwnerKnown]
-) -> Mapping[ServerName, Counted]:
+) -> Mapping[ServerName, OwnerCount]:
     """What a request would make of the messages of these owners; each message counts once. The readers share
     the work.
     """
@@ -105,7 +105,7 @@ def count(
     current = "".join(f" {owner.name}={owner.database} " for owner in owners)
     asked = parameters(selector) | {"owners": names, "current": current}
     parts = _parts(selector, owners)
-    found = {owner.name: Counted(owner.name) for owner in owners}
+    found = {owner.name: OwnerCount(owner.name) for owner in owners}
 
     def counted(reader: sqlite3.Connection) -> list[tuple[datetime, SqlRow]]:
         know_folded(reader)
@@ -126,7 +126,7 @@ def count(
             found[owner.name] = _with(found[owner.name], one, lost=_lost(owner, told, end))
     for place, messages in readers[0].execute(SQL["untimed"], asked).fetchall():
         if owner := by_place.get(place):
-            found[owner.name] = _with(found[owner.name], Count(untimed=messages), lost=False)
+            found[owner.name] = _with(found[owner.name], MadeCount(untimed=messages), lost=False)
     return found
 
 
@@ -147,23 +147,23 @@ def _lost(owner: OwnerKnown, told: int, end: datetime) -> bool:
     return not told & _CURRENT or (owner.lost_before is not None and end < owner.lost_before)
 
 
-def _counted(told: int, recipients: int, octets: int) -> Count:
+def _counted(told: int, recipients: int, octets: int) -> MadeCount:
     messages = recipients if told & _FIRST else 0
     if told & _QUEUED:
-        return Count(in_transit=0 if told & _RELAYED else messages)
+        return MadeCount(in_transit=0 if told & _RELAYED else messages)
     if told & _RELAYED:
-        return Count(outside=recipients)
+        return MadeCount(outside=recipients)
     if told & _MADE:
-        return Count(resubmitted=messages)
+        return MadeCount(resubmitted=messages)
     if told & _DAMAGED:
-        return Count(damaged=messages)
-    return Count(messages=messages, recipients=recipients, octets=octets if messages else 0)
+        return MadeCount(damaged=messages)
+    return MadeCount(messages=messages, recipients=recipients, octets=octets if messages else 0)
 
 
-def _with(found: Counted, more: Count, *, lost: bool) -> Counted:
+def _with(found: OwnerCount, more: MadeCount, *, lost: bool) -> OwnerCount:
     if lost:
-        return Counted(found.owner, found.lost + more, found.rest)
-    return Counted(found.owner, found.lost, found.rest + more)
+        return OwnerCount(found.owner, found.lost + more, found.rest)
+    return OwnerCount(found.owner, found.lost, found.rest + more)
 
 
 def page(

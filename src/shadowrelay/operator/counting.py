@@ -21,7 +21,7 @@ from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import resubmission
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.resubmission import Counted, OwnerKnown
+from shadowrelay.database.resubmission import OwnerCount, OwnerKnown
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator import preview
 from shadowrelay.operator.acts import Action, ActRefused
@@ -46,7 +46,7 @@ class CannotDo(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class RouteServer:
     """The next hop of a route. ``inside``: it belongs to the boundary."""
 
     route: NextHop
@@ -67,7 +67,7 @@ class Counting:
     policy: Policy
     clock: Callable[[], datetime]
     mint: Callable[[datetime], MessageId]
-    servers: Sequence[Server]
+    servers: Sequence[RouteServer]
     contacts: Callable[[], Contacts]
     away: Callable[[], Mapping[ServerName, Away]]
     ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
@@ -172,7 +172,7 @@ class Counting:
         act = _act(replace(request, operator=operator), LEFT, {"request": request_told(request)})
         members = sorted(self.contacts().reachable)
         asking = asyncio.gather(*(self.ask(Operate(name, act), PATIENCE) for name in members))
-        found = {self.name: await self._left(request)}
+        found = {self.name: await self.left_here(request)}
         for name, answer in zip(members, await asking, strict=True):
             if isinstance(answer, ActAnswer) and not answer.refused:
                 told = answer.told.get("left")
@@ -180,7 +180,7 @@ class Counting:
                     found[name] = {ServerName(str(owner)): int(count) for owner, count in told.items()}
         return found
 
-    async def _left(self, request: Request) -> Left:
+    async def left_here(self, request: Request) -> Left:
         """Messages that this node would still make, by owner; a few more, where it is about to make them."""
         contacts, policy = self.contacts(), self.policy
 
@@ -207,10 +207,10 @@ class Counting:
 
     async def _counted_from(
         self, selector: Selector, place: Place, owners: Sequence[OwnerKnown]
-    ) -> Mapping[ServerName, Counted]:
+    ) -> Mapping[ServerName, OwnerCount]:
         window = replace(selector, since=max(selector.since, place.at or selector.since))
         counted = await self.database.read(lambda readers: resubmission.count(readers, window, owners))
-        return {self.name: Counted(self.name), **counted}
+        return {self.name: OwnerCount(self.name), **counted}
 
     def actions(self) -> dict[str, Action]:
         """What members may ask here, for operators on their nodes."""
@@ -236,7 +236,7 @@ class Counting:
             request = request_from(act.arguments.get("request"))
         except Malformed as error:
             raise ActRefused(str(error)) from error
-        return {"left": await self._left(request)}
+        return {"left": await self.left_here(request)}
 
 
 def _act(request: Request, action: str, arguments: Told) -> Act:

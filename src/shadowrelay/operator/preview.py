@@ -18,7 +18,7 @@ from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.safety_net.resubmission import Contacts, lost
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.database.resubmission import Count, Counted, OwnerKnown
+from shadowrelay.database.resubmission import MadeCount, OwnerCount, OwnerKnown
 from shadowrelay.wire.xshadow import Malformed
 
 ANOTHER_DATABASE = "it has another database than when it settled them"
@@ -32,8 +32,8 @@ class Held:
 
     owner: ServerName
     why: str
-    now: Count
-    else_: Count
+    now: MadeCount
+    else_: MadeCount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class NodeCount:
 
     node: ServerName
     reaches_back_to: datetime | None
-    own: Count
+    own: MadeCount
     held: tuple[Held, ...] = ()
 
 
@@ -62,15 +62,15 @@ class Share:
 
     owner: ServerName
     why: str
-    holders: Mapping[ServerName, Count]
+    holders: Mapping[ServerName, MadeCount]
 
     @property
     def most(self) -> bool:
         return len(self.holders) > 1
 
     @property
-    def count(self) -> Count:
-        return sum(self.holders.values(), Count())
+    def count(self) -> MadeCount:
+        return sum(self.holders.values(), MadeCount())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Preview:
     nodes: tuple[NodeCount, ...]
     shares: tuple[Share, ...]
     unreached: tuple[Unreached, ...]
-    total: Count
+    total: MadeCount
     most: bool
     warnings: tuple[str, ...]
 
@@ -114,20 +114,20 @@ def owners_known(ledger: Ledger, contacts: Contacts, policy: Policy) -> tuple[Ow
 def node_count(
     ledger: Ledger,
     request: Request,
-    counted: Mapping[ServerName, Counted],
+    counted: Mapping[ServerName, OwnerCount],
     contacts: Contacts,
     reaches_back_to: datetime | None,
 ) -> NodeCount:
     """What this node says: its own messages, and those that it holds for each owner."""
     held = []
     for owner, found in sorted(counted.items()):
-        if owner == ledger.name or found.lost + found.rest == Count():
+        if owner == ledger.name or found.lost + found.rest == MadeCount():
             continue
         if lost(ledger, request, owner, contacts):
             why = _why_lost(ledger, request, owner, contacts)
-            held.append(Held(owner=owner, why=why, now=found.lost + found.rest, else_=Count()))
+            held.append(Held(owner=owner, why=why, now=found.lost + found.rest, else_=MadeCount()))
         else:
-            why = ANOTHER_DATABASE if found.lost != Count() else ""
+            why = ANOTHER_DATABASE if found.lost != MadeCount() else ""
             held.append(Held(owner=owner, why=why, now=found.lost, else_=found.rest))
     own = counted[ledger.name]
     return NodeCount(
@@ -154,7 +154,9 @@ def summed_up(
     """Sum up what the nodes say. ``away``: the members that did not answer. ``more``: other warnings."""
     shares = tuple(_shares(answers))
     unreached = tuple(_unreached(answers, away, {share.owner for share in shares}, policy, now))
-    total = sum((answer.own for answer in answers), Count()) + sum((one.count for one in shares), Count())
+    total = sum((answer.own for answer in answers), MadeCount()) + sum(
+        (one.count for one in shares), MadeCount()
+    )
     found = Preview(
         nodes=tuple(answers),
         shares=shares,
@@ -173,7 +175,7 @@ def _shares(answers: Sequence[NodeCount]) -> Iterator[Share]:
             answer.node: held
             for answer in answers
             for held in answer.held
-            if held.owner == owner and held.now != Count()
+            if held.owner == owner and held.now != MadeCount()
         }
         if told:
             whys = sorted({held.why for held in told.values() if held.why})
@@ -194,7 +196,7 @@ def _unreached(
             answer.node: held.else_
             for answer in answers
             for held in answer.held
-            if held.owner == name and held.else_ != Count()
+            if held.owner == name and held.else_ != MadeCount()
         }
         if name in answered_for and not holders:
             continue
@@ -288,8 +290,8 @@ def read_count(told: Told) -> NodeCount:
         raise Malformed(f"bad counts: {error}") from error
 
 
-def _count(told: Mapping[str, Any]) -> Count:
-    found = {name: int(told.get(name, 0)) for name in Count.__slots__}
+def _count(told: Mapping[str, Any]) -> MadeCount:
+    found = {name: int(told.get(name, 0)) for name in MadeCount.__slots__}
     if min(found.values()) < 0:
         raise ValueError("a count below zero")
-    return Count(**found)
+    return MadeCount(**found)

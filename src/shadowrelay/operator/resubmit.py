@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime, timedelta
 
 import structlog
 
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
-from shadowrelay.core.requests import Progress, Request, RequestState, Selector
+from shadowrelay.core.requests import Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.core.safety_net import requesting
-from shadowrelay.core.safety_net.requesting import RequestRefused
+from shadowrelay.core.safety_net.requesting import Declined
 from shadowrelay.core.values import dataclass
+from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.operator.counting import CannotDo, Counting, Left
 from shadowrelay.operator.preview import Preview
 from shadowrelay.wire.requests import request_from, request_told, selector_told
@@ -20,6 +23,7 @@ from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)
 
+_LEFT_AGE = timedelta(seconds=30)
 _PACE = timedelta(minutes=1)
 """A rate is measured over at most this time."""
 
@@ -69,6 +73,18 @@ class Shown:
         return bool(self.progress) and parts and not any(sum(left.values()) for left in self.left.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """This node's part in all requests on record. ``left``: messages of the open ones, None while it is not
+    known.
+    """
+
+    open: int = 0
+    made: int = 0
+    skipped: Mapping[Skipped, int] = field(default_factory=dict)
+    left: int | None = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class Resubmission:
     """One node's. ``having``: which members have a request. ``wake``: a request changed."""
@@ -76,6 +92,8 @@ class Resubmission:
     counting: Counting
     having: Callable[[Request], Sequence[Having]]
     wake: Callable[[], None]
+    _left: tuple[datetime, int] | None = None
+    _leaving: asyncio.Task[None] | None = None  # counts what is left
     _looked: dict[RequestId, datetime] = field(default_factory=dict)
     _seen: dict[tuple[RequestId, ServerName, ServerName], list[tuple[datetime, int]]] = field(
         default_factory=dict
@@ -161,6 +179,29 @@ class Resubmission:
         self._looked[request.id] = now
         return found
 
+    async def figures(self) -> Figures:
+        """For metrics. What is left takes a second to count: it is counted in the background, and may be half
+        a minute old.
+        """
+        name, now = self.counting.name, self.counting.clock()
+        shown = await self.all()
+        own = [part for one in shown for part in one.progress if part.node == name]
+        skipped: dict[Skipped, int] = dict.fromkeys(Skipped, 0)
+        for part in own:
+            for cause, count in part.skipped:
+                skipped[cause] += count
+        opened = [one.request for one in shown if one.open]
+        idle = self._leaving is None or self._leaving.done()
+        if opened and idle and (self._left is None or now - self._left[0] > _LEFT_AGE):
+            self._leaving = asyncio.create_task(self._count_left(opened), name="what is left of requests")
+        left = (self._left[1] if self._left else None) if opened else 0
+        return Figures(len(opened), sum(part.made for part in own), skipped, left)
+
+    async def _count_left(self, requests: Sequence[Request]) -> None:
+        with suppress(DatabaseFailed):
+            parts = [await self.counting.left_here(request) for request in requests]
+            self._left = self.counting.clock(), sum(sum(part.values()) for part in parts)
+
     async def add(
         self, selector: Selector, gone: Sequence[ServerName], operator: str, reason: str
     ) -> Request:
@@ -176,7 +217,7 @@ class Resubmission:
         result = await self.counting.database.transact(
             lambda ledger: ledger.apply(requesting.add(ledger, request, policy, now))
         )
-        if isinstance(result, RequestRefused):
+        if isinstance(result, Declined):
             raise CannotDo(result.why)
         log.warning(
             "resubmit_request_added",

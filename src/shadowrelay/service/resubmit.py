@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from shadowrelay.admin.node import MemberStatus
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.requests import Request
-from shadowrelay.operator.counting import Server
+from shadowrelay.operator.counting import RouteServer
 from shadowrelay.operator.preview import Away
 from shadowrelay.operator.resubmit import Having
 from shadowrelay.safety_net.pace import Given
 from shadowrelay.smtp.sending.session import NextHopServer
 
 
-def listed(servers: Mapping[NextHop, NextHopServer]) -> tuple[Server, ...]:
+def listed(servers: Mapping[NextHop, NextHopServer]) -> tuple[RouteServer, ...]:
     """The next hops of the routes."""
-    return tuple(Server(name, one.host.lower(), one.port, one.inside) for name, one in servers.items())
+    return tuple(RouteServer(name, one.host.lower(), one.port, one.inside) for name, one in servers.items())
 
 
 def away(statuses: Iterable[MemberStatus]) -> dict[ServerName, Away]:
