@@ -184,12 +184,14 @@ def test_a_request_outlives_its_node_and_a_pause_outlives_a_restart_of_all(lab: 
         wait_until(lambda: lab.events("mx1", "RESUBMIT"), "it reaches the owner")
         lab.cluster.kill("mx3")
         ask(lab, "mx1", "pause", request)
-        wait_until(lambda: ask(lab, "mx2", "show", request)["state"] == "paused", "all know")
+        wait_until(lambda: ask(lab, "mx2", "show", request)["request"]["state"] == "paused", "all know")
         for name in ("mx1", "mx2"):
             lab.cluster.kill(name)
         for name in ("mx1", "mx2", "mx3"):
             lab.cluster.start(name)
-        wait_until(lambda: ask(lab, "mx3", "show", request)["state"] == "paused", "mx3 hears of it")
+        wait_until(
+            lambda: ask(lab, "mx3", "show", request)["request"]["state"] == "paused", "mx3 hears of it"
+        )
         wait_until(lambda: lab.queued("mx1") == lab.queued("mx2") == 0, "what was made is mail")
         before = sum(store.has().values())
         assert before < len(lost)

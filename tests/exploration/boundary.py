@@ -36,7 +36,10 @@ class Boundary(Members):
             homes = self.names[:1] if self.setup.messages == 1 else self.names[:2]
             found += [("message", unsent, name) for name in homes if views[self.index[name]].up]
         if self.setup.resubmits and not at.asked:
-            found += [("ask", view.node.name) for view in views if view.up and not view.frozen]
+            asks: list[Move] = [("ask", view.node.name) for view in views if view.up and not view.frozen]
+            if self.setup.at_once:
+                return asks
+            found += asks
         found += self._faults(at, views)
         if not self._urgent(at, views):
             found += self._ages(views)

@@ -14,7 +14,7 @@ from tests.simulation.world import START
 from .automaton import Memory, View
 from .rules import Rules
 from .setup import Move, Setup
-from .situation import TIMINGS, Known, Mail, Situation, Taken
+from .situation import OLD, TIMINGS, Known, Mail, Situation, Taken
 from .stand_ins import OpenPolicy
 
 ASKED = ("asked",)
@@ -77,10 +77,11 @@ class Members(Rules):
                 disk.copies[copy.id] = replace(copy.with_recipients(settled), settled_at=START)
             disks.append(disk)
         nodes = (a.begin(("acquainted", disks[i], i % 2)) for i, a in enumerate(self.automata))
-        return at._replace(nodes=tuple(nodes))
+        known = tuple(item._replace(since=OLD) for item in at.known)
+        return at._replace(nodes=tuple(nodes), known=known)
 
     def _ask(self, at: Situation, name: str) -> Situation:
-        return self._react(at._replace(asked=name), self.index[name], ("ask",))
+        return self._react(at._replace(asked=True), self.index[name], ("ask",))
 
     def _urgent(self, at: Situation, views: list[View]) -> bool:
         """Is there something that will not wait for the next second? A next hop may be as slow as it likes,

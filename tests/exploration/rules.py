@@ -208,7 +208,7 @@ class Rules:
         if at.fault or at.packets:
             return False
         if self.setup.resubmits:
-            rests = bool(at.asked) and not self._rest(at)[0]
+            rests = at.asked and not self._rest(at)[0]
             if rests:
                 self._check_given_back(at)
             return rests

@@ -103,7 +103,7 @@ class Situation(NamedTuple):
     fault: str = ""  # the one that lasts
     deferred: int = 0  # attempts that a next hop put off
     told: tuple[tuple[str, str], ...] = ()  # whose copy of what is damaged, and its owner knows
-    asked: str = ""  # the node that was given a resubmit request
+    asked: bool = False  # was an operator there with a resubmit request?
 
     def older(self) -> Situation:
         """The same a second later."""

@@ -203,6 +203,8 @@ def _facts(answer: JsonTree) -> list[list[object]]:
             ["received", answer["received_at"]],
             ["settled", answer["settled_at"]],
             ["reports on", answer["reports_on"]],
+            ["made of", answer["content_of"]],
+            ["resubmit request", answer["request"]],
             ["digest of the content", _content_digest(answer["digests"])],
         ]
         rows += [

@@ -6,15 +6,16 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from decision_inputs import HOP, POLICY, attempt, holder
+from decision_inputs import HOP, POLICY, SPEAKER, attempt, holder
 from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, message
 
-from shadowrelay.core.decisions import DamagedRow, Outcome
+from shadowrelay.core.decisions import DamagedRow, Outcome, VerdictKind
 from shadowrelay.core.delivery.journal import JournalCopy, journal_of
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report, settle
 from shadowrelay.core.events.reports import ReportKind, derived_id, is_derived, report_id
 from shadowrelay.core.events.side_effects import waited_in_vain
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
+from shadowrelay.core.members.answers import answer
 from shadowrelay.core.messages import Confirmation, Copy, Damage, Role, Stage, Status
 from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.reception import redundancy
@@ -203,6 +204,21 @@ def test_a_message_of_which_the_holder_does_not_know_what_is_delivered_is_not_ha
     assert on.apply(hand_over(on, on.copies[M], {B}, NOW)) is None
     safe(on)
     assert on.apply(hand_over(on, on.copies[M], {B}, NOW)) == B
+
+
+def test_an_owner_yields_once_it_can_tell_what_it_has_delivered() -> None:
+    on = owned()
+    settles(on, 1)
+    asked = {"epoch": 2, "rank": 1, "now": NOW}
+
+    def said() -> list[VerdictKind]:
+        return [one.kind for one in on.apply(answer(on, SPEAKER[B], M, **asked))]
+
+    assert said() == [VerdictKind.PENDING]
+    assert on.copies[M].owned
+    safe(on)
+    assert said() == [VerdictKind.DELIVERED, VerdictKind.YOURS]
+    assert on.copies[M].held
 
 
 def test_a_message_whose_rows_were_damaged_during_the_attempt_is_journaled_all_the_same() -> None:
