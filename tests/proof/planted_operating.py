@@ -20,7 +20,7 @@ OPERATING = (
         rule="each message counts once",
         file="database/resubmission.py",
         edits=(("    messages = recipients if told & _FIRST else 0\n", "    messages = recipients\n"),),
-        test=_SQL + "test_counts_of_a_window_are_those_of_plain_python",
+        test=_API + "test_a_preview_counts_what_each_node_delivered_and_nothing_twice",
     ),
     Fault(
         name="the counts of several holders are taken for exact",
