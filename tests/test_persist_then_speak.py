@@ -16,7 +16,7 @@ from stations import Station, boundary, offer, pieces
 from shadowrelay.core.members.conversation import Answered, Query, Question, Revocation
 from shadowrelay.core.reception.redundancy import Leg
 from shadowrelay.core.steps import Ask
-from shadowrelay.core.tracking import Taken
+from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import group_commit
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.snapshot import take_snapshot

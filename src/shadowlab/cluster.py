@@ -146,7 +146,7 @@ class Cluster:
     @property
     def _refusal(self) -> Path:
         # Imported here, because it imports the mailbox server, which most commands do not need.
-        from shadowrelay.mailbox.receiving import REFUSE_FILE
+        from shadowrelay.mailbox.maildir_store import REFUSE_FILE
 
         return self.layout.mailbox.dir / REFUSE_FILE
 

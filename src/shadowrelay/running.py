@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeVar, assert_never
 
 from shadowrelay.core.decisions import Member
+from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.settling import Report
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting
@@ -67,7 +68,7 @@ class Performer:
     operate: Callable[[Operate], Awaitable[ActAnswer | Unanswered]] = _never
     compare: Callable[[Compare], Awaitable[frozenset[MessageId]]] = _never
     send: Callable[[SendOn], Awaitable[Sent]] = _never
-    report: Callable[[WriteReports], Awaitable[tuple[Report, ...]]] = _never
+    report: Callable[[WriteReports], Awaitable[tuple[Report | JournalCopy, ...]]] = _never
 
     async def run(self, script: Script[T]) -> T:
         """Perform the steps in the script's order. An exception in a step ends the script, and is raised."""

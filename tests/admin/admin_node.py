@@ -36,6 +36,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import holding, redundancy
 from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
+from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.values import replace
 from shadowrelay.database import views
 from shadowrelay.database.examining import Examiner
@@ -44,6 +45,8 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
+from shadowrelay.operator.counting import Counting
+from shadowrelay.operator.resubmit import Resubmission
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy()
@@ -55,6 +58,10 @@ MARK = Mark(Incarnation("2" * 16), 5)
 def peer(name: ServerName, state: MemberState = MemberState.REACHABLE, **more: Any) -> MemberStatus:
     place = {"site": "here", "host": name} | more
     return MemberStatus(name=name, address=f"{name}:2526", state=state, **place)
+
+
+async def _nobody(*asked: object) -> Any:
+    raise AssertionError(f"nobody is asked: {asked}")
 
 
 @dataclass
@@ -83,6 +90,18 @@ class FakeNode:
     def __post_init__(self) -> None:
         examiner = Examiner(self.database, lambda: NOW)
         self.scrub = Scrub(examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW)
+        counting = Counting(
+            database=self.database,
+            policy=POLICY,
+            clock=lambda: NOW,
+            mint=lambda now: message_id(999),
+            servers=(),
+            contacts=lambda: Contacts(frozenset(), frozenset(), frozenset()),
+            away=dict,
+            ask=_nobody,
+            remembers=_nobody,
+        )
+        self.resubmission = Resubmission(counting=counting, having=lambda request: (), wake=lambda: None)
 
     def waits_for(self, message_id: MessageId) -> list[ServerName]:
         return self.unasked

@@ -279,3 +279,22 @@ def test_what_is_given_back_is_told_where_totals_are_and_explained_with_the_othe
         shown = CliRunner().invoke(main, ["explain", asked, str(logs)])
         assert other in " ".join(shown.output.split()), shown.output
         assert "nothing to remark" in shown.output
+
+
+@pytest.mark.parametrize("fault", ["resubmitted", "resubmitted-outside"])
+def test_a_message_that_was_settled_is_judged_again_when_it_is_given_back(
+    here: Auditor, tmp_path: Path, fault: str
+) -> None:
+    """The row that does so may be in a log that is read days later."""
+    logs, state = tmp_path / "logs", tmp_path / "state"
+    truth = generate(logs, messages=60, faults={fault: 2}, seed=3, file_size=4000)
+    late = {path: path.read_bytes() for path in logs.rglob("*.LOG") if b"SAFETYNET" in path.read_bytes()}
+    for path in late:
+        path.unlink()
+    before = here(logs, out=tmp_path / "before", state=state)
+    assert Class.RESUBMITTED_OUTSIDE not in before.classes
+    for path, octets in late.items():
+        path.write_bytes(octets)
+    after = here(logs, out=tmp_path / "after", state=state)
+    assert after.classes == here(logs, out=tmp_path / "anew").classes == truth.classes
+    assert after.totals["resubmitted"] == 2

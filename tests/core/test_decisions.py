@@ -7,11 +7,11 @@ from ledger_at_hand import DB, NOW, A, B, M, message
 
 from shadowrelay.core.decisions import ALL, Decision, DropCopy, DropEvents, Part, Tombstone
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.tracking import RowsDamaged, Told
+from shadowrelay.core.tracking import OfRows, RowsDamaged
 
 
 def test_a_decision_that_rests_on_another_is_written_after_it() -> None:
-    found, mended = (RowsDamaged(at=NOW, message_id=M, reason=why, told=Told.DAMAGED) for why in "12")
+    found, mended = (RowsDamaged(at=NOW, message_id=M, reason=why, told=OfRows.DAMAGED) for why in "12")
     first = Decision("first", (DropCopy(message()),), (found,))
     second = Decision("second", (DropEvents(DB[B]),), (mended,)).after(first)
     assert second == Decision("second", (DropCopy(message()), DropEvents(DB[B])), (found, mended))

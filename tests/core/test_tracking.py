@@ -14,7 +14,7 @@ import pytest
 from shadowrelay.core import tracking
 from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, HolderState, Recipient, Role
-from shadowrelay.core.tracking import RowsDamaged, Told
+from shadowrelay.core.tracking import OfRows, RowsDamaged
 from shadowrelay.core.tracking_row import OutboxRow, TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
 
@@ -67,7 +67,7 @@ def example(kind: type[Any]) -> Any:
         "holder": A_HOLDER,
         "mark": A_HOLDER.mark,
         "machines": ("rack1", "rack2"),
-        "told": Told.DAMAGED,
+        "told": OfRows.DAMAGED,
     }
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     return kind(**{name: known.get(name, HOSTILE) for name in names})
@@ -85,8 +85,8 @@ def test_every_event_fills_columns_of_the_log_and_its_row_parses_back(kind: type
 
 
 OF_ROWS = [
-    RowsDamaged(at=NOW, message_id=a_copy().id, reason="" if one is Told.RESUMED else "why", told=one)
-    for one in Told
+    RowsDamaged(at=NOW, message_id=a_copy().id, reason="" if one is OfRows.RESUMED else "why", told=one)
+    for one in OfRows
 ]
 
 

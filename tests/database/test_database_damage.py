@@ -12,7 +12,7 @@ from shadowrelay.core.decisions import DamagedRow
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Status
-from shadowrelay.core.tracking import Taken
+from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.queue import claim, damaged_messages, due_hops

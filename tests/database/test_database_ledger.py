@@ -62,7 +62,8 @@ from shadowrelay.core.messages import (
     Status,
 )
 from shadowrelay.core.ownership.transfer import ask_about
-from shadowrelay.core.tracking import Receive, Taken
+from shadowrelay.core.tracking import Receive
+from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox

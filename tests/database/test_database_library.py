@@ -27,6 +27,7 @@ async def test_what_runs_of_the_library_is_what_the_page_says(tmp_path: Path) ->
         key = Delivered("<1@example.org>", "today", "a@example.net")
         await table.record([key], NOW)
         assert await table.known([key], NOW) == {key}
+        assert await table.rows() == 1
         with pytest.raises(TableError):
             await table._written("record", [("a row of another table",)])
         await table.close()

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError, TableUnusable
+from shadowrelay.database.delivered_to import (
+    Delivered,
+    DeliveredTo,
+    Deliveries,
+    Remembered,
+    TableError,
+    TableUnusable,
+)
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -111,3 +118,81 @@ async def test_a_failed_commit_is_an_error_for_all_who_waited_and_for_no_one_lat
     assert [type(result) for result in results] == [TableError] * 2
     await table.record([KEY], NOW)
     assert await table.known([KEY], NOW) == {KEY}
+
+
+THREE = [
+    (Delivered("<1@x>", "", "anna@inside.test"), NOW),
+    (Delivered("<2@x>", "", "Anna@inside.test"), NOW + HOUR),
+    (Delivered("<1@x>", "", "b@c@other.test"), NOW + 2 * HOUR),
+]
+
+
+@pytest.fixture
+async def filled(tmp_path: Path) -> AsyncIterator[DeliveredTo]:
+    opened = await DeliveredTo.open(tmp_path / "filled", track=10 * HOUR)
+    for key, at in THREE:
+        await opened.record([key], at)
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize(
+    ("which", "left"),
+    [
+        (Deliveries(), []),
+        (Deliveries(recipients=("ANNA@inside.test", "anna@inside.test")), [2]),
+        (Deliveries(recipients=("anna@inside.test",), since=NOW + HOUR), [0, 2]),
+        (Deliveries(recipients=("anna@inside.test", "b@c@other.test")), []),
+        (Deliveries(recipients=()), [0, 1, 2]),
+        (Deliveries(since=NOW + HOUR), [0]),
+        (Deliveries(until=NOW + HOUR), [1, 2]),
+        (Deliveries(since=NOW + HOUR, until=NOW + 2 * HOUR), [0, 2]),
+    ],
+)
+async def test_exactly_what_was_named_is_forgotten_and_counted_before(
+    filled: DeliveredTo, which: Deliveries, left: list[int]
+) -> None:
+    gone = len(THREE) - len(left)
+    assert await filled.count(which) == gone
+    assert await filled.forget(which) == gone
+    now = NOW + 2 * HOUR
+    assert await filled.known([key for key, _ in THREE], now) == {THREE[index][0] for index in left}
+    assert (await filled.count(which), await filled.rows()) == (0, len(left))
+
+
+async def test_what_is_forgotten_stays_forgotten_after_a_restart(tmp_path: Path) -> None:
+    table = await DeliveredTo.open(tmp_path / "table", track=HOUR)
+    await table.record([KEY], NOW)
+    await table.forget(Deliveries())
+    await table.close()
+    table = await DeliveredTo.open(tmp_path / "table", track=HOUR)
+    assert await table.known([KEY], NOW) == frozenset()
+    await table.close()
+
+
+async def test_the_oldest_delivery_is_one_that_would_still_be_dropped(filled: DeliveredTo) -> None:
+    assert await filled.oldest(NOW + 2 * HOUR) == NOW
+    assert await filled.oldest(NOW + 11 * HOUR) == NOW + HOUR
+    assert await filled.oldest(NOW + 13 * HOUR) is None
+
+
+async def test_the_table_is_summed_up_by_domain(filled: DeliveredTo) -> None:
+    assert await filled.remembered() == Remembered(3, NOW, NOW + 2 * HOUR)
+    assert await filled.by_domain(10) == {
+        "inside.test": Remembered(2, NOW, NOW + HOUR),
+        "other.test": Remembered(1, NOW + 2 * HOUR, NOW + 2 * HOUR),
+    }
+    assert list(await filled.by_domain(1)) == ["inside.test"]
+
+
+async def test_an_empty_table_remembers_nothing(table: DeliveredTo) -> None:
+    assert await table.remembered() == Remembered(0, None, None)
+    assert await table.oldest(NOW) is None
+
+
+async def test_a_closed_table_says_so(tmp_path: Path) -> None:
+    table = await DeliveredTo.open(tmp_path / "table", track=HOUR)
+    await table.close()
+    for asked in (table.rows(), table.forget(Deliveries())):
+        with pytest.raises(TableError):
+            await asked

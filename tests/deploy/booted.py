@@ -64,8 +64,8 @@ Environment={environment}
 
 WATCH = """\
 [Unit]
-Wants=shadowrelay.service
-After=shadowrelay.service
+Wants={unit}
+After={unit}
 [Service]
 Type=oneshot
 ExecStart=/opt/shadowrelay/python/bin/python{version} {script} {result}
@@ -95,28 +95,32 @@ def _control_groups() -> Path | None:
 
 
 @contextmanager
-def booted(directory: Path, certificates: Path, script: Path, environment: str) -> Iterator[Path]:
-    """Start the unit, and beside it a script that is given the path of its result; yields that path.
+def booted(
+    directory: Path,
+    certificates: Path,
+    script: Path,
+    environment: str,
+    unit: str = "shadowrelay.service",
+) -> Iterator[Path]:
+    """Start a unit, and beside it a script that is given the path of its result; yields that path.
 
     ``certificates``: what /etc/shadowrelay holds beside the settings. What all said is in ``directory/said``.
     """
     units, files, result = directory / "units", directory / "files", directory / "result"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     said = directory / "said"
-    (units / "shadowrelay.service.d").mkdir(parents=True)
+    (units / f"{unit}.d").mkdir(parents=True)
     (files / "etc").mkdir(parents=True)
     (directory / "scratch").mkdir()
     for target in TARGETS:
         shutil.copy(SYSTEMD.parent / "system" / f"{target}.target", units)
-    shutil.copy(ROOT / "deploy/systemd/shadowrelay.service", units)
-    (units / "shadowrelay.service.d" / "test.conf").write_text(
-        DROP_IN.format(said=said, environment=environment)
-    )
+    shutil.copy(ROOT / "deploy/systemd" / unit, units)
+    (units / f"{unit}.d" / "test.conf").write_text(DROP_IN.format(said=said, environment=environment))
     (units / "watch.service").write_text(
-        WATCH.format(version=version, script=script, result=result, said=said)
+        WATCH.format(version=version, script=script, result=result, said=said, unit=unit)
     )
     (files / "shadowrelay").write_text(PROGRAM.format(version=version))
-    for file in (ROOT / "deploy/systemd/settings.toml", *certificates.iterdir()):
+    for file in (*(ROOT / "deploy/systemd").glob("*.toml"), *certificates.iterdir()):
         shutil.copy(file, files / "etc")
     boot = directory / "boot"
     boot.write_text(

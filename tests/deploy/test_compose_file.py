@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from shadowrelay.settings import parse_duration
+from shadowrelay.settings.mailbox import load_mailbox_settings
 
 EXTRA = "comes with the extra 'deploy': pip install -e '.[deploy]' -c constraints.txt"
 yaml = pytest.importorskip("yaml", reason=f"PyYAML {EXTRA}")
@@ -30,6 +31,11 @@ def lab() -> dict[str, Any]:
     text = VARIABLE.sub(r"\1", (ROOT / "compose.yaml").read_text("utf-8"))
     tree: dict[str, Any] = yaml.safe_load(text)
     return tree
+
+
+def mailbox() -> Any:
+    """The settings of the lab's mailbox service."""
+    return load_mailbox_settings(ROOT / "docker" / "lab" / "mailbox.toml", {})
 
 
 def services() -> dict[str, dict[str, Any]]:
@@ -108,12 +114,24 @@ def test_what_runs_mail_is_read_only_without_capabilities_and_nothing_is_privile
 def test_prometheus_scrapes_the_nodes_of_the_lab_at_their_admin_port():
     settings = tomllib.loads((ROOT / "docker" / "lab" / "node.toml").read_text("utf-8"))
     port = settings["admin"]["listen"].rpartition(":")[2]
-    (job,) = document(ROOT / "deploy" / "prometheus" / "prometheus.yml")["scrape_configs"]
+    job, other = document(ROOT / "deploy" / "prometheus" / "prometheus.yml")["scrape_configs"]
+    assert other["static_configs"] == [{"targets": [f"mailbox:{mailbox().admin.listen.port}"]}]
     (static,) = job["static_configs"]
     assert static["targets"] == [f"{name}:{port}" for name in services() if name.startswith("node-")]
     given = dict(mounts("prometheus"))
     config = next(word for word in services()["prometheus"]["command"] if word.startswith("--config.file="))
     assert config == f"--config.file={given['./deploy/prometheus']}/prometheus.yml"
+
+
+def test_the_mailbox_service_is_healthy_when_its_admin_interface_says_so():
+    """The settings of its file are right, and the nodes deliver to its port."""
+    nodes = tomllib.loads((ROOT / "docker" / "lab" / "node.toml").read_text("utf-8"))
+    assert services()["mailbox"]["healthcheck"]["test"] == ["CMD", "ready", str(mailbox().admin.listen.port)]
+    assert nodes["routes"]["inside"]["port"] == mailbox().inside.port
+    assert dict(mounts("mailbox")) == {
+        "./docker/lab/mailbox.toml": services()["mailbox"]["command"][-1],
+        "mailbox-data": str(mailbox().directory),
+    }
 
 
 def test_grafana_finds_its_data_source_and_its_dashboards():

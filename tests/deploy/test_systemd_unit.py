@@ -15,10 +15,12 @@ from running_lab import wait_until
 
 from shadowrelay import authority
 from shadowrelay.settings import Settings, parse_duration, settings_from_tree, settings_warnings
+from shadowrelay.settings.mailbox import load_mailbox_settings
 from tests.deploy import booted
 
 HERE = booted.ROOT / "deploy" / "systemd"
 UNIT = HERE / "shadowrelay.service"
+MAILBOX = HERE / "shadowrelay-mailbox.service"
 EXPOSURE = 2.5
 NAME = "mx1.example.net"
 
@@ -41,8 +43,8 @@ def example(certificates: Path) -> Settings:
     return settings_from_tree(tomllib.loads(text), source="settings.toml")
 
 
-def setting(name: str) -> str:
-    found = re.findall(rf"^{name}=(.*)$", UNIT.read_text("utf-8"), re.MULTILINE)
+def setting(name: str, unit: Path = UNIT) -> str:
+    found = re.findall(rf"^{name}=(.*)$", unit.read_text("utf-8"), re.MULTILINE)
     assert len(found) == 1, f"{name}: {found}"
     return str(found[0])
 
@@ -62,15 +64,25 @@ def test_the_directories_of_the_example_are_those_that_the_unit_makes(tmp_path: 
     assert settings.tracking.directory == Path("/var/log") / setting("LogsDirectory")
 
 
+def test_the_mailbox_service_has_its_table_where_its_unit_makes_room_and_time_to_finish():
+    settings = load_mailbox_settings(HERE / "mailbox.toml", {})
+    assert settings.table.parent == Path("/var/lib") / setting("StateDirectory", MAILBOX)
+    assert parse_duration(setting("TimeoutStopSec", MAILBOX)) > settings.drain_timeout
+    assert setting("ExecStart", MAILBOX).endswith(
+        "shadowrelay mailbox --config /etc/shadowrelay/mailbox.toml"
+    )
+
+
+@pytest.mark.parametrize("unit", [UNIT, MAILBOX], ids=lambda unit: unit.stem)
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze (systemd) is missing")
-def test_its_exposure_is_below_what_was_promised():
+def test_its_exposure_is_below_what_was_promised(unit: Path):
     done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", UNIT],
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", unit],
         check=False,
         capture_output=True,
         text=True,
     )
-    found = re.search(r"Overall exposure level for shadowrelay.service: ([\d.]+)", done.stdout)
+    found = re.search(rf"Overall exposure level for {unit.name}: ([\d.]+)", done.stdout)
     assert found, done.stdout + done.stderr
     assert float(found[1]) < EXPOSURE
 
@@ -112,3 +124,31 @@ def test_a_node_takes_mail_and_ends_in_order_under_a_real_systemd(tmp_path: Path
         "success",
         "0",
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(booted.missing() != "", reason=booted.missing())
+def test_the_mailbox_service_delivers_once_and_forgets_under_a_real_systemd(tmp_path: Path):
+    script, nothing = Path(__file__).with_name("watch_mailbox_unit.py"), tmp_path / "none"
+    environment = "SHADOWRELAY_MAILBOX_DRAIN_TIMEOUT=2s"
+    nothing.mkdir()
+    with booted.booted(tmp_path, nothing, script, environment, MAILBOX.name) as result:
+
+        def told() -> str:
+            return "".join(
+                (tmp_path / name).read_text() for name in ("console", "said") if (tmp_path / name).exists()
+            )
+
+        wait_until(result.exists, "the unit was watched to its end", 120, told)
+        found = json.loads(result.read_text())
+    assert found.get("replies") == ["250 2.0.0 ok", "250 2.0.0 Duplicate dropped, delivered before"], told()
+    assert (found["forgotten"], found["replies_after"]) == ({"forgotten": 1}, "250 2.0.0 ok")
+    directory, table, control = found["modes"].values()
+    assert (directory, control) == ("700 shadowrelay", "600 shadowrelay")
+    assert table.endswith(" shadowrelay")
+    assert found["stopped"] == {
+        "ActiveState": "inactive",
+        "Result": "success",
+        "ExecMainStatus": "0",
+        "NRestarts": "0",
+    }

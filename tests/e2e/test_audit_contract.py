@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import test_partitions as partitions
 import test_recovery as recovery
 import test_two_nodes_lost as two
 import test_upgrade as upgrade
+from click.testing import CliRunner
 from namespaces import NetworkLab
 from running_lab import INSIDE, OUTSIDE, RunningLab
 
@@ -31,8 +33,11 @@ from typed import problems
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowaudit.logs.manifest import open_logs
+from shadowrelay.cli import main as shadowrelay
 
 pytestmark = pytest.mark.lab
+
+JOURNAL = "journal@inside.test"
 
 HARMLESS = {
     "DEFER",  # an attempt that changed nothing
@@ -246,6 +251,47 @@ def test_a_lab_that_runs_is_audited_by_what_it_has_closed_and_the_rest_is_named(
     verdict, _ = judged(tracking, allow_open=True)
     assert verdict.status == PROVEN, verdict.as_dict()
     assert verdict.totals["messages"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True], ids=["by its owner", "by its holder"])
+def test_what_safety_net_gives_back_is_proven_from_the_logs(lab: RunningLab, *, lost: bool) -> None:
+    lab.up(f"journal={JOURNAL}")
+    lab.send(3, recipients=(INSIDE, OUTSIDE))
+    wait_for(lab, "RECEIVE", "AGENT", 3)
+    lab.settle()
+    databases = []
+    if lost:
+        lab.cluster.kill("mx1")
+        databases.append(lab.cluster.wipe("mx1"))
+        recovery.wait_until(lambda: lab.misses("mx2", "mx1") > 0, "it is missed")
+    window = ["--since", "1h", "--until", datetime.now(UTC).isoformat()]
+    asked = ["resubmit", "add", *window, "--recipient", INSIDE, "--reason", "e2e", "--yes"]
+    asked += ["--now", lab.cluster.node("mx1").name] if lost else []
+    told = CliRunner(env={"SHADOWRELAY_ADMIN": lab.cluster.node("mx2").admin}).invoke(shadowrelay, asked)
+    assert told.exit_code == 0, told.output
+    wait_for(lab, "RESUBMIT", "SAFETYNET", 3)
+    alive = ("mx2", "mx3") if lost else ("mx1", "mx2", "mx3")
+    recovery.wait_until(lambda: all(lab.queued(one) == lab.held(one) == 0 for one in alive), "given back")
+    if lost:
+        lab.cluster.start("mx1")  # its new database confirms that the other one is gone
+    lab.cluster.down()
+    logs = lab.directory / "tracking"
+    verdict, _ = judged(logs, lost=[one for one in databases if one])
+    assert verdict.status == PROVEN, verdict.as_dict()
+    seen = {Class(name) for name in verdict.classes}
+    dropped = {Class.DUPLICATE_DROPPED, Class.EXPOSED}
+    assert seen - dropped == ({Class.HOLDERS_WORD, Class.RESUBMITTED_UNVERIFIED} if lost else set())
+
+
+def wait_for(lab: RunningLab, event: str, source: str, count: int) -> None:
+    """Until the nodes have so many rows of it."""
+
+    def rows() -> int:
+        found = [one for node in lab.cluster.layout.nodes for one in lab.events(node.short, event)]
+        return sum(one["source"] == source for one in found)
+
+    recovery.wait_until(lambda: rows() >= count, f"{event} of {source}")
 
 
 @pytest.mark.slow

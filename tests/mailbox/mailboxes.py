@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from receiving import RawClient
 
 from shadowrelay.mailbox.maildir import messages
-from shadowrelay.mailbox.server import MailboxOptions, MailboxServer
+from shadowrelay.mailbox.maildir_store import MaildirStore
+from shadowrelay.mailbox.server import TABLE_FILE, MailboxOptions, MailboxServer
+from shadowrelay.mailbox.store import Store
 
 Address = tuple[str, int]
 MESSAGE = b"Message-ID: <1@example.org>\r\nDate: today\r\n\r\n..hello\r\n"
@@ -20,8 +22,8 @@ MESSAGE = b"Message-ID: <1@example.org>\r\nDate: today\r\n\r\n..hello\r\n"
 class Lab:
     """A running server."""
 
-    def __init__(self, directory: Path, bound: dict[str, Address]) -> None:
-        self.directory, self.bound = directory, bound
+    def __init__(self, directory: Path, bound: dict[str, Address], server: MailboxServer) -> None:
+        self.directory, self.bound, self.server = directory, bound, server
 
     async def send(self, message: bytes, *recipients: str, port: str = "outside") -> list[str]:
         """Send a message in one session; every reply from MAIL on, codes and text."""
@@ -43,19 +45,27 @@ class Lab:
         return [path.read_bytes() for _, path in messages(self.directory)]
 
 
+def options(directory: Path, **changes: Any) -> MailboxOptions:
+    """A service with Maildirs below that directory."""
+
+    async def open_store() -> Store:
+        return await MaildirStore.open(directory, "mailbox.example.net")
+
+    given: dict[str, Any] = {
+        "open_store": open_store,
+        "table": directory / TABLE_FILE,
+        "hostname": "mailbox.example.net",
+        "inside": ("127.0.0.1", 0),
+        "outside": ("127.0.0.1", 0),
+    }
+    return MailboxOptions(**given | changes)
+
+
 @asynccontextmanager
-async def serving(directory: Path, *, track: timedelta = timedelta(hours=1)) -> AsyncIterator[Lab]:
-    server = MailboxServer(
-        MailboxOptions(
-            directory=directory,
-            hostname="mailbox.example.net",
-            inside=("127.0.0.1", 0),
-            outside=("127.0.0.1", 0),
-            track_duplicates=track,
-        )
-    )
+async def serving(directory: Path, **changes: Any) -> AsyncIterator[Lab]:
+    server = MailboxServer(options(directory, **changes))
     bound = await server.start()
     try:
-        yield Lab(directory, bound)
+        yield Lab(directory, bound, server)
     finally:
         await server.stop(0)

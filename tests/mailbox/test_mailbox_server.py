@@ -10,11 +10,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from mailboxes import MESSAGE, serving
+from mailboxes import MESSAGE, options, serving
 
 from shadowrelay.database.delivered_to import DeliveredTo, TableError, TableUnusable
 from shadowrelay.mailbox import maildir, server
-from shadowrelay.mailbox.server import MailboxCannotListen, MailboxOptions, MailboxServer
+from shadowrelay.mailbox.server import MailboxCannotListen, MailboxServer
 
 DELIVERED = "250 2.0.0 Delivered"
 DROPPED = "250 2.0.0 Duplicate dropped, delivered before"
@@ -53,7 +53,7 @@ async def test_a_large_message_takes_the_same_way(tmp_path: Path) -> None:
     async with serving(tmp_path) as lab:
         assert (await lab.send(large))[-1] == DELIVERED
         assert lab.contents()[0].endswith(large)
-        assert sorted(os.listdir(tmp_path))[2:] == ["example.net"]  # after the table and its log
+        assert sorted(os.listdir(tmp_path))[3:] == ["example.net"]  # after the table, its log and its socket
 
 
 @PORTS
@@ -109,19 +109,19 @@ async def test_without_message_id_the_content_below_the_trace_says_it(
 
 
 async def test_nothing_is_remembered_beyond_the_tracking_time(tmp_path: Path) -> None:
-    async with serving(tmp_path, track=timedelta(0)) as lab:
+    async with serving(tmp_path, track_duplicates=timedelta(0)) as lab:
         await lab.send(MESSAGE)
         await asyncio.sleep(0.002)
         assert (await lab.send(MESSAGE))[-1] == DELIVERED
 
 
-async def test_the_table_is_swept_while_the_server_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "_SWEEP", 0.05)
-    async with serving(tmp_path, track=timedelta(seconds=1)) as lab:
+async def test_the_table_is_swept_while_the_server_runs(tmp_path: Path) -> None:
+    often = timedelta(milliseconds=50)
+    async with serving(tmp_path, track_duplicates=timedelta(seconds=1), sweep_interval=often) as lab:
         await lab.send(MESSAGE)
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(10):
+            while not lab.server.counts.swept:  # noqa: ASYNC110 - a sweep tells nobody
+                await asyncio.sleep(0.02)
     with sqlite3.connect(tmp_path / server.TABLE_FILE) as table:  # the server had it for itself alone
         assert table.execute("SELECT count(*) FROM delivered_to").fetchone() == (0,)
     table.close()
@@ -217,9 +217,7 @@ async def test_a_directory_has_one_server(tmp_path: Path) -> None:
 async def test_a_taken_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = taken.getsockname()
-        server = MailboxServer(
-            MailboxOptions(directory=tmp_path, hostname="x", inside=("127.0.0.1", 0), outside=address)
-        )
+        server = MailboxServer(options(tmp_path, outside=address))
         expected = f"127.0.0.1:{address[1]} (outside): {os.strerror(errno.EADDRINUSE)}"
         with pytest.raises(MailboxCannotListen) as caught:
             await server.start()

@@ -44,13 +44,14 @@ def _described(group: click.Group, context: click.Context, above: int = 0) -> It
         assert command is not None
         inner = click.Context(command, info_name=name, parent=context)
         yield f"\n{'#' * min(_depth(inner) + above + 1, 4)} {inner.command_path}\n\n"
-        if isinstance(command, click.Group):
+        if isinstance(command, click.Group) and not command.invoke_without_command:
             yield f"{_text(command)}\n"
-            yield from _described(command, inner, above)
         else:
             usage = " ".join(command.collect_usage_pieces(inner))
             yield f"    {inner.command_path} {usage}".rstrip() + f"\n\n{_text(command)}\n"
             yield from _options(command, inner)
+        if isinstance(command, click.Group):
+            yield from _described(command, inner, above)
 
 
 def _depth(context: click.Context) -> int:

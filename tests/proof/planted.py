@@ -25,6 +25,7 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_machines import MACHINES
+from .planted_mailbox import MAILBOX
 from .planted_pacing import PACING
 from .planted_specified import SPECIFIED
 from .planting import Fault
@@ -36,6 +37,7 @@ RELAY: tuple[Fault, ...] = (
     *HOLDING,
     *MACHINES,
     *DELIVERING,
+    *MAILBOX,
     *PACING,
     *DAMAGE,
     *DATABASE,

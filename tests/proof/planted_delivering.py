@@ -297,4 +297,37 @@ DELIVERING = (
         test="delivery/test_queue.py::"
         "test_a_wrong_password_is_refused_once_and_not_in_each_session_that_there_is_mail_for",
     ),
+    Fault(
+        name="discard events do not wait for the journal copy",
+        rule="a settlement is announced once its side effects are safe",
+        file="core/delivery/journal.py",
+        edits=(
+            (
+                "    return queued.but(None if already_safe(ledger, wanted.id) else wanted.id)\n",
+                "    return queued.but(None)\n",
+            ),
+        ),
+        test="core/delivery/test_journal.py::"
+        "test_settlements_are_announced_once_the_journal_copy_has_a_second_copy",
+    ),
+    Fault(
+        name="a new owner journals what the former one has journaled",
+        rule="a message has one journal copy",
+        file="core/delivery/journal.py",
+        edits=(
+            (
+                "    if wanted is None or waiting or any(one.settled for one in original.recipients):\n",
+                "    if wanted is None or waiting:\n",
+            ),
+        ),
+        test="core/delivery/test_journal.py::test_a_message_that_others_have_settled_in_part_was_journaled_by_them",
+    ),
+    Fault(
+        name="a second settlement does not wait for the journal copy of the first",
+        rule="a settlement is announced once its side effects are safe",
+        file="core/delivery/journal.py",
+        edits=(("        return Decision(waiting)\n", "        return Decision(None)\n"),),
+        test="core/delivery/test_journal.py::"
+        "test_settlements_are_announced_once_the_journal_copy_has_a_second_copy",
+    ),
 )

@@ -20,7 +20,7 @@ SMALL = Fault(
     name="a report is drawn",
     rule="two nodes cannot make two reports",
     file="core/events/reports.py",
-    edits=(('    about = f"report', '    about = f"{object()}report'),),
+    edits=(('derived_id("report"', 'derived_id(f"{object()}report"'),),
     test="core/events/test_reports.py::test_a_report_id_is_the_same_wherever_it_is_made",
 )
 

@@ -11,7 +11,7 @@ from stations import station
 
 from shadowrelay.core.decisions import Chore, ChoreKind, Decision
 from shadowrelay.members.chores import Chores
-from shadowrelay.service import NodeFailed
+from shadowrelay.service.node import NodeFailed
 from shadowrelay.service.opening import opened
 
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from shadowrelay import authority
 from shadowrelay.core.reception.users import format_users, hashed
 from shadowrelay.settings import SettingsInvalid, effective, settings_from_tree, settings_warnings
+from shadowrelay.settings.routing import journals
 
 PEER = {"listen": "127.0.0.1:2526", "externally_secured": ["127.0.0.0/8"]}
 MX2 = {"name": "mx2.example.net", "address": "mx2.example.net:2526"}
@@ -178,6 +179,48 @@ def test_a_domain_has_one_route():
 
 def route(**changes: Any) -> dict[str, Any]:
     return {"routes": {"world": {"domains": ["*"], "host": "smarthost.example.org", "port": 587, **changes}}}
+
+
+def to(**changes: Any) -> dict[str, Any]:
+    return {"host": "inside.test", "tls": "none"} | changes
+
+
+def test_a_journal_needs_a_route_and_what_a_route_says_wins():
+    routes = {"out": to(domains=["*.example"]), "own": to(domains=["inside.test"], journal="")}
+    found = settings_from_tree(tree(routes=routes, journal="j@archive.example"))
+    assert journals(found) == {"out": ("j@archive.example", "out")}
+    routes["own"]["journal"] = "own@inside.test"
+    found = settings_from_tree(tree(routes=routes, journal="j@archive.example"))
+    assert journals(found) == {"out": ("j@archive.example", "out"), "own": ("own@inside.test", "own")}
+    assert journals(settings_from_tree(tree(routes={"out": to(domains=["*"])}))) == {}
+    routes["own"]["journal"] = "j@nowhere.test"
+    told = errors_of(routes=routes, journal="j@nowhere.test")
+    assert set(told) == {"journal", "routes.own.journal"}
+    assert all("no route leads there" in text and "j@nowhere.test" in text for text in told.values())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "j",
+        "j@",
+        "@b.example",
+        "<j@b.example>",
+        "j@b.example x",
+        "j@b..example",
+        "a..b@c.example",
+        "j\u00fc@b.example",
+        "j@b\u00fc.example",
+        "j@b.example,k@b.example",
+        "@a:j@b.example",
+        "j@b.example\r\nX",
+        1,
+    ],
+)
+def test_a_journal_is_one_address(text: object):
+    told = errors_of(routes={"out": to(domains=["*"])}, journal=text)
+    assert set(told) == {"journal"}
+    assert "an address such as journal@archive.example" in told["journal"]
 
 
 def password_file(directory: Path, content: bytes = b"Pa55-word\n", mode: int = 0o600) -> str:

@@ -21,6 +21,7 @@ from shadowrelay.core.tracking import (
     Dsn,
     DuplicateDeliver,
     HaRestore,
+    Journaled,
     Promote,
     Receive,
     Resubmit,
@@ -92,6 +93,8 @@ class Invariants:
                 and world.policy.reject_message_on_shadow_failure
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
+            if isinstance(event, Journaled):
+                self._journaled(node, event)
         self._gives_back(node, touched, told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
@@ -104,6 +107,15 @@ class Invariants:
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
+
+    def _journaled(self, node: Node, event: Journaled) -> None:
+        """A message has one journal copy, whoever made it, and one that was made from others has none."""
+        world = self.world
+        if event.original not in world.submissions:
+            raise Broken(f"{node.name} journals {event.original}, which nobody sent")
+        world.journaled[event.copy.id] = event.original
+        if list(world.journaled.values()).count(event.original) > 1:
+            raise Broken(f"{node.name}: {event.original} has two journal copies")
 
     def _gives_back(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
         given_back.committed(self, node, touched, told)
@@ -140,7 +152,7 @@ class Invariants:
         for copy in node.ledger.state.copies.values():
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
-            waits = copy.owned or any(recipient.report for recipient in copy.recipients)
+            waits = copy.owned or any(recipient.waits for recipient in copy.recipients)
             if submission is not None and not submission.redundant and not twice and waits:
                 self.world.excused.add(copy.id)
 
@@ -227,7 +239,7 @@ class Invariants:
             raise Broken(f"{node.name}: {copy.id} appeared without a row")
         accepted = before is None and after is not None and after.role is Role.PRIMARY
         if accepted and not any(
-            isinstance(event, Receive | Dsn | Promote | HaRestore | Resubmit) for event in about
+            isinstance(event, Receive | Dsn | Promote | HaRestore | Resubmit | Journaled) for event in about
         ):
             raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
         if after is not None:
@@ -531,6 +543,8 @@ def judge(checks: Invariants) -> Verdict:
     attempted |= {(report, 1) for report in world.reports}
     given = {(e.id, n) for entries in world.resubmissions.values() for e in entries for n in e.numbers}
     attempted |= given
+    attempted |= {(journal, 1) for journal in world.journaled}
+    verdict.problems += [f"LOST: the journal copy of {one}" for one in _unjournaled(world)]
     verdict.resubmitted = len(given & world.deliveries.keys())
     for cause in given_back.missing(checks):
         verdict.missing[cause] += 1
@@ -584,6 +598,21 @@ def judge(checks: Invariants) -> Verdict:
     return verdict
 
 
+def _unjournaled(world: World) -> list[MessageId]:
+    """Messages that were delivered, and did not come to the journal. Damage may have kept them from it."""
+    came = {original for journal, original in world.journaled.items() if (journal, 1) in world.deliveries}
+    hit = {message_id for _, message_id in world.hit}
+    hit |= {original for journal, original in world.journaled.items() if journal in hit}
+    return sorted(
+        message_id
+        for message_id, _ in world.deliveries
+        if world.journals
+        and message_id in world.submissions
+        and world.submissions[message_id].acknowledged is not None
+        and message_id not in came | hit | world.excused
+    )
+
+
 def unrest(world: World) -> str:
     """What still keeps the boundary from being empty and quiet; '' when nothing does."""
     return _queues(world) or given_back.unfinished(world)
@@ -594,6 +623,7 @@ def _queues(world: World) -> str:
     # Of a report whose only copy was damaged an operator has to be told; the message that it is about waits.
     damaged = {message_id for _, message_id in world.hit}
     stuck = {about for report, (about, _) in world.reports.items() if report in damaged}
+    stuck |= {original for journal, original in world.journaled.items() if {journal, original} & damaged}
     for node in world.nodes.values():
         if not node.up or node.frozen:
             return f"{node.name} is down"
@@ -611,7 +641,7 @@ def _queues(world: World) -> str:
                 continue
             if copy.held and not _put_off(node, copy):
                 return f"{node.name} holds {copy.id} for {copy.owner}"
-            waits = any(recipient.report for recipient in copy.recipients)
+            waits = any(recipient.waits for recipient in copy.recipients)
             if waits and (node.name, copy.id) not in world.hit:  # else a page may be out of date
                 return f"{node.name} waits for a report on {copy.id}"
         for event in state.events.values():

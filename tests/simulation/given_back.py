@@ -63,13 +63,20 @@ def _in_window(selector: Selector, copy: Copy, number: int) -> bool:
 
 
 def due(world: World, selector: Selector) -> frozenset[Part]:
-    """What a request that is made now has to bring back."""
+    """What a request that is made now has to bring back. What is settled, and not told yet because a journal
+    copy is not safe, may still be in its owner's queue.
+    """
     parts = [
         (message_id, number)
         for message_id, sent in world.submissions.items()
         for number, _, _ in sent.recipients
     ]
-    return frozenset(part for part in parts if meant(world, selector, part) and kept(world, selector, part))
+
+    def told(part: Part) -> bool:
+        copies = [copy for _, copy in kept(world, selector, part)]
+        return any(not any(one.waits for one in copy.recipients) for copy in copies)
+
+    return frozenset(part for part in parts if meant(world, selector, part) and told(part))
 
 
 # At each commit.

@@ -58,8 +58,8 @@ from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
-from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.tally import Tally

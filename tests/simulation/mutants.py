@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from shadowrelay.core import identifiers, machines, requests
-from shadowrelay.core.delivery import settling
+from shadowrelay.core.delivery import journal, settling
 from shadowrelay.core.events import announcements, reports
 from shadowrelay.core.members import (
     answers,
@@ -355,6 +355,28 @@ MUTANTS = (
             ),
         ),
         seed=159,
+    ),
+    Mutant(
+        "the original is discarded before its journal copy is safe",
+        (
+            (
+                journal.journaled,
+                "return queued.but(None if already_safe(ledger, wanted.id) else wanted.id)",
+                "return queued.but(None)",
+            ),
+        ),
+        seed=2248,
+    ),
+    Mutant(
+        "each settlement makes a journal copy",
+        (
+            (
+                journal.journaled,
+                "wanted is None or waiting or any(one.settled for one in original.recipients)",
+                "wanted is None or waiting",
+            ),
+        ),
+        seed=1433,
     ),
     Mutant(
         "exposure is not repaired",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import retry, settling
+from shadowrelay.core.delivery.journal import JournalCopy, journal_of
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id
@@ -678,8 +679,8 @@ class Node:
             return AttemptResult(number, Ending.DEFERRED, reply, wait)
         return AttemptResult(number, Ending.REJECTED, reply)
 
-    def write_reports(self, step: WriteReports) -> tuple[Report, ...]:
-        made = []
+    def write_reports(self, step: WriteReports) -> tuple[Report | JournalCopy, ...]:
+        made: list[Report | JournalCopy] = []
         recipients = {recipient.number: recipient for recipient in step.copy.recipients}
         for result in step.results:
             recipient = recipients[result.number]
@@ -689,7 +690,8 @@ class Node:
                 self.world.reports[about] = (step.copy.id, result.number)
                 octets = f"report {about} made by {self.name}".encode()
                 made.append(Report(id=about, about=result.number, content=octets, next_hop=NextHop("back")))
-        return tuple(made)
+        journal = journal_of(step.copy, self.world.journals)
+        return (*made, journal) if journal else tuple(made)
 
     def _repair(self) -> None:
         if self.ledger.chores:

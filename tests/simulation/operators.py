@@ -44,8 +44,8 @@ def put(node: Node, request: Request) -> None:
         "operator", f"makes request {request.id} at {node.name}: {request.selector}, gone {request.gone}"
     )
 
-    def added(result: Request | requesting.RequestRefused) -> None:
-        if isinstance(result, requesting.RequestRefused):
+    def added(result: Request | requesting.Declined) -> None:
+        if isinstance(result, requesting.Declined):
             del world.requests[request.id]
         node.resubmit()
 

@@ -17,7 +17,7 @@ from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import chores
-from shadowrelay.core.reception.by_reference import Origin, may_refer
+from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
@@ -301,7 +301,7 @@ class Peers:
         extra = {"XSHADOW": format_offer(mark)}
         if step.content_of is not None:
             octets = envelope.size if step.refers else None
-            extra["XMADEOF"] = format_origin(Origin(step.content_of, step.request, octets))
+            extra["XMADEOF"] = format_origin(MadeOf(step.content_of, step.request, octets))
         lines: list[str | bytes] = [
             format_mail(
                 MailFrom(
@@ -316,7 +316,7 @@ class Peers:
             )
         ]
         for r in step.recipients:
-            fork = format_fork(r.number, r.next_hop, Status.READY if r.report else r.status)
+            fork = format_fork(r.number, r.next_hop, Status.READY if r.waits else r.status)
             lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
         sent = b"" if step.refers else content
         lines.append(f"BDAT {len(sent)} LAST {step.digests.content}\r\n".encode() + sent)
@@ -515,7 +515,7 @@ class Peers:
 
         self._transact(work, then)
 
-    def _referred_to(self, asker: ServerName, origin: Origin, digest: str) -> bytes | None:
+    def _referred_to(self, asker: ServerName, origin: MadeOf, digest: str) -> bytes | None:
         """As ``answering`` does it: who may refer to the content, and then what the disk has now."""
         allowed = may_refer(self.node.ledger, asker, origin.message_id, origin.octets or 0, Digest(digest))
         return self.node.read(origin.message_id) if allowed else None

@@ -17,7 +17,7 @@ from .clients import Client
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
 from .operators import Operator
-from .world import Noise, Sink, World, seconds
+from .world import JOURNAL, Noise, Sink, World, seconds
 
 SCALED = Policy(
     shadow_resubmit_time_span=seconds(10),
@@ -158,6 +158,7 @@ class Run:
                 sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
             if shared and self.machines.random() < 0.7:
                 sink.closed_until = float("inf")
+        self._journal(seed)
 
     def _unhurried(self, policy: Policy) -> Policy:
         """Timings of resubmission that fit into the world's time, or do not."""
@@ -169,6 +170,15 @@ class Run:
             resubmit_rate=draw.choice((1, 2, 50)),
             resubmit_request_age=draw.choice((policy.resubmit_request_age,) * 8 + (seconds(12.0),)),
         )
+
+    def _journal(self, seed: int) -> None:
+        """In some runs all mail is journaled; the journal may be closed for a while."""
+        draw = random.Random(seed ^ 0x10A7)
+        if draw.random() < 0.15:
+            archive = NextHop("archive")
+            self.world.journals = {name: (JOURNAL, archive) for name in self.world.hops if name != "back"}
+            closed = draw.uniform(3.0, 16.0) if draw.random() < 0.5 else 0.0
+            self.world.hops[archive] = Sink(self.world, archive, closed)
 
     def _hanging(self, seed: int) -> None:
         """In every third run attempts may hang before their content; drawn apart from everything else."""

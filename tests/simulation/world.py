@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from shadowrelay.core.delivery.journal import Journals
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
@@ -99,6 +100,9 @@ class Resubmission:
     numbers: frozenset[int]
 
 
+JOURNAL = "journal@archive.example"
+
+
 class World:
     """One boundary and its surroundings. ``say`` records history when somebody wants to read it."""
 
@@ -126,6 +130,8 @@ class World:
         self.refused: set[MessageId] = set()  # answered 451
         self.requests: dict[RequestId, Asked] = {}
         self.resubmissions: dict[tuple[RequestId, MessageId], list[Resubmission]] = {}  # by original
+        self.journals: Journals = {}
+        self.journaled: dict[MessageId, MessageId] = {}  # journal copy to message
         self.originals: dict[MessageId, MessageId] = {}  # of what was made for requests
         self.expired: dict[tuple[str, MessageId], float] = {}  # from whose Safety Net, when
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
@@ -215,6 +221,10 @@ class World:
 
     def compare(self, message_id: MessageId, recipients: tuple[tuple[int, str], ...], content: bytes) -> None:
         """What a next hop is given is what a client sent, or a report, for those it was sent to."""
+        if message_id in self.journaled:
+            if content != self.journaled[message_id].encode() or recipients != ((1, JOURNAL),):
+                self.wrong.append(f"DAMAGED: {message_id} came to the journal as {content!r}")
+            return
         original = self.originals.get(message_id, message_id)
         sent = self.submissions.get(original)
         if sent is None:

@@ -30,7 +30,7 @@ from shadowrelay.core.members.conversation import (
 )
 from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Status
-from shadowrelay.core.reception.by_reference import Origin
+from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.wire.xshadow import VERSIONS, OfferParameter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,7 +70,7 @@ offers = st.one_of(
     ),
 )
 origins = st.builds(
-    Origin,
+    MadeOf,
     message_ids,
     st.one_of(st.none(), st.uuids().map(lambda value: RequestId(str(value)))),
     st.one_of(st.none(), numbers),

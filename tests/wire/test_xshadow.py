@@ -25,7 +25,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
-from shadowrelay.core.reception.by_reference import Origin
+from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.wire.esmtp import (
     RCPT_KEYWORDS,
     MailFrom,
@@ -82,7 +82,7 @@ def test_an_offer_is_read_as_it_was_written(offer: OfferParameter) -> None:
 
 
 @given(origins)
-def test_an_origin_is_read_as_it_was_written(origin: Origin) -> None:
+def test_an_origin_is_read_as_it_was_written(origin: MadeOf) -> None:
     assert parse_origin(format_origin(origin)) == origin
 
 
@@ -242,7 +242,7 @@ def test_the_longest_mail_and_rcpt_fit_into_a_line() -> None:
         envid="e" * 100,
         extra={
             "XSHADOW": format_offer(offer),
-            "XMADEOF": format_origin(Origin(MessageId(MESSAGE), RequestId(MESSAGE), 10**18 - 1)),
+            "XMADEOF": format_origin(MadeOf(MessageId(MESSAGE), RequestId(MESSAGE), 10**18 - 1)),
         },
     )
     offered = {"8BITMIME", "SMTPUTF8", "DSN"}

@@ -6,7 +6,8 @@ which that row stands as well (``Kind.RESUBMISSION``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shadowaudit.core.events import (
@@ -71,15 +72,19 @@ class _Ends:
     by which the node that gives it back knew of that.
     """
 
-    inside: Collection[int]
-    outside: Collection[int]
-    known: Collection[int]
+    inside: Sequence[int]
+    outside: Sequence[int]
+    known: Sequence[int]
 
 
 class _Original:
     def __init__(self, events: Mapping[int, Event], evidence: Evidence, *, untold: bool) -> None:
         self.events, self.evidence, self.untold = events, evidence, untold
         self.origins = [index for index, event in events.items() if event.kind in ORIGINS]
+        self._about: dict[str, list[int]] = defaultdict(list)  # rows by recipient
+        for index, event in events.items():
+            for address in {canonical(one) for one in event.addresses}:
+                self._about[address].append(index)
 
     def again(self, index: int, event: Event) -> Iterator[Finding]:
         if first := [at for at in self.origins if self.events[at].kind is Kind.RESUBMITTED]:
@@ -92,35 +97,42 @@ class _Original:
         compared = {at: one for at, one in self.events.items() if one.kind in COMPARED}
         contents = {at: text for at, one in compared.items() if (text := one.entries.get("Content"))}
         sizes = {at: str(one.size) for at, one in compared.items() if one.size is not None}
-        given = {"content": event.entries.get("Content", ""), "size": str(event.size)}
-        for name, told in (("content", contents), ("size", sizes)):
-            if told and given[name] and given[name] not in told.values():
+        size = "" if event.size is None else str(event.size)
+        content = event.entries.get("Content", "")
+        for name, given, told in (("content", content, contents), ("size", size, sizes)):
+            if told and given and given not in told.values():
                 detail = f"another {name} than {self.events[min(told)].kind} has; {_as(event)}"
                 yield Finding(Class.ALTERED, detail, rows=(min(told), index))
 
     def recipients(self, index: int, event: Event) -> Iterator[Finding]:
         prefix = self._is_whole(event.database)
+        found: dict[tuple[Class, str], list[int]] = defaultdict(list)
+        proof: dict[tuple[Class, str], dict[int, None]] = defaultdict(dict)
         for number, address in zip(event.recipients, event.addresses, strict=False):
             ends = self._ends(address, event)
             if ends.outside and not ends.inside:
-                rows = (*ends.outside, index)
                 how = " and ".join(sorted({self.events[at].kind for at in ends.outside}))
-                yield Finding(Class.RESUBMITTED_OUTSIDE, f"{how}; {_as(event)}", (number,), rows)
+                what, rows = (Class.RESUBMITTED_OUTSIDE, how), ends.outside
             elif prefix and not ends.known:
-                detail = f"that node had not heard of a delivery; {_as(event)}"
-                yield Finding(Class.RESUBMITTED_EARLY, detail, (number,), (*self.origins, index))
+                what = Class.RESUBMITTED_EARLY, "that node had not heard of a delivery"
+                rows = self.origins
             elif not ends.inside:
                 told = prefix and self._is_all_told()
-                what = Class.RESUBMITTED_EARLY if told else Class.RESUBMITTED_UNVERIFIED
-                detail = f"no log has its delivery; {_as(event)}"
-                yield Finding(what, detail, (number,), (*self.origins, index))
+                kind = Class.RESUBMITTED_EARLY if told else Class.RESUBMITTED_UNVERIFIED
+                what, rows = (kind, "no log has its delivery"), self.origins
+            else:
+                continue
+            found[what].append(number)
+            proof[what].update(dict.fromkeys(rows))
+        for what, numbers in found.items():
+            detail = f"{what[1]}; {_as(event)}"
+            yield Finding(what[0], detail, tuple(sorted(numbers)), (*proof[what], index))
 
     def _ends(self, address: str, given: Event) -> _Ends:
         """Clocks of two nodes tell no order: only what the same database tells later came too late."""
         inside, outside, known = [], [], []
-        for at, one in self.events.items():
-            if canonical(address) not in map(canonical, one.addresses):
-                continue
+        for at in self._about.get(canonical(address), ()):
+            one = self.events[at]
             here = one.database == given.database
             if here and self._place(one) > self._place(given):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
+from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
@@ -33,6 +34,7 @@ from shadowrelay.operator.retire import retire
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
+JsonHandler = Callable[[Request], Awaitable[dict[str, Any]]]
 
 MOST_PER_PAGE = 500
 _log = structlog.get_logger(__name__)
@@ -62,6 +64,7 @@ def build_app(
         Route("/api/v1/scrub", api.reads(api.scrub)),
         Route("/api/v1/scrub", api.changes(api.begin_scrub), methods=["POST"]),
         Route("/api/v1/scrub", api.changes(api.end_scrub), methods=["DELETE"]),
+        *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
@@ -69,11 +72,39 @@ def build_app(
     return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
 
 
+def _resubmit_routes(api: _Api, of: ResubmitRoutes) -> list[Route]:
+    def reads(handler: JsonHandler) -> Handler:
+        return api.reads(_as_json(handler))
+
+    def changes(handler: JsonHandler) -> Handler:
+        return api.changes(_as_json(handler))
+
+    base = "/api/v1/resubmit"
+    return [
+        Route(base, reads(of.list)),
+        Route(base, changes(of.add), methods=["POST"]),
+        Route(f"{base}/preview", changes(of.preview), methods=["POST"]),
+        Route(f"{base}/{{id}}", reads(of.show)),
+        Route(f"{base}/{{id}}/pause", changes(of.pause), methods=["POST"]),
+        Route(f"{base}/{{id}}/resume", changes(of.resume), methods=["POST"]),
+        Route(f"{base}/{{id}}/remove", changes(of.remove), methods=["POST"]),
+        Route(f"{base}/{{id}}/gone", changes(of.gone), methods=["POST"]),
+        Route("/api/v1/safety-net", reads(of.safety_net)),
+    ]
+
+
+def _as_json(handler: JsonHandler) -> Handler:
+    async def answered(request: Request) -> Response:
+        return _json(await handler(request))
+
+    return answered
+
+
 class _Api:
     def __init__(self, node: RunningNode, token: str | None, clock: Callable[[], datetime]) -> None:
         self._node = node
         self._token = token
-        self._clock = clock
+        self.clock = clock
         self._version = installed("shadowrelay")
         self._metrics = Metrics(self._version)
 
@@ -85,7 +116,7 @@ class _Api:
                     check_host(request.headers, self._node.name, self._token)
                 return await handler(request)
             except RequestRefused as refusal:
-                return _refusal(refusal.status, refusal.sentence)
+                return _refusal(refusal.status, refusal.sentence, refusal.details)
             except DatabaseFailed as failure:
                 return _refusal(503, f"this node cannot use its transport database: {failure}")
             except Exception:
@@ -109,11 +140,11 @@ class _Api:
     async def status(self, request: Request) -> Response:
         del request
         seen = await self._ask(views.snapshot)
-        return _json(render.status(self._node, seen, self._version, self._clock()))
+        return _json(render.status(self._node, seen, self._version, self.clock()))
 
     async def queues(self, request: Request) -> Response:
         del request
-        now = self._clock()
+        now = self.clock()
         view = Queues(now)
         while not await self._ask(view.read):
             pass
@@ -155,7 +186,7 @@ class _Api:
         view, like = await self._ask(find)
         if view is not None:
             refusals = self._node.refusals(view.id)
-            shown = render_messages.message(view, self._node.hop, refusals, self._clock())
+            shown = render_messages.message(view, self._node.hop, refusals, self.clock())
             return _json(shown | await self._damage(view))
         if not like:
             raise RequestRefused(404, f"this node knows no message {wanted}; another node may have it")
@@ -190,7 +221,7 @@ class _Api:
             raise RequestRefused(409, f"{name} answers: it is not gone. Stop it first")
         if state is MemberState.UNTRIED and not (known and known.retired):
             raise RequestRefused(409, f"{name} was not tried yet: wait for the first heartbeat")
-        now = self._clock()
+        now = self.clock()
         done = await self._ask(lambda ledger: retire(ledger, name, now))
         _log.warning(
             "member_retired", member=name, promoted=done.promoted, lost=done.lost, events_dropped=done.events
@@ -210,7 +241,7 @@ class _Api:
         )
 
     async def resume(self, request: Request) -> Response:
-        wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
+        wanted, now = MessageId(request.path_params["id"].lower()), self.clock()
         did = await self._ask(lambda ledger: resume(ledger, wanted, now))
         if did is None:
             raise RequestRefused(409, f"message {wanted} is not set aside on this node")
@@ -227,7 +258,7 @@ class _Api:
         return _json({"id": wanted, "did": "it failed; its sender is told, if it has one"})
 
     async def drop(self, request: Request) -> Response:
-        wanted, now = MessageId(request.path_params["id"].lower()), self._clock()
+        wanted, now = MessageId(request.path_params["id"].lower()), self.clock()
         if not await self._ask(lambda ledger: drop(ledger, wanted, now)):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
                 raise RequestRefused(409, f"members are still asked for a good copy of message {wanted}")
@@ -271,11 +302,12 @@ class _Api:
             opened=node.database.opened,
             logins=node.login_counts(),
             commits=node.database.commits,
+            resubmit=await node.resubmission.figures(),
             free=node.room.free,
             minimum_free=node.room.minimum,
             ready=node.ready()[0],
             started_at=node.started_at,
-            now=self._clock(),
+            now=self.clock(),
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))
         return Response(page, headers={**_PRIVATE, "content-type": content_type})
@@ -302,9 +334,9 @@ def _json(content: dict[str, Any], status: int = 200) -> Response:
     return _Ascii(content, status_code=status, headers=_PRIVATE)
 
 
-def _refusal(status: int, sentence: str) -> Response:
+def _refusal(status: int, sentence: str, details: Mapping[str, Any] | None = None) -> Response:
     headers = {"www-authenticate": "Bearer"} if status == 401 else {}
-    return _Ascii({"error": sentence}, status_code=status, headers={**_PRIVATE, **headers})
+    return _Ascii({"error": sentence, **(details or {})}, status_code=status, headers={**_PRIVATE, **headers})
 
 
 async def _no_route(request: Request, error: Exception) -> Response:

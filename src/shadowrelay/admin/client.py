@@ -33,7 +33,11 @@ def _is_of_a_node(url: str) -> bool:
 
 
 class ApiError(Exception):
-    """The node was not reached, or refused; the message says what to do."""
+    """The node was not reached, or refused; the message says what to do. ``status``: that of its refusal."""
+
+    def __init__(self, sentence: str, status: int | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -60,15 +64,21 @@ class AdminClient:
         given = {key: value for key, value in parameters.items() if value is not None}
         return self._ask("GET", path, given)
 
-    def post(self, *path: str) -> dict[str, Any]:
+    def post(self, *path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Change something. Raises ApiError."""
-        return self._ask("POST", path, {})
+        return self._ask("POST", path, {}, body or {})
 
     def delete(self, *path: str) -> dict[str, Any]:
         """End something. Raises ApiError."""
         return self._ask("DELETE", path, {})
 
-    def _ask(self, method: str, path: tuple[str, ...], parameters: Mapping[str, object]) -> dict[str, Any]:
+    def _ask(
+        self,
+        method: str,
+        path: tuple[str, ...],
+        parameters: Mapping[str, object],
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
         steps = "/".join(quote(step, safe="") for step in path)
         query = f"?{urlencode(parameters)}" if parameters else ""
         headers = {"Accept": "application/json"}
@@ -78,7 +88,7 @@ class AdminClient:
             headers["Content-Type"] = "application/json"
         request = Request(  # noqa: S310  the scheme was checked
             f"{self.url.rstrip('/')}/api/v1/{steps}{query}",
-            data=b"{}" if method == "POST" else None,
+            data=None if body is None else json.dumps(body).encode(),
             headers=headers,
             method=method,
         )
@@ -89,7 +99,7 @@ class AdminClient:
                 return self._read(answer.read(MOST))
         except HTTPError as error:
             with error:
-                raise ApiError(self._refusal(error.code, error.read(MOST))) from error
+                raise ApiError(self._refusal(error.code, error.read(MOST)), error.code) from error
         except (URLError, OSError, HTTPException, ValueError) as error:
             raise ApiError(f"{self._no_answer(error)} {_EXPECTED}") from error
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from ipaddress import ip_address
+from typing import Any
 from urllib.parse import urlsplit
 
 _SAME = frozenset({"same-origin", "none"})
 
 
 class RequestRefused(Exception):
-    """A request is refused, with an HTTP status and a sentence for the client."""
+    """A request is refused, with an HTTP status, a sentence for the client, and what a program may want to
+    know of the reason.
+    """
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, sentence: str, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(sentence)
         self.status = status
         self.sentence = sentence
+        self.details = dict(details or {})
 
 
 def check_token(headers: Mapping[str, str], token: str | None) -> None:

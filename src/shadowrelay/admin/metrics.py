@@ -14,10 +14,12 @@ from prometheus_client.registry import Collector
 from shadowrelay.admin.node import MemberState, MemberStatus, ScrubState
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import share
-from shadowrelay.core.tracking import Told
+from shadowrelay.core.requests import Skipped
+from shadowrelay.core.tracking import OfRows
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.views import Snapshot
+from shadowrelay.operator.resubmit import Figures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Scrape:
     opened: Opening
     logins: Mapping[str, int]
     commits: int
+    resubmit: Figures
     free: int
     minimum_free: int
     ready: bool
@@ -92,6 +95,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield from _peers(scrape)
     yield from _damage(scrape)
     yield from _scrub(scrape.scrub)
+    yield from _resubmit(scrape.resubmit)
     tracked = CounterMetricFamily(
         "shadowrelay_tracking_events", "Tracking events since the start, by event-id.", labels=["event"]
     )
@@ -102,6 +106,25 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )
+
+
+def _resubmit(found: Figures) -> Iterator[Metric]:
+    gauges = {
+        "requests_open": ("Resubmit requests for which messages may still be made.", found.open),
+        "made_messages": ("Messages that this node made for the requests on record.", found.made),
+        "left_messages": ("Messages of open requests that this node would still make.", found.left),
+    }
+    for name, (text, value) in gauges.items():
+        if value is not None:
+            yield GaugeMetricFamily(f"shadowrelay_resubmit_{name}", text, value=value)
+    skipped = GaugeMetricFamily(
+        "shadowrelay_resubmit_skipped_messages",
+        "Messages that this node did not make for the requests on record, by cause.",
+        labels=["cause"],
+    )
+    for cause in Skipped:
+        skipped.add_metric([cause.value], found.skipped.get(cause, 0))
+    yield skipped
 
 
 def _peers(scrape: Scrape) -> Iterator[Metric]:
@@ -205,5 +228,5 @@ def _event_ids(kind: type[TrackingEvent]) -> Iterator[str]:
         yield from _event_ids(child)
 
 
-EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in Told}
+EVENT_IDS = frozenset(_event_ids(TrackingEvent)) | {told.value[0] for told in OfRows}
 """Shown from the first scrape on, so that rates include the first event of each kind."""

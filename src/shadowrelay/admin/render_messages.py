@@ -103,6 +103,8 @@ def message(
         "check_at": maybe(copy.check_at),
         "ranks_given": copy.ranks_given,
         "reports_on": copy.reports_on,
+        "content_of": copy.content_of,
+        "request": copy.request,
         "envelope": {
             "sender": envelope.sender,
             "message_id": envelope.message_id,
@@ -136,6 +138,7 @@ def _recipient(copy: Copy, recipient: Recipient, view: MessageView, hop: HopStat
         "notify": list(recipient.notify),
         "orcpt": recipient.orcpt,
         "report": recipient.report,
+        "journal": recipient.journal,
     }
 
 

@@ -26,12 +26,13 @@ COMMANDS = {
     "message": "List messages of a node, or show one.",
     "peer": "Show the members, or say that one is gone for good.",
     "queue": "Show the queues of a node: the backlog.",
+    "resubmit": "Bring delivered mail back from Safety Net.",
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",
     "shadow": "Show the shadow queues of a node.",
     "user": "Add, list and remove users who may log in to send.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
-    "mailbox": "Run a small mailbox server for labs.",
+    "mailbox": "Run a mailbox service, or look after its table.",
 }
 
 MOVED = {"lab": "shadowlab"}

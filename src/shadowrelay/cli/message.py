@@ -45,6 +45,11 @@ def list_some(node: AdminClient, state: str, after: str | None, limit: int, *, a
 @node_options
 def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     """Show everything that this node knows of message ID. A unique beginning of the ID is enough."""
+    print_message(node, message_id, as_json=as_json)
+
+
+def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
+    """Print what the node knows of a message."""
     with reporting():
         answer = node.get("messages", message_id)
     if as_json:
@@ -198,6 +203,8 @@ def _facts(answer: JsonTree) -> list[list[object]]:
             ["received", answer["received_at"]],
             ["settled", answer["settled_at"]],
             ["reports on", answer["reports_on"]],
+            ["made of", answer["content_of"]],
+            ["resubmit request", answer["request"]],
             ["digest of the content", _content_digest(answer["digests"])],
         ]
         rows += [

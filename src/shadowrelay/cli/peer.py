@@ -6,7 +6,15 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.status import PEER_COLUMNS, peer_row
-from shadowrelay.cli.viewing import clean, console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import (
+    clean,
+    console,
+    member_name,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
 
 
 @click.group(short_help="Show the members, or say that one is gone for good.")
@@ -39,7 +47,7 @@ def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
     Its copies no longer count. The copies that this node holds for it are promoted and delivered: this mail
     goes out twice if NAME is alive after all.
     """
-    name = _full(node, name)
+    name = member_name(node, name)
     if not yes:
         click.confirm(
             f"Is {name} gone for good? Mail held for it is delivered now: twice, if it is alive.",
@@ -53,16 +61,3 @@ def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
     for sentence in (*answer["did"], answer["to_do"]):
         click.echo(clean(sentence))
     return None
-
-
-def _full(node: AdminClient, given: str) -> str:
-    """The member's whole name. Raises ClickException if none is meant, or more than one may be."""
-    with reporting():
-        names = [str(peer["name"]) for peer in node.get("peers")["peers"]]
-    wanted = given.lower()
-    like = [name for name in names if wanted in (name, name.partition(".")[0])]
-    if wanted not in names and len(like) > 1:
-        raise click.ClickException(f"{given} may be {clean(like)}: give the whole name")
-    if not like:
-        raise click.ClickException(f"{given} is not a member here; the members are: {clean(names)}")
-    return wanted if wanted in names else like[0]

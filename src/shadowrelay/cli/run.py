@@ -30,7 +30,8 @@ def run(file: Path) -> None:
     from shadowrelay import failpoints, logs
     from shadowrelay.admin.server import AdminCannotListen
     from shadowrelay.database.opening import CannotOpen
-    from shadowrelay.service import NodeFailed, run_node
+    from shadowrelay.service.node import NodeFailed
+    from shadowrelay.service.running import run_node
     from shadowrelay.settings import load_settings, settings_warnings
 
     try:

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -60,6 +60,33 @@ def duration(context: click.Context, option: click.Parameter, text: str) -> time
         return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is {error}, such as 30s, 1h or 2d", param=option) from None
+
+
+def moment(context: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
+    """Callback of an option: parse a time, or how long ago it was."""
+    from shadowrelay.settings.values import parse_duration
+
+    del context
+    if text is None:
+        return None
+    now = datetime.now(UTC)
+    if text == "now":
+        return now
+    try:
+        return now - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} is no time, such as 2026-11-26T09:00:00Z or 2026-11-26T10:00+01:00, and not how long "
+            "ago it was, such as 30m, 2h or 1d",
+            param=option,
+        )
+    return found.astimezone(UTC)
 
 
 @contextmanager
@@ -196,3 +223,16 @@ def page_options(command: Command) -> Command:
     after = click.option("--after", metavar="ID", help="Begin after this message.")
     limit = click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
     return after(limit(command))
+
+
+def member_name(node: AdminClient, given: str) -> str:
+    """The member's whole name. Raises ClickException if none is meant, or more than one may be."""
+    with reporting():
+        names = [str(peer["name"]) for peer in node.get("peers")["peers"]]
+    wanted = given.lower()
+    like = [name for name in names if wanted in (name, name.partition(".")[0])]
+    if wanted not in names and len(like) > 1:
+        raise click.ClickException(f"{given} may be {clean(like)}: give the whole name")
+    if not like:
+        raise click.ClickException(f"{given} is not a member here; the members are: {clean(names)}")
+    return wanted if wanted in names else like[0]

@@ -23,8 +23,8 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.messages import Copy, Status
 from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 T = TypeVar("T")

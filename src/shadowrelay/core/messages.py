@@ -118,10 +118,16 @@ class Recipient:
     delay_notified: bool = False
     report: MessageId | None = None  # the DSN that must be safe before the settlement is announced
     settled_at: datetime | None = None  # by the clock of the node that settled it; None also if not known
+    journal: MessageId | None = None  # the journal copy that must be safe before the settlement is announced
 
     @property
     def settled(self) -> bool:
         return self.status is not Status.READY
+
+    @property
+    def waits(self) -> bool:
+        """May no member be told of the settlement before a report or a journal copy is safe?"""
+        return self.report is not None or self.journal is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

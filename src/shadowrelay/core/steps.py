@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shadowrelay.core.decisions import Member
+from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.settling import AttemptResult, Hop, Report
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
@@ -182,8 +183,8 @@ class SendOn(Step[Sent]):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteReports(Step[tuple[Report, ...]]):
-    """Write the DSNs that these endings call for."""
+class WriteReports(Step[tuple[Report | JournalCopy, ...]]):
+    """Write the DSNs that these endings call for, and name the journal copy of the message."""
 
     copy: Copy
     results: tuple[AttemptResult, ...]

@@ -6,7 +6,7 @@ Names and meanings: docs/reference/tracking-log.md, which has a section for each
 from __future__ import annotations
 
 from datetime import datetime
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import Mark, MessageId, RequestId, ServerName
@@ -304,6 +304,19 @@ class Dsn(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Journaled(TrackingEvent):
+    """A journal copy of the message ``original`` was made and queued."""
+
+    event_id: ClassVar[str] = "RECEIVE"
+    digested: ClassVar[bool] = True
+    source: ClassVar[str] = "AGENT"
+    original: MessageId
+
+    def more(self) -> Columns:
+        return {"reference": self.original}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAside(TrackingEvent):
     """A message is set aside for the operator: no member knows its fate, or has a good copy of it."""
 
@@ -323,7 +336,7 @@ class Resume(TrackingEvent):
     source: ClassVar[str] = "ADMIN"
 
 
-class Told(Enum):
+class OfRows(Enum):
     """The events of a message whose rows cannot be believed: event-id and source.
 
     DROPPED: an operator gave it up; its sender is not known, so nobody is told.
@@ -342,7 +355,7 @@ class RowsDamaged:
     at: datetime
     message_id: MessageId
     reason: str = ""
-    told: Told = Told.DAMAGED
+    told: OfRows = OfRows.DAMAGED
 
     def columns(self) -> Columns:
         """The row, keyed by column name."""
@@ -368,42 +381,3 @@ class Load(TrackingEvent):
 
     def custom(self) -> dict[str, str]:
         return {"Snapshot": self.snapshot, "Role": self.copy.role}
-
-
-class Taken(StrEnum):
-    """When a snapshot was taken. After a STOP snapshot the log goes on only when the node starts again."""
-
-    START = "start"
-    HOURLY = "hourly"
-    STOP = "stop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotEnd:
-    """Closes a snapshot with the count of its LOAD rows. It is about no single message.
-
-    ``among``: the LOAD rows are among this many rows before this one; more than ``count`` if the snapshot was
-    taken in parts.
-    """
-
-    at: datetime
-    snapshot: str
-    count: int
-    among: int
-    taken: Taken
-
-    def columns(self) -> Columns:
-        """The row, keyed by column name."""
-        return {
-            "date-time": timestamp(self.at),
-            "source": "BOOTLOADER",
-            "event-id": "LOAD",
-            "custom-data": entries(
-                {
-                    "Snapshot": self.snapshot,
-                    "Count": str(self.count),
-                    **({"Among": str(self.among)} if self.among != self.count else {}),
-                    "Taken": self.taken,
-                }
-            ),
-        }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import ClassVar
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation
@@ -102,3 +103,42 @@ class OutboxRow:
     incarnation: Incarnation
     database_id: DatabaseId
     columns: Columns
+
+
+class Taken(StrEnum):
+    """When a snapshot was taken. After a STOP snapshot the log goes on only when the node starts again."""
+
+    START = "start"
+    HOURLY = "hourly"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotEnd:
+    """Closes a snapshot with the count of its LOAD rows. It is about no single message.
+
+    ``among``: the LOAD rows are among this many rows before this one; more than ``count`` if the snapshot was
+    taken in parts.
+    """
+
+    at: datetime
+    snapshot: str
+    count: int
+    among: int
+    taken: Taken
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        return {
+            "date-time": timestamp(self.at),
+            "source": "BOOTLOADER",
+            "event-id": "LOAD",
+            "custom-data": entries(
+                {
+                    "Snapshot": self.snapshot,
+                    "Count": str(self.count),
+                    **({"Among": str(self.among)} if self.among != self.count else {}),
+                    "Taken": self.taken,
+                }
+            ),
+        }

@@ -19,11 +19,15 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.queries import load
 
 MOST_TRACKING = timedelta(days=49)
-"""Exchange's bound: its interval is a 32-bit count of milliseconds."""
+TOO_LONG = (
+    "duplicates are tracked for at most 49 days: Exchange counts its interval in 32 bits of milliseconds"
+)
+
 
 _SQL = load("delivered_to.sql")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_ANY_TIME = (-(2**62), 2**62)  # in milliseconds
 
 
 class TableError(Exception):
@@ -32,6 +36,10 @@ class TableError(Exception):
 
 class TableUnusable(TableError):
     """The table cannot be opened safely; the text says why, for the operator."""
+
+
+class TableInUse(TableUnusable):
+    """Another process has the table open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,32 @@ class Delivered:
     recipient: str
 
 
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Some of the rows: of these recipients (None: of all), delivered from ``since`` on and before ``until``.
+
+    Times are aware, None is any time. A recipient is spelt as in ``Delivered``, in any case.
+    """
+
+    recipients: tuple[str, ...] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a table, or a part of it, remembers: how many rows, and the times of the oldest and newest."""
+
+    rows: int
+    oldest: datetime | None
+    newest: datetime | None
+
+
 @dataclass(slots=True)
 class _Write:
     statement: str
     rows: Sequence[tuple[Any, ...]]
-    done: asyncio.Future[None]
+    done: asyncio.Future[int]
 
 
 class DeliveredTo:
@@ -69,14 +98,15 @@ class DeliveredTo:
         the file is not ours.
         """
         if not timedelta(0) <= track <= MOST_TRACKING:
-            raise ValueError(f"duplicates are tracked for at most {MOST_TRACKING.days} days, not {track}")
+            raise ValueError(TOO_LONG)
         connection = await aiosqlite.connect(path, timeout=0)
         try:
             await _prepare(connection)
         except sqlite3.Error as error:
             await connection.close()
-            busy = "locked" in str(error)
-            raise TableUnusable(f"{path}: {'in use by another process' if busy else error}") from None
+            if "locked" in str(error):
+                raise TableInUse(f"{path}: in use by another process") from None
+            raise TableUnusable(f"{path}: {error}") from None
         except TableUnusable:
             await connection.close()
             raise
@@ -101,9 +131,44 @@ class DeliveredTo:
         at = _milliseconds(now)
         await self._written("record", [(key.message_id, key.date, key.recipient, at) for key in keys])
 
-    async def sweep(self, now: datetime) -> None:
-        """Delete rows older than the tracking time. Raises TableError."""
-        await self._written("sweep", [(_milliseconds(now - self._track),)])
+    async def sweep(self, now: datetime) -> int:
+        """Delete rows older than the tracking time; returns how many. Raises TableError."""
+        return await self._written("sweep", [(_milliseconds(now - self._track),)])
+
+    async def oldest(self, now: datetime) -> datetime | None:
+        """When the oldest delivery was that is still within the tracking time. Raises TableError."""
+        [(oldest,)] = await self._read("oldest", (_milliseconds(now - self._track),))
+        return _time(oldest)
+
+    async def rows(self) -> int:
+        """How many rows there are. Raises TableError."""
+        [(rows,)] = await self._read("rows")
+        return int(rows)
+
+    async def remembered(self) -> Remembered:
+        """What the whole table remembers. Raises TableError."""
+        [row] = await self._read("ends")
+        return _remembered(*row)
+
+    async def by_domain(self, most: int) -> dict[str, Remembered]:
+        """What it remembers of each recipient domain: the ``most`` with the most rows. Raises TableError."""
+        return {domain: _remembered(*rest) for domain, *rest in await self._read("by_domain", (most,))}
+
+    async def count(self, which: Deliveries) -> int:
+        """How many rows ``forget`` would delete now. Raises TableError."""
+        found = 0
+        for row in _selected(which):
+            [(rows,)] = await self._read("count" if which.recipients is None else "count_of_recipient", row)
+            found += rows
+        return found
+
+    async def forget(self, which: Deliveries) -> int:
+        """Delete rows, all or none; returns how many. They are gone from the disk when this returns.
+
+        Their messages are delivered once more if they come again. Raises TableError.
+        """
+        statement = "forget" if which.recipients is None else "forget_recipient"
+        return await self._written(statement, _selected(which))
 
     async def close(self) -> None:
         """Write what waits, and close the file."""
@@ -112,13 +177,21 @@ class DeliveredTo:
         await self._writer
         await self._connection.close()
 
-    async def _written(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    async def _read(self, statement: str, row: tuple[Any, ...] = ()) -> list[Any]:
+        try:
+            async with self._connection.execute(_SQL[statement], row) as cursor:
+                return list(await cursor.fetchall())
+        except (sqlite3.Error, ValueError) as error:  # ValueError: the connection is closed
+            raise TableError(str(error)) from error
+
+    async def _written(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Returns how many rows were changed."""
         if self._closing:
             raise TableError("the table is closed")
         write = _Write(statement, rows, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
         self._wake.set()
-        await write.done
+        return await write.done
 
     async def _write_all(self) -> None:
         while not (self._closing and not self._waiting):
@@ -127,24 +200,27 @@ class DeliveredTo:
             batch, self._waiting = self._waiting, []
             if not batch:
                 continue
-            failure = await self._commit(batch)
-            for write in batch:
+            changed = await self._commit(batch)
+            for number, write in enumerate(batch):
                 if write.done.done():
                     continue  # its caller was cancelled
-                if failure is None:
-                    write.done.set_result(None)
+                if isinstance(changed, TableError):
+                    write.done.set_exception(changed)
                 else:
-                    write.done.set_exception(failure)
+                    write.done.set_result(changed[number])
 
-    async def _commit(self, batch: Sequence[_Write]) -> TableError | None:
+    async def _commit(self, batch: Sequence[_Write]) -> list[int] | TableError:
+        """How many rows each write changed, or why none did."""
+        changed = []
         try:
             for write in batch:
-                await self._connection.executemany(_SQL[write.statement], write.rows)
+                async with self._connection.executemany(_SQL[write.statement], write.rows) as cursor:
+                    changed.append(cursor.rowcount)
             await self._connection.commit()
         except sqlite3.Error as error:
             await self._connection.rollback()
             return TableError(str(error))
-        return None
+        return changed
 
 
 async def _prepare(connection: aiosqlite.Connection) -> None:
@@ -161,3 +237,21 @@ async def _prepare(connection: aiosqlite.Connection) -> None:
 
 def _milliseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MILLISECOND
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    return None if milliseconds is None else _EPOCH + milliseconds * _MILLISECOND
+
+
+def _remembered(rows: int, oldest: int | None, newest: int | None) -> Remembered:
+    return Remembered(rows, _time(oldest), _time(newest))
+
+
+def _selected(which: Deliveries) -> list[tuple[Any, ...]]:
+    """The parameters of ``count`` and ``forget``, for each recipient once."""
+    first, last = _ANY_TIME
+    first = first if which.since is None else _milliseconds(which.since)
+    last = last if which.until is None else _milliseconds(which.until)
+    if which.recipients is None:
+        return [(first, last)]
+    return [(first, last, one) for one in {one.lower(): one for one in which.recipients}.values()]

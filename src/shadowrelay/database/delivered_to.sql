@@ -21,3 +21,31 @@ INSERT INTO delivered_to (message_id, date, recipient, delivered_at) VALUES (?, 
 
 -- name: sweep
 DELETE FROM delivered_to WHERE delivered_at < ?;
+
+-- Times of what ``count`` and ``forget`` are about: from the first, before the second.
+
+-- name: oldest
+SELECT min(delivered_at) FROM delivered_to WHERE delivered_at >= ?;
+
+-- name: rows
+SELECT count(*) FROM delivered_to;
+
+-- name: count
+SELECT count(*) FROM delivered_to WHERE delivered_at >= ? AND delivered_at < ?;
+
+-- name: count_of_recipient
+SELECT count(*) FROM delivered_to WHERE delivered_at >= ? AND delivered_at < ? AND recipient = ? COLLATE NOCASE;
+
+-- name: forget
+DELETE FROM delivered_to WHERE delivered_at >= ? AND delivered_at < ?;
+
+-- name: forget_recipient
+DELETE FROM delivered_to WHERE delivered_at >= ? AND delivered_at < ? AND recipient = ? COLLATE NOCASE;
+
+-- name: by_domain
+SELECT substr(recipient, length(rtrim(recipient, replace(recipient, '@', ''))) + 1),
+       count(*), min(delivered_at), max(delivered_at)
+FROM delivered_to GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT ?;
+
+-- name: ends
+SELECT count(*), min(delivered_at), max(delivered_at) FROM delivered_to;

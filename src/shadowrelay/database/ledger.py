@@ -51,8 +51,8 @@ from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
-from shadowrelay.core.tracking import Load, RowsDamaged, SnapshotEnd
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking import Load, RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
 from shadowrelay.database import records, request_rows, sums
 from shadowrelay.database.copies import Copies

@@ -11,7 +11,7 @@ SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, 
 
 -- name: recipients
 SELECT message_id, number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply,
-       delay_notified, report, settled_at, row_sum
+       delay_notified, report, settled_at, journal, row_sum
   FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: holders
@@ -27,8 +27,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
-       next_attempt, last_reply, delay_notified, report, settled_at, due_at, row_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       next_attempt, last_reply, delay_notified, report, settled_at, journal, due_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_holder
 INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state, row_sum)
@@ -295,15 +295,15 @@ SELECT r.settled_at, r.message_id,
             WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
               AND x.status IN ('delivered', 'relayed')
               AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
-              AND (:recipient IS NULL OR folded(x.address) = :recipient)
-              AND (:recipient_end IS NULL OR substr(folded(x.address), -length(:recipient_end)) = :recipient_end))
+              AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
+              AND (:recipient_end IS NULL OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
        AND EXISTS (
            SELECT 1 FROM message m
             WHERE m.id = r.message_id AND m.stage = 'safety_net'
               AND CASE WHEN :owner IS NULL THEN m.role = 'primary' ELSE m.role = 'shadow' AND m.owner = :owner END
               AND (:message_id IS NULL OR m.message_id = :message_id)
-              AND (:sender IS NULL OR folded(m.sender) = :sender)
-              AND (:sender_end IS NULL OR substr(folded(m.sender), -length(:sender_end)) = :sender_end))
+              AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+              AND (:sender_end IS NULL OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end))
   FROM recipient r INDEXED BY recipient_settled
  WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
  ORDER BY r.settled_at, r.message_id LIMIT :most;
@@ -370,16 +370,18 @@ SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
 -- name: settled_between
--- Leaves out messages whose report is not safe yet (core/safety_net/expiry.py): they would always come first.
+-- Leaves out messages whose report or journal copy is not safe yet (core/safety_net/expiry.py): they would always come first.
 SELECT id FROM message
  WHERE settled_at > ? AND settled_at <= ?
-   AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
+   AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id
+                    AND (r.report IS NOT NULL OR r.journal IS NOT NULL))
  ORDER BY settled_at LIMIT ?;
 
 -- name: waiting_since_before
 SELECT id FROM message
  WHERE settled_at <= ?
-   AND EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id AND r.report IS NOT NULL)
+   AND EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id
+                    AND (r.report IS NOT NULL OR r.journal IS NOT NULL))
  ORDER BY settled_at LIMIT ?;
 
 -- name: held_since_before

@@ -144,6 +144,7 @@ def _recipient(row: SqlRow) -> Recipient:
         delay_notified=bool(row[10]),
         report=None if row[11] is None else MessageId(row[11]),
         settled_at=maybe_moment(row[12]),
+        journal=None if row[13] is None else MessageId(row[13]),
     )
 
 
@@ -216,7 +217,7 @@ _ASKED = 29
 """The first column of those that one statement changes for many messages; the last column is derived."""
 
 _SETTLED_AT = 12
-"""The column of a recipient that came after the sums."""
+"""The first of the columns of a recipient that came after the sums."""
 
 
 def _given(columns: Sequence[object], later: int) -> SqlRow:
@@ -265,6 +266,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
         int(recipient.delay_notified),
         recipient.report,
         maybe_micros(recipient.settled_at),
+        recipient.journal,
         due_at(copy, recipient),
     )
 

@@ -1,7 +1,7 @@
 """Selectors of resubmit requests as parameters of SQL, and the rows that such queries find.
 
-The queries compare addresses with ``folded``, which every connection that runs them must know: SQLite's own
-``lower`` knows ASCII alone.
+SQLite's own ``lower`` knows ASCII alone. If an address in a selector is not ASCII, the queries use
+``folded``, which every connection that runs them must know: a call of Python for each row.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def parameters(selector: Selector, place: Place = BEGIN) -> dict[str, Any]:
         "since": micros(selector.since),
         "until": micros(selector.until),
         "hops": json.dumps(selector.next_hops) if selector.next_hops else None,
+        "plain": all(text is None or text.isascii() for text in (selector.sender, selector.recipient)),
         "sender": sender,
         "sender_end": sender_end,
         "recipient": recipient,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
-from shadowrelay.core.tracking import RowsDamaged, SnapshotEnd, Taken
+from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, Taken
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.listing import Listing
 

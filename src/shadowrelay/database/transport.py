@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from functools import partial
@@ -25,13 +25,13 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import group_commit, opening, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
+from shadowrelay.database.reading import WAL_PAGES, Reading
 from shadowrelay.database.salvage import salvage
 
 T = TypeVar("T")
 
 MOST_PER_COMMIT = 512
 QUIET_TURNS = 3  # turns of the event loop without new work, after which a commit begins
-WAL_PAGES = 1000  # pages in the write-ahead log at which SQLite brings it into the file
 _SHRINK = "PRAGMA incremental_vacuum(2000); PRAGMA wal_checkpoint(TRUNCATE);"
 
 
@@ -96,6 +96,7 @@ class TransportDatabase:
     _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
     _writer: asyncio.Task[None] | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # its holder may use the connection
+    _reading: Reading = field(default_factory=Reading)
 
     @classmethod
     async def open(
@@ -282,6 +283,8 @@ class TransportDatabase:
         """Note that the node runs, return freed pages to the file system, and shorten the write-ahead log."""
         stamp = str(records.micros(now))
         await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
+        if self._reading.lock.locked():
+            return
         try:
             async with self._turn:
                 # A script: the vacuum frees one page per step, and ``execute`` takes a single step.
@@ -290,8 +293,24 @@ class TransportDatabase:
             self._fail(error, [])
             raise DatabaseFailed(self.failure) from error
 
+    async def read(self, work: Callable[[Sequence[sqlite3.Connection]], T]) -> T:
+        """Run ``work`` on connections that read the database as it is now, while this one writes: see
+        ``Reading``. Raises DatabaseFailed.
+        """
+        if self.unchecked:
+            raise DatabaseFailed("the file is being checked: try again later")
+        return await self._reading.run(self.file, self._between_commits, work)
+
+    async def _between_commits(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        async with self._turn:
+            return await self._connection.run(work, self._connection.raw)
+
     async def close(self, now: datetime) -> None:
-        """Finish waiting work, mark the stop as clean, and close the database."""
+        """Finish waiting work and reads, mark the stop as clean, and close the database."""
+        async with self._reading.lock:
+            await self._close(now)
+
+    async def _close(self, now: datetime) -> None:
         if self._writer is not None:
             if not self.failed.is_set():
                 with contextlib.suppress(DatabaseFailed):

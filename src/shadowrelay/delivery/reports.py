@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from datetime import datetime
 
 import structlog
 
 from shadowrelay.core.decisions import Content
+from shadowrelay.core.delivery.journal import JournalCopy, Journals, journal_of
 from shadowrelay.core.delivery.retry import expires_at
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id, returns_whole_message
@@ -29,15 +31,20 @@ WHOLE = 1 << 20  # octets of the longest original that is returned whole
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Writes DSNs. ``routes`` tell the next hop for the sender's address."""
+    """Writes DSNs, and says which journal copy a message has. ``routes`` tell the next hop for the sender's
+    address.
+    """
 
     name: ServerName
     routes: Sequence[Route]
     policy: Policy
     clock: Callable[[], datetime]
+    journals: Journals = field(default_factory=dict)
 
-    async def write(self, step: WriteReports, content: Content) -> tuple[Report, ...]:
-        """One report for each recipient whose sender is to be told how the attempt ended."""
+    async def write(self, step: WriteReports, content: Content) -> tuple[Report | JournalCopy, ...]:
+        """One report for each recipient whose sender is to be told how the attempt ended, and the journal
+        copy of the message, if it has one.
+        """
         now = self.clock()
         recipients = {recipient.number: recipient for recipient in step.copy.recipients}
         reports = []
@@ -46,7 +53,8 @@ class Reporter:
             kind = self._kind(step, result)
             if kind is not None and is_due(kind, recipient, step.copy.envelope):
                 reports.append(await self._build(step, recipient, result, kind, content, now))
-        return tuple(reports)
+        journal = journal_of(step.copy, self.journals)
+        return (*reports, journal) if journal else tuple(reports)
 
     def _kind(self, step: WriteReports, result: AttemptResult) -> ReportKind | None:
         match result.ending:

@@ -1,1 +1,1 @@
-"""Runs a small mailbox server for labs."""
+"""The mailbox service: stands before a store, and delivers each message once."""

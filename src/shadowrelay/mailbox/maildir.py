@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote
 
+from shadowrelay.mailbox.store import ContentFile
 from shadowrelay.wire.addresses import split
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,14 +33,6 @@ class MailboxCopy:
 
     recipient: str
     prefix: bytes
-
-
-class ContentFile(Protocol):
-    """A file of octets, open for reading."""
-
-    def seek(self, offset: int, /) -> int: ...
-
-    def read(self, size: int = -1, /) -> bytes: ...
 
 
 def prepare(root: Path) -> None:

@@ -1,61 +1,66 @@
-"""Receives a message for the mailbox server: into the Maildirs, into the DeliveredTo table, then 250."""
+"""Receives a message for the mailbox service: into the store, into the DeliveredTo table, then 250."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
-from email.utils import format_datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
 
 from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
+from shadowrelay.mailbox.counts import MailboxCounts
 from shadowrelay.mailbox.identity import Fingerprint
-from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, mailbox_of, store
-from shadowrelay.smtp.receiving.contract import Client, Sink
+from shadowrelay.mailbox.maildir import mailbox_of
+from shadowrelay.mailbox.maildir_store import FAILED, refused
+from shadowrelay.mailbox.store import Addressee, MailboxMessage, Store
+from shadowrelay.smtp.receiving.contract import Client, Service, Sink
+from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.wire.delivered_to import format_delivered_to
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import LONGEST_FIELD_NAME, lacks_header
 from shadowrelay.wire.replies import DUPLICATE_DROPPED, Refused, Reply
 
 log = structlog.get_logger(__name__)
 
-REFUSE_FILE = "REFUSE"
-REFUSING = Reply(451, "4.3.2", "Mailbox server refuses mail for now")
-DELIVERED = Reply(250, "2.0.0", "Delivered")
 DUPLICATE = Reply(250, "2.0.0", f"{DUPLICATE_DROPPED}, delivered before")
-NO_SPACE = Reply(452, "4.3.1", "Insufficient system storage")
-TABLE_FAILED = Reply(451, "4.3.0", "Mailbox server error, try again later")
-NO_FOLDER = Reply(553, "5.1.3", "Mailbox name too long")
+BUSY = Reply(451, "4.3.2", "The same message is being delivered at this moment, try again later")
+NOT_REACHED = Reply(451, "4.4.2", "The mailbox store gave no answer, try again later")
 
 _IN_MEMORY = 65_536
-_LONGEST_NAME = 255  # of a directory, on every usual file system
 
 
+@dataclass(kw_only=True)
 class MailboxReceiver:
-    """The receiver of both connectors. ``clock`` returns aware times."""
+    """The receiver of the connectors. ``clock`` returns aware times.
 
-    def __init__(self, root: Path, hostname: str, table: DeliveredTo, clock: Callable[[], datetime]) -> None:
-        self.root, self.hostname, self.table, self.clock = root, hostname, table, clock
-        self._delivering: set[Delivered] = set()
-        self._delivered = asyncio.Condition()
+    ``spool``: the directory for large contents. ``patience``: how long a message waits while another copy of
+    it is being delivered.
+    """
+
+    store: Store
+    table: DeliveredTo
+    hostname: str
+    spool: Path
+    clock: Callable[[], datetime]
+    counts: MailboxCounts
+    patience: timedelta = timedelta(minutes=5)
+    _delivering: set[Delivered] = field(default_factory=set)
+    _delivered: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         del session, mail
-        return self._refusal()
+        return self.store.judges(None)
 
     async def rcpt(
         self, session: Client, mail: MailFrom, rcpt: RcptTo, accepted: Sequence[RcptTo]
     ) -> Reply | None:
         del session, mail, accepted
-        if any(
-            len(name) > _LONGEST_NAME for name in folder_of(mailbox_of(rcpt.address, hostname=self.hostname))
-        ):
-            return NO_FOLDER
-        return self._refusal()
+        return self.store.judges(mailbox_of(rcpt.address, hostname=self.hostname))
 
     async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> Sink | Reply:
         return MailboxSink(self, session, mail, recipients)
@@ -63,22 +68,46 @@ class MailboxReceiver:
     async def reset(self, session: Client) -> None:
         """Do nothing: no state is kept between the commands of a transaction."""
 
-    def _refusal(self) -> Reply | None:
-        return REFUSING if (self.root / REFUSE_FILE).exists() else None
+    async def delivered_to(self) -> str | None:
+        """The line of the answer to LHLO; None if the table cannot be read."""
+        try:
+            return format_delivered_to(await self.table.oldest(self.clock()))
+        except TableError:
+            log.exception("delivered_to_unreadable")
+            return None
 
     @asynccontextmanager
-    async def alone_with(self, keys: Iterable[Delivered]) -> AsyncIterator[None]:
-        """Allow one delivery of a message at a time: both copies of a message may come at once."""
-        wanted = frozenset(keys)
-        async with self._delivered:
-            await self._delivered.wait_for(lambda: self._delivering.isdisjoint(wanted))
-            self._delivering |= wanted
+    async def alone_with(self, keys: frozenset[Delivered]) -> AsyncIterator[None]:
+        """Allow one delivery of a message at a time: both copies of a message may come at once.
+
+        Raises Refused when the other one takes too long.
+        """
+        try:
+            async with asyncio.timeout(self.patience.total_seconds()), self._delivered:
+                await self._delivered.wait_for(lambda: self._delivering.isdisjoint(keys))
+                self._delivering |= keys
+        except TimeoutError:
+            raise Refused.by(BUSY) from None
         try:
             yield
         finally:
-            self._delivering -= wanted
+            self._delivering -= keys
             async with self._delivered:
                 self._delivered.notify_all()
+
+
+class MailboxSession(ReceiveSession):
+    """A session with a relay: the answer to LHLO says from when on duplicates are dropped."""
+
+    receiver: MailboxReceiver
+    _line: str | None = None
+
+    async def greeted(self, service: Service, name: str) -> bytes:
+        self._line = await self.receiver.delivered_to()
+        return await super().greeted(service, name)
+
+    def keywords(self) -> list[str]:
+        return [*super().keywords(), *([self._line] if self._line else [])]
 
 
 class MailboxSink:
@@ -91,20 +120,22 @@ class MailboxSink:
         self._recipients = tuple(recipients)
         self._fingerprint = Fingerprint()
         self._content = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - closed by finish or abort
-            max_size=_IN_MEMORY, dir=str(receiver.root)
+            max_size=_IN_MEMORY, dir=str(receiver.spool)
         )
         self._size = 0
+        self._eight_bit = False
 
     async def write(self, data: bytes) -> None:
         self._fingerprint.feed(data)
         self._size += len(data)
+        self._eight_bit = self._eight_bit or not data.isascii()
         if self._size <= _IN_MEMORY:
             self._content.write(data)
             return
         try:
             await asyncio.to_thread(self._content.write, data)
         except OSError as error:
-            raise _refused(error) from None
+            raise refused(error) from None
 
     async def abort(self) -> None:
         self._content.close()
@@ -115,26 +146,32 @@ class MailboxSink:
         message_id, date = self._fingerprint.result()
         mailboxes = [mailbox_of(rcpt.address, hostname=receiver.hostname) for rcpt in self._recipients]
         keys = [Delivered(message_id, date, mailbox) for mailbox in mailboxes]
+        answers: dict[Delivered, Reply] = {}
         try:
-            async with receiver.alone_with(keys):
+            async with receiver.alone_with(frozenset(keys)):
                 known = await receiver.table.known(keys, receiver.clock())
-                fresh = [key for key in dict.fromkeys(keys) if key not in known]
                 self._tell_of(known)
-                await self._deliver(fresh)
-        except Refused as refused:
-            outcomes = [refused.reply] * len(keys)
+                answers |= dict.fromkeys(known, DUPLICATE)
+                fresh = {
+                    key: rcpt for key, rcpt in zip(keys, self._recipients, strict=True) if key not in known
+                }
+                await self._deliver(fresh, answers)
+            left = NOT_REACHED
+        except Refused as error:
+            left = error.reply
+        except OSError as error:
+            left = refused(error).reply
         except TableError:
             log.exception("delivered_to_unreadable")
-            outcomes = [TABLE_FAILED] * len(keys)
-        else:
-            outcomes = _outcomes(keys, fresh)
+            left = FAILED
         finally:
             self._content.close()
+        outcomes = self._counted([answers.get(key, left) for key in keys], keys)
         if self._session.service == "LMTP":
             return outcomes
         return (next((reply for reply in outcomes if reply is not DUPLICATE), DUPLICATE),)
 
-    def _tell_of(self, known: Iterable[Delivered]) -> None:
+    def _tell_of(self, known: frozenset[Delivered]) -> None:
         for key in known:
             log.info(
                 "duplicate_dropped",
@@ -145,48 +182,55 @@ class MailboxSink:
                 session=self._session.id,
             )
 
-    async def _deliver(self, fresh: Sequence[Delivered]) -> None:
+    async def _deliver(self, fresh: Mapping[Delivered, RcptTo], answers: dict[Delivered, Reply]) -> None:
+        """Store the message for those who lack it. ``answers`` gets what the store says, as it comes.
+
+        Raises Refused and OSError for those who are not in ``answers`` then.
+        """
         if not fresh:
             return
-        receiver, now = self._receiver, self._receiver.clock()
+        receiver, keys = self._receiver, list(fresh)
         self._content.seek(0)
-        end = b"\r\n" if lacks_header(self._content.read(LONGEST_FIELD_NAME)) else b""
-        letters = [MailboxCopy(key.recipient, self._prefix(key.recipient, now) + end) for key in fresh]
+
+        async def heard(replies: Mapping[int, Reply]) -> None:
+            stored = [keys[index] for index, reply in replies.items() if reply.positive]
+            # In the table first: if this process ends before the relay hears 250, the relay tries again.
+            await self._record(stored)
+            answers.update((keys[index], reply) for index, reply in replies.items())
+
+        message = MailboxMessage(
+            client=self._session,
+            mail=self._mail,
+            addressees=[Addressee(key.recipient, rcpt) for key, rcpt in fresh.items()],
+            content=self._content,
+            size=self._size,
+            eight_bit=self._eight_bit,
+            headless=lacks_header(self._content.read(LONGEST_FIELD_NAME)),
+            at=receiver.clock(),
+        )
+        await receiver.store.deliver(message, heard)
+
+    async def _record(self, stored: Sequence[Delivered]) -> None:
+        if not stored:
+            return
         try:
-            await asyncio.to_thread(store, receiver.root, letters, self._content, host=receiver.hostname)
-        except OSError as error:
-            raise _refused(error) from None
-        try:
-            await receiver.table.record(fresh, now)
+            await self._receiver.table.record(stored, self._receiver.clock())
         except TableError:
             # The message is in its mailbox: a 4yz now would only make a second copy.
             log.exception("delivered_to_not_recorded")
+            self._receiver.counts.unrecorded += len(stored)
 
-    def _prefix(self, recipient: str, now: datetime) -> bytes:
-        session = self._session
-        protocol = session.protocol(smtputf8=self._mail.smtputf8)
-        client = f"[{'IPv6:' if ':' in session.address else ''}{session.address}]"
-        return (
-            f"Return-Path: <{self._mail.sender}>\r\n"
-            f"Delivered-To: {recipient}\r\n"
-            f"Received: from {session.helo} ({client})\r\n"
-            f"\tby {self._receiver.hostname} with {protocol} id {session.id}\r\n"
-            f"\tfor <{recipient}>; {format_datetime(now)}\r\n"
-        ).encode()
-
-
-def _outcomes(keys: Sequence[Delivered], fresh: Sequence[Delivered]) -> list[Reply]:
-    """The reply for each key. A mailbox named twice in one transaction gets one copy."""
-    left = set(fresh)
-    outcomes = []
-    for key in keys:
-        outcomes.append(DELIVERED if key in left else DUPLICATE)
-        left.discard(key)
-    return outcomes
-
-
-def _refused(error: OSError) -> Refused:
-    log.error("delivery_failed", error=str(error))
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-    reply = NO_SPACE if full else TABLE_FAILED
-    return Refused.by(reply)
+    def _counted(self, outcomes: list[Reply], keys: Sequence[Delivered]) -> list[Reply]:
+        """Count the replies. A mailbox named twice in one transaction gets one copy."""
+        counts, told = self._receiver.counts, set[Delivered]()
+        for index, (key, reply) in enumerate(zip(keys, outcomes, strict=True)):
+            if reply.positive and (reply.duplicate or key in told):
+                counts.duplicates += 1
+                if not reply.duplicate:
+                    outcomes[index] = DUPLICATE
+            elif reply.positive:
+                counts.delivered += 1
+            else:
+                counts.refused[reply.code // 100] += 1
+            told.add(key)
+        return outcomes

@@ -1,43 +1,54 @@
-"""Serves mailboxes: LMTP for the relays of the boundary, SMTP for everyone else."""
+"""Serves mailboxes: LMTP for the relays of the boundary, in labs also SMTP for everyone else."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeAlias, cast
 
 import structlog
 
-from shadowrelay import signals
 from shadowrelay.database.delivered_to import DeliveredTo, TableError
-from shadowrelay.mailbox.maildir import prepare
-from shadowrelay.mailbox.receiving import MailboxReceiver
+from shadowrelay.mailbox.control import ControlServer
+from shadowrelay.mailbox.counts import MailboxCounts
+from shadowrelay.mailbox.receiving import MailboxReceiver, MailboxSession
+from shadowrelay.mailbox.store import Store
 from shadowrelay.smtp.receiving.connector import Connector
-from shadowrelay.smtp.receiving.contract import ConnectorOptions
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.limits import Register
+from shadowrelay.smtp.receiving.session import ReceiveSession
 
 log = structlog.get_logger(__name__)
 
 TABLE_FILE = ".delivered-to.sqlite"
 """The name begins with a dot; no domain's directory does."""
 
-_SWEEP = 60.0  # seconds between two sweeps of the DeliveredTo table
-_ROOM_FOR_TRACE = 2  # times the limits of a relay: relays add trace fields to what they accept
+OpenStore: TypeAlias = Callable[[], Awaitable[Store]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailboxOptions:
-    """Where to keep mail and where to listen; port 0 is any free port."""
+    """What a mailbox service stores mail in, and where it listens; port 0 is any free port.
 
-    directory: Path
+    ``table``: the DeliveredTo table; large contents pass through its directory. ``outside`` takes one answer
+    for all recipients, so only a store that takes all or none may have it.
+    ``patience``: see ``MailboxReceiver``.
+    """
+
+    open_store: OpenStore
+    table: Path
     hostname: str
     inside: tuple[str, int]  # LMTP
-    outside: tuple[str, int]  # SMTP
+    outside: tuple[str, int] | None = None  # SMTP
     track_duplicates: timedelta = timedelta(hours=1)
-    drain: timedelta = timedelta(seconds=10)
-    ready_file: Path | None = None
+    sweep_interval: timedelta = timedelta(seconds=60)
+    patience: timedelta = timedelta(minutes=5)
+    max_message_size: int = 128 * 2**20
+    max_header_size: int = 2**20
 
 
 class MailboxCannotListen(Exception):
@@ -45,32 +56,52 @@ class MailboxCannotListen(Exception):
 
 
 class MailboxServer:
-    """A mailbox server. Start and stop it once."""
+    """A mailbox service. Start and stop it once."""
 
     def __init__(self, options: MailboxOptions) -> None:
+        self.counts = MailboxCounts()
+        self.started_at = _now()
+        self.store: Store | None = None
+        self.table: DeliveredTo | None = None
         self._options = options
         self._connectors: list[Connector] = []
-        self._table: DeliveredTo | None = None
+        self._control: ControlServer | None = None
         self._sweeping: asyncio.Task[None] | None = None
 
+    @property
+    def serving(self) -> bool:
+        """Whether mail is taken."""
+        return self._sweeping is not None
+
     async def start(self) -> dict[str, tuple[str, int]]:
-        """Open the table and listen. Returns the addresses.
+        """Open the table and the store, and listen. Returns the addresses.
 
         Raises MailboxCannotListen, TableUnusable, ValueError, OSError.
         """
         options = self._options
-        options.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        table = await DeliveredTo.open(options.directory / TABLE_FILE, track=options.track_duplicates)
-        self._table = table
-        # The open table is also the lock on the directory.
-        await asyncio.to_thread(prepare, options.directory)
-        receiver = MailboxReceiver(options.directory, options.hostname, table, _now)
+        options.table.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The open table is also the lock on the store.
+        self.table = table = await DeliveredTo.open(options.table, track=options.track_duplicates)
         bound = {}
         try:
+            self.store = await options.open_store()
+            receiver = MailboxReceiver(
+                store=self.store,
+                table=table,
+                hostname=options.hostname,
+                spool=options.table.parent,
+                clock=_now,
+                counts=self.counts,
+                patience=options.patience,
+            )
+            self._control = ControlServer(options.table, table, self.counts)
+            await self._control.start()
             for name, address in (("inside", options.inside), ("outside", options.outside)):
-                connector = Connector(_connector_options(options, name, address), receiver)
-                bound[name] = await _listen(connector)
-                self._connectors.append(connector)
+                if address is not None:
+                    made = _connector_options(options, name, address)
+                    connector = Connector(made, receiver, session=_session)
+                    bound[name] = await _listen(connector)
+                    self._connectors.append(connector)
         except BaseException:
             await self.stop(0)
             raise
@@ -79,39 +110,32 @@ class MailboxServer:
 
     async def stop(self, drain: float) -> None:
         """Let transactions finish for ``drain`` seconds, then close everything. Idempotent."""
-        await asyncio.gather(*(connector.stop(drain) for connector in self._connectors))
-        self._connectors.clear()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait({self._sweeping})
             self._sweeping = None
-        if self._table is not None:
-            await self._table.close()
-            self._table = None
+        await asyncio.gather(*(connector.stop(drain) for connector in self._connectors))
+        self._connectors.clear()
+        if self._control is not None:
+            await self._control.stop()
+            self._control = None
+        if self.store is not None:
+            await self.store.close()
+            self.store = None
+        if self.table is not None:
+            await self.table.close()
+            self.table = None
 
     async def _sweep(self, table: DeliveredTo) -> None:
         while True:
+            now = _now()
             try:
-                await table.sweep(_now())
+                self.counts.swept += await table.sweep(now)
+                self.counts.swept_at = now
             except TableError:
+                self.counts.sweeps_failed += 1
                 log.exception("delivered_to_not_swept")
-            await asyncio.sleep(_SWEEP)
-
-
-async def run(options: MailboxOptions) -> None:
-    """Serve until a signal stops it. Raises as ``MailboxServer.start`` does."""
-    server = MailboxServer(options)
-    with signals.heard() as stop:
-        try:
-            bound = await server.start()
-            addresses = {name: _spelt(*address) for name, address in bound.items()}
-            log.info("mailbox_server_ready", directory=str(options.directory), **addresses)
-            if options.ready_file is not None:
-                _write_whole(options.ready_file, json.dumps(addresses) + "\n")
-            await stop.wait()
-            log.info("mailbox_server_stopping")
-        finally:
-            await server.stop(options.drain.total_seconds())
+            await asyncio.sleep(self._options.sweep_interval.total_seconds())
 
 
 async def _listen(connector: Connector) -> tuple[str, int]:
@@ -128,8 +152,9 @@ async def _listen(connector: Connector) -> tuple[str, int]:
 
 
 def _connector_options(options: MailboxOptions, name: str, address: tuple[str, int]) -> ConnectorOptions:
-    """Options of a connector: a few relays send all their mail, so no tarpit and no limit per source."""
-    defaults = ConnectorOptions(hostname=options.hostname)
+    """Options of a connector: a few relays send all their mail, so no tarpit and no limit per source. What
+    they took from somebody they must get rid of: lines of any length, and any local part.
+    """
     return ConnectorOptions(
         hostname=options.hostname,
         name=name,
@@ -141,20 +166,15 @@ def _connector_options(options: MailboxOptions, name: str, address: tuple[str, i
         max_junk_commands=None,
         max_inbound_connections_per_source=None,
         max_recipients_per_message=1000,
-        max_message_size=_ROOM_FOR_TRACE * defaults.max_message_size,
-        max_header_size=_ROOM_FOR_TRACE * defaults.max_header_size,
+        max_message_size=options.max_message_size,
+        max_header_size=options.max_header_size,
+        max_text_line=None,
+        any_dots=True,
     )
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that no reader sees half of it."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, "utf-8")
-    part.replace(path)
-
-
-def _spelt(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _session(receiver: Receiver, options: ConnectorOptions, register: Register) -> ReceiveSession:
+    return MailboxSession(cast(MailboxReceiver, receiver), options, register)
 
 
 def _now() -> datetime:

@@ -18,7 +18,7 @@ from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.by_reference import Origin, may_refer
+from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -90,7 +90,7 @@ class AnsweringSession:
         self._opening = sessions.opening
         self._greeting: Greeting | None = None
         self._offer: OfferParameter | None = None
-        self._origin: Origin | None = None
+        self._origin: MadeOf | None = None
         self._offers = 0
         self.digest: Digest | None = None  # that the content of this transaction must have
 
@@ -235,7 +235,7 @@ class HoldSink:
         answering: AnsweringSession,
         name: str,
         offer: OfferParameter,
-        origin: Origin | None,
+        origin: MadeOf | None,
         owner: Greeting,
         mail: MailFrom,
         recipients: tuple[Recipient, ...],
@@ -327,7 +327,7 @@ class HoldSink:
         log.warning("copy_refused", message=offer.message_id, owner=self._owner.name, reason=held.value)
         return [Reply(451, "4.4.0", f"{offer.message_id} {held.value}")]
 
-    async def _referred_to(self, origin: Origin) -> Copy | None:
+    async def _referred_to(self, origin: MadeOf) -> Copy | None:
         """The message whose content the owner refers to, with octets that were compared just now; None if it
         must send them.
         """

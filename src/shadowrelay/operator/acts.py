@@ -48,29 +48,12 @@ class Acts:
             return ActAnswer({}, f"this node knows no action {act.action}")
         for scope, whose in ((act.scope, "the token"), (self.most, "peer_operate here")):
             if not scope.allows(action.needs):
-                log.warning(
-                    "act_refused",
-                    member=member,
-                    action=act.action,
-                    operator=act.operator,
-                    job=act.job,
-                    by=whose,
-                )
-                return ActAnswer(
-                    {}, f"{act.action} takes the scope {action.needs.value}; {whose} gives {scope.value}"
-                )
+                why = f"{act.action} takes the scope {action.needs.value}; {whose} gives {scope.value}"
+                return _refused(member, act, why)
         try:
             told = await action.perform(member, act)
         except ActRefused as refused:
-            log.warning(
-                "act_refused",
-                member=member,
-                action=act.action,
-                operator=act.operator,
-                job=act.job,
-                why=str(refused),
-            )
-            return ActAnswer({}, str(refused))
+            return _refused(member, act, str(refused))
         if not action.quiet:
             log.info(
                 "act_done",
@@ -89,3 +72,8 @@ class Acts:
         self._spent[member] = now, count
         if count > MOST_PER_SECOND:
             raise Refused(450, "4.4.5", "Too many acts, ask later")
+
+
+def _refused(member: ServerName, act: Act, why: str) -> ActAnswer:
+    log.warning("act_refused", member=member, action=act.action, operator=act.operator, job=act.job, why=why)
+    return ActAnswer({}, why)

@@ -14,6 +14,7 @@ from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
@@ -32,15 +33,19 @@ from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
+from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
+from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
+from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import routes
+from shadowrelay.settings.routing import journals, routes
 from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
 from shadowrelay.wire.xshadow import Malformed
 
@@ -91,7 +96,7 @@ class Node:
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
-        self.reporter = Reporter(self.name, self.routes, policy, clock)
+        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
         self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
@@ -121,9 +126,24 @@ class Node:
         self.resubmitting = Resubmitting(
             self.members, database, self.contacts, self.examiner, self.has_room, policy, clock
         )
+        self._servers = servers(settings)
+        counting = Counting(
+            database=database,
+            policy=policy,
+            clock=clock,
+            mint=mint,
+            servers=resubmit.listed(self._servers),
+            contacts=self.contacts,
+            away=lambda: resubmit.away(self.member_statuses()),
+            ask=self.members.operate,
+            remembers=self._remembers,
+        )
+        self.resubmission = Resubmission(
+            counting=counting, having=self._having, wake=self.resubmitting.wake.set
+        )
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
-            {ACTION: Action(Scope.OPERATE, self._take_request, quiet=True)},
+            {ACTION: Action(Scope.OPERATE, self._take_request, quiet=True), **counting.actions()},
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
@@ -131,6 +151,13 @@ class Node:
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""
         return self.boundary.contacts(seconds())
+
+    async def _remembers(self, route: NextHop, timeout: float) -> datetime | None:
+        return await remembers_since(self._servers[route], timeout)
+
+    def _having(self, request: Request) -> list[Having]:
+        given, members = self.resubmitting.given, self.contacts().members
+        return resubmit.having(request, given, members, self.clock(), seconds())
 
     def has_room(self) -> bool:
         """May this node make messages of its own accord now?"""

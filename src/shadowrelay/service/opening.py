@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import structlog
 
-from shadowrelay.core.tracking import Taken
+from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.snapshot import PAGE, list_part

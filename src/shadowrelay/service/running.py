@@ -16,7 +16,7 @@ from shadowrelay import signals
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
-from shadowrelay.core.tracking import Taken
+from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.chores import Chores

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
+from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
+from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import ReceiveConnector, RouteSettings, Settings, Tls
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
@@ -38,6 +40,8 @@ def cross_checks(
     yield from _members(settings, broken, refuse)
     yield from _listeners(settings, refuse)
     yield from _routes(settings, refuse)
+    if not broken & {"routes", "journal"}:
+        yield from _journals(settings, refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
         yield from _attempts(settings, refuse)
 
@@ -190,6 +194,16 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         if route.tls is not Tls.NONE:
             yield from _files({f"routes.{name}.ca": route.ca}, refuse)
         yield from _login(f"routes.{name}", route, refuse)
+
+
+def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    ways = routes(settings)
+    named = {"journal": settings.journal} | {
+        f"routes.{name}.journal": route.journal for name, route in settings.routes.items()
+    }
+    for key, address in named.items():
+        if address and route_for(address, ways) is None:
+            yield refuse(key, "no route leads there", value=address, allowed="an address that a route covers")
 
 
 def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:

@@ -122,9 +122,9 @@ def alternatives(choices: Sequence[str]) -> str:
     return " or ".join([", ".join(choices[:-1]), choices[-1]] if len(choices) > 1 else choices)
 
 
-def find(path: Sequence[PathStep]) -> SchemaNode | None:
+def find(path: Sequence[PathStep], root: SchemaNode = ROOT) -> SchemaNode | None:
     """The node that a path leads to."""
-    node: SchemaNode | None = ROOT
+    node: SchemaNode | None = root
     for step in path:
         if node is None:
             return None
@@ -176,7 +176,8 @@ def instead(parent: SchemaNode | None, wrong: str) -> tuple[str, str]:
     if hint := suggestion(wrong, names):
         return hint, ""
     if len(names) > _MOST_NAMES:
-        return "", "the keys in docs/reference/settings.md"
+        page = getattr(parent and parent.table, "page", "docs/reference/settings.md")
+        return "", f"the keys in {page}"
     return "", alternatives(names) if names else ""
 
 

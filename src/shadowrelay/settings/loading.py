@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from shadowrelay.settings.checks import cross_checks
-from shadowrelay.settings.description import PathStep, SchemaNode, dotted, find, instead
+from shadowrelay.settings.description import ROOT, PathStep, SchemaNode, dotted, find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.origins import Origin, OriginKind, origin_of
 from shadowrelay.settings.schema import Settings
@@ -46,7 +46,7 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     if file and file.errors:
         raise SettingsInvalid(unread)
     base = path.absolute().parent if path else Path.cwd()
-    tree = rewrite(merge(beneath, environment()), lambda node, value: _from(base, node, value))
+    tree = rewrite(merge(beneath, environment()), lambda node, value: from_directory(base, node, value))
     origins = {**(file.origins if file else {}), **environment.origins}
     settings, errors = validate(tree, origins)
     if settings is None or unread or errors:
@@ -80,7 +80,7 @@ def validate(tree: Tree, origins: Mapping[str, Origin]) -> tuple[Settings | None
         details = [
             detail for detail in error.errors(include_url=False) if detail["type"] not in _CONSEQUENCES
         ]
-        errors = [_described(detail, tree, origins) for detail in details]
+        errors = [error_of(detail, tree, origins) for detail in details]
         broken = {str(detail["loc"][0]) for detail in details}
         return None, errors + _remaining(tree, [detail["loc"] for detail in details], broken, origins)
     errors = list(cross_checks(settings, broken=frozenset(), origins=origins))
@@ -118,9 +118,12 @@ def _sound(key: str, value: Any, wrong: Sequence[Sequence[PathStep]]) -> Any:
     return [table for index, table in enumerate(value) if index not in inner]
 
 
-def _described(detail: ErrorDetails, tree: Tree, origins: Mapping[str, Origin]) -> SettingError:
+def error_of(
+    detail: ErrorDetails, tree: Tree, origins: Mapping[str, Origin], root: SchemaNode = ROOT
+) -> SettingError:
+    """What pydantic found, in our words. ``tree``: the values as they were set."""
     path = tuple(step for step in detail["loc"] if step != "[key]")
-    node, key = find(path), dotted(path)
+    node, key = find(path, root), dotted(path)
     origin = origin_of(key, origins)
     source = str(origin) if origin else ""
     if detail["type"] == "missing":
@@ -128,7 +131,7 @@ def _described(detail: ErrorDetails, tree: Tree, origins: Mapping[str, Origin]) 
         allowed = node.allowed() if node else ""
         return SettingError(key=key, source=file, message="has to be set", allowed=allowed)
     if detail["type"] == "extra_forbidden" or node is None:
-        return _unknown_setting(path, origins)
+        return _unknown_setting(path, origins, root)
     if "[key]" in detail["loc"]:
         allowed = "1 to 64 of letters, digits, _ and -"
         return SettingError(key=key, source=source, message="not a name for a table", allowed=allowed)
@@ -147,10 +150,12 @@ def _reason(detail: ErrorDetails) -> str:
     return _REASONS.get(detail["type"], detail["msg"][:1].lower() + detail["msg"][1:])
 
 
-def _unknown_setting(path: Sequence[PathStep], origins: Mapping[str, Origin]) -> SettingError:
+def _unknown_setting(
+    path: Sequence[PathStep], origins: Mapping[str, Origin], root: SchemaNode = ROOT
+) -> SettingError:
     """The error for an unknown setting, without its value: that may be a secret under a misspelt key."""
     key = dotted(path)
-    hint, allowed = instead(find(path[:-1]), str(path[-1]))
+    hint, allowed = instead(find(path[:-1], root), str(path[-1]))
     message = " – ".join(filter(None, ["unknown setting", hint]))
     return SettingError(key=key, source=str(origin_of(key, origins) or ""), message=message, allowed=allowed)
 
@@ -173,7 +178,8 @@ def _written(tree: Any, path: Sequence[PathStep], otherwise: Any) -> Any:
     return tree
 
 
-def _from(base: Path, node: SchemaNode, value: Any) -> Any:
+def from_directory(base: Path, node: SchemaNode, value: Any) -> Any:
+    """A value of a settings file; a relative path starts at the file's directory."""
     if node.annotation is Path and isinstance(value, str) and value and not value.startswith("~"):
         return str(base / value)
     return value

@@ -11,6 +11,7 @@ class OriginKind(StrEnum):
     DEFAULT = "default"
     FILE = "file"
     ENVIRONMENT = "environment"
+    OPTION = "option"
 
 
 @dataclass(frozen=True, slots=True)

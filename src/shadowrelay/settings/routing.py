@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.reception.routing import Route
+from shadowrelay.core.reception.routing import Route, route_for
 from shadowrelay.settings.schema import Settings
 
 
@@ -12,3 +12,14 @@ def routes(settings: Settings) -> tuple[Route, ...]:
     return tuple(
         Route(NextHop(name), tuple(route.domains), route.inside) for name, route in settings.routes.items()
     )
+
+
+def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
+    """For each next hop whose mail is journaled: the address of the journal, and the next hop of that one."""
+    ways = routes(settings)
+    found = {}
+    for name, route in settings.routes.items():
+        address = (settings.journal if route.journal is None else route.journal) or ""
+        if way := route_for(address, ways):
+            found[NextHop(name)] = (address, way.name)
+    return found

@@ -29,6 +29,7 @@ from shadowrelay.settings.values import (
     HostName,
     HostPort,
     Integer,
+    JournalAddress,
     Label,
     ListenAddress,
     Secret,
@@ -189,6 +190,9 @@ class RouteSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+    journal: JournalAddress | None = Field(
+        None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
+    )
 
 
 class Admin(Section):
@@ -277,6 +281,7 @@ class Settings(PolicySettings):
     minimum_free_disk: Size = Field(
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
     )
+    journal: JournalAddress | None = Field(None, description="A copy of each accepted message goes there.")
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
     peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
     members: list[MemberSettings] = Field(

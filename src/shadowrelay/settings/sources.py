@@ -92,16 +92,24 @@ class EnvironmentSource(SettingsSource):
     misspelt one would go unnoticed.
     """
 
-    def __init__(self, settings: type[BaseSettings], environ: Mapping[str, str], beneath: Tree) -> None:
+    def __init__(
+        self,
+        settings: type[BaseSettings],
+        environ: Mapping[str, str],
+        beneath: Tree,
+        *,
+        prefix: str = PREFIX,
+        root: SchemaNode = ROOT,
+    ) -> None:
         super().__init__(settings)
-        self._beneath = beneath
+        self._beneath, self._prefix, self._root = beneath, prefix, root
         # Outer tables first, so that JSON for a table does not replace a variable for one of its values.
         for variable in sorted(environ, key=lambda name: (name.count("__"), name)):
-            if variable.upper().startswith(PREFIX) and not _for_commands(variable.upper(), environ[variable]):
+            if variable.upper().startswith(prefix) and not _for_commands(variable.upper(), environ[variable]):
                 self._take(variable, environ[variable])
 
     def _take(self, variable: str, text: str) -> None:
-        name = variable[len(PREFIX) :].lower()
+        name = variable[len(self._prefix) :].lower()
         found = self._find(name)
         try:
             if found is None and name.endswith("_file"):
@@ -133,7 +141,7 @@ class EnvironmentSource(SettingsSource):
         return None
 
     def _find(self, name: str) -> tuple[tuple[str, ...], SchemaNode] | None:
-        node, known = ROOT, self._beneath
+        node, known = self._root, self._beneath
         path: tuple[str, ...] = ()
         for segment in name.split("__"):
             step = _as_spelt(segment, known) if node.named else segment
@@ -145,7 +153,8 @@ class EnvironmentSource(SettingsSource):
         return path, node
 
     def _unknown(self, variable: str) -> None:
-        hint = suggestion(variable.upper(), [_variable(path) for path in _settable(ROOT, self._beneath)])
+        names = [_variable(path, self._prefix) for path in _settable(self._root, self._beneath)]
+        hint = suggestion(variable.upper(), names)
         self._refuse(variable, " – ".join(filter(None, ["unknown setting", hint])))
 
     def _refuse(self, variable: str, message: str) -> None:
@@ -211,8 +220,8 @@ def _as_spelt(segment: str, known: Mapping[str, Any]) -> str:
     return next((name for name in known if re.sub("-", "_", name).lower() == segment), segment)
 
 
-def _variable(path: tuple[str, ...]) -> str:
-    return PREFIX + "__".join(path).replace("-", "_").upper()
+def _variable(path: tuple[str, ...], prefix: str) -> str:
+    return prefix + "__".join(path).replace("-", "_").upper()
 
 
 def _settable(node: SchemaNode, known: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

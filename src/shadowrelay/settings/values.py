@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PlainSerializer, SecretStr, StringConstraints
 
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.wire import addresses
 
 Network = IPv4Network | IPv6Network
 
@@ -215,6 +216,22 @@ def parse_path(value: object) -> Path:
         raise ValueError("the home directory of an unknown user") from None
 
 
+def parse_journal(value: object) -> str:
+    """An address in ASCII, with a domain; ``''`` for no journal."""
+    text = value.strip() if isinstance(value, str) else None
+    if text == "":
+        return ""
+    if text is None or not text.isascii():
+        raise ValueError("not an address in ASCII")
+    try:
+        route, address, rest = addresses.read_path(f"<{text}>")
+    except addresses.AddressError:
+        raise ValueError("not an address") from None
+    if route or rest or "@" not in address:
+        raise ValueError("not an address")
+    return address
+
+
 _TEXT = PlainSerializer(str, return_type=str)
 
 Duration = Annotated[
@@ -256,6 +273,9 @@ Label = Annotated[
 ]
 TableName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$"), Format("1 to 64 of letters, digits, _ and -")
+]
+JournalAddress = Annotated[
+    str, BeforeValidator(parse_journal), Format('an address such as journal@archive.example, or ""')
 ]
 UserName = Annotated[
     str,

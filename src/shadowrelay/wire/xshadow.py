@@ -36,7 +36,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
-from shadowrelay.core.reception.by_reference import Origin
+from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
@@ -204,13 +204,13 @@ def parse_offer(text: str) -> OfferParameter:
     )
 
 
-def format_origin(origin: Origin) -> str:
+def format_origin(origin: MadeOf) -> str:
     """The value of MAIL's XMADEOF parameter."""
     octets = None if origin.octets is None else str(origin.octets)
     return ";".join(word for word in (origin.message_id, origin.request, octets) if word is not None)
 
 
-def parse_origin(text: str) -> Origin:
+def parse_origin(text: str) -> MadeOf:
     """Read MAIL's XMADEOF parameter. Raises Malformed."""
     first, *more = text.split(";")
     original = message_id(first)
@@ -218,7 +218,7 @@ def parse_origin(text: str) -> Origin:
     octets = number(more.pop(0)) if more else None
     if more:
         raise Malformed("XMADEOF needs message id, request and octets")
-    return Origin(original, request, octets)
+    return MadeOf(original, request, octets)
 
 
 _OUTCOMES = frozenset({Status.DELIVERED, Status.RELAYED, Status.FAILED})

@@ -15,7 +15,7 @@ from ledger_at_hand import NOW, A, B, C, LedgerAtHand, ledger_of
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.requests import Progress, Request, RequestState, newest
 from shadowrelay.core.safety_net import requesting
-from shadowrelay.core.safety_net.requesting import RequestRefused
+from shadowrelay.core.safety_net.requesting import Declined
 
 SECOND = timedelta(seconds=1)
 
@@ -61,7 +61,7 @@ def test_a_request_gets_the_next_number_and_once_only() -> None:
 
 def refused(on: LedgerAtHand, asked: Request, **policy: object) -> str:
     found = on.apply(requesting.add(on, asked, replace(POLICY, **policy), NOW))
-    assert isinstance(found, RequestRefused)
+    assert isinstance(found, Declined)
     assert on.request(asked.id) is None
     return found.why
 

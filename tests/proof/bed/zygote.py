@@ -23,7 +23,8 @@ import uvloop
 from shadowrelay import logs
 from shadowrelay.admin.server import AdminCannotListen
 from shadowrelay.database.opening import CannotOpen
-from shadowrelay.service import NodeFailed, run_node
+from shadowrelay.service.node import NodeFailed
+from shadowrelay.service.running import run_node
 from shadowrelay.settings import Settings, load_settings
 
 _PR_SET_PDEATHSIG = 1

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy, SaveDamaged, Write
+from shadowrelay.core.delivery.journal import JournalCopy, journaled, queue_once
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.events.announcements import addressed, delivered, listeners
 from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role, Status
+from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Status
 from shadowrelay.core.ownership.transfer import made_here, settled_now
 from shadowrelay.core.tracking import (
     Defer,
@@ -23,9 +24,8 @@ from shadowrelay.core.tracking import (
     RowsDamaged,
     Send,
     SendExternal,
-    SnapshotEnd,
 )
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -81,7 +81,7 @@ def settle(
     ledger: Ledger,
     message_id: MessageId,
     results: Sequence[AttemptResult],
-    reports: Iterable[Report],
+    reports: Iterable[Report | JournalCopy],
     hop: Hop,
     now: datetime,
     *,
@@ -97,12 +97,19 @@ def settle(
     copy = ledger.copy(message_id)
     if copy is None:
         rows = ledger.damaged(message_id)
-        return _settle_rows(rows, sent, results, hop, now) if rows and sent else Decision(None)
+        if rows is None or sent is None:
+            return Decision(None)
+        return _settle_rows(ledger, rows, sent, results, _journal_in(reports), hop, now)
     by_number = {recipient.number: recipient for recipient in copy.unsettled}
     current = [result for result in results if result.number in by_number]
-    made = {report.about: report for report in reports if report.about in by_number}
+    reports = tuple(reports)
+    made = {one.about: one for one in reports if isinstance(one, Report) and one.about in by_number}
     awaited = {r.about: r.id for r in made.values() if r.settles and not already_safe(ledger, r.id)}
     changed = [_after(by_number[result.number], result, hop, awaited, now) for result in current]
+    copied: Decision[MessageId | None] = Decision(None)
+    if any(one.settled for one in changed):
+        copied = journaled(ledger, copy, _journal_in(reports), now)
+        changed = [replace(one, journal=copied.then) if one.settled else one for one in changed]
     after = copy.with_recipients(changed)
     if not after.unsettled:
         after = settled_now(after, now)
@@ -111,8 +118,7 @@ def settle(
     writes += addressed(listeners(after), delivered(after, settled), now)
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
     events += _told_again(after, results, by_number, hop, now)
-    for report in made.values():
-        queued = _queue_report(ledger, after, report, now)
+    for queued in (copied, *(_queue_report(ledger, after, report, now) for report in made.values())):
         writes += queued.writes
         events += queued.events
     if not after.unsettled and after.reports_on:
@@ -120,8 +126,18 @@ def settle(
     return Decision(after, tuple(writes), tuple(events))
 
 
+def _journal_in(reports: Iterable[Report | JournalCopy]) -> JournalCopy | None:
+    return next((one for one in reports if isinstance(one, JournalCopy)), None)
+
+
 def _settle_rows(
-    rows: DamagedRow, sent: Copy, results: Sequence[AttemptResult], hop: Hop, now: datetime
+    ledger: Ledger,
+    rows: DamagedRow,
+    sent: Copy,
+    results: Sequence[AttemptResult],
+    journal: JournalCopy | None,
+    hop: Hop,
+    now: datetime,
 ) -> Decision[Copy | None]:
     """Record the accepted recipients beside rows that cannot be believed, so that nothing is sent twice."""
     done = [one for one in results if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)]
@@ -129,7 +145,9 @@ def _settle_rows(
     changed = [_after(by_number[one.number], one, hop, {}, now) for one in done]
     settled = dict(rows.settled) | {one.number: one.status for one in changed}
     saved = SaveDamaged(replace(rows, settled=tuple(sorted(settled.items()))))
-    return Decision(None, (saved,), tuple(_told(sent, done, changed, hop, now)))
+    told: Decision[Copy | None] = Decision(None, (saved,), tuple(_told(sent, done, changed, hop, now)))
+    first = bool(done) and not rows.settled
+    return told.after(journaled(ledger, sent, journal, now)) if first else told
 
 
 def _after(
@@ -193,16 +211,7 @@ def _told_again(
 
 
 def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime) -> Decision[None]:
-    """Queue a DSN: a primary message of this node, exposed until the repair stage gives it a holder.
-
-    If the original was taken over, another node may have made the same DSN: every member is asked first.
-    """
-    known = ledger.copy(report.id)
-    if known and known.exposed and known.reports_on is None and report.settles:  # promoted from a copy
-        return Decision(None, (SaveCopy(known, replace(known, reports_on=original.id)),))
-    if known or ledger.outcome(report.id):
-        return Decision(None)
-    ask = original.epoch > 1 or original.role is Role.SHADOW
+    """Queue a DSN."""
     envelope = Envelope(
         sender="",
         size=len(report.content),
@@ -213,14 +222,10 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
     )
     recipients = (Recipient(1, original.envelope.sender, report.next_hop),)
     digests = Digests(of_content(report.content), of_envelope(envelope, recipients))
-    copy = replace(
-        made_here(ledger, report.id, envelope, recipients, digests, now),
-        confirmation=Confirmation.ASK if ask else Confirmation.NONE,
-        confirm_since=now if ask else None,
-        reports_on=original.id if report.settles else None,
-    )
-    event = Dsn(at=now, copy=copy, reports_on=original.id)
-    return Decision(None, (SaveCopy(None, copy, Content(data=report.content)),), (event,))
+    made = made_here(ledger, report.id, envelope, recipients, digests, now)
+    event = Dsn(at=now, copy=made, reports_on=original.id)
+    content = Content(data=report.content)
+    return queue_once(ledger, original, made, content, event, now, awaited=report.settles)
 
 
 def forks(copy: Copy) -> Mapping[NextHop, tuple[Recipient, ...]]:

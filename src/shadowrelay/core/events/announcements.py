@@ -19,11 +19,11 @@ STATUS = {argument: status for status, argument in OUTCOME.items()}
 
 
 def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
-    """DELIVERED verdicts about those of the recipients that are settled and wait for no report."""
+    """DELIVERED verdicts about those of the recipients that are settled, and that wait for nothing."""
     verdicts: list[Verdict] = []
     groups: dict[tuple[str, datetime | None], list[int]] = {}
     for recipient in recipients:
-        if recipient.settled and recipient.report is None:
+        if recipient.settled and not recipient.waits:
             ending = OUTCOME[recipient.status], recipient.settled_at
             groups.setdefault(ending, []).append(recipient.number)
     for (outcome, at), numbers in groups.items():

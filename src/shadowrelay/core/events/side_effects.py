@@ -1,11 +1,14 @@
-"""DSNs and the recipients that wait for them: a settlement is announced only when its DSN is safe.
+"""DSNs and journal copies, and the recipients that wait for them: a settlement is announced only when its DSN
+and the journal copy of its message are safe.
 
 Until a DSN has two copies, or is settled, no member is told that its recipient is settled. If this node is
-lost before that, a holder still has the original and makes the same DSN again (its id is derived).
+lost before that, a holder still has the original and makes the same DSN again (its id is derived). The same
+holds for a journal copy and all recipients.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy
@@ -13,7 +16,7 @@ from shadowrelay.core.events.announcements import addressed, delivered, listener
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding
-from shadowrelay.core.messages import Copy, HolderState, Recipient
+from shadowrelay.core.messages import Copy, HolderState
 from shadowrelay.core.values import replace
 
 
@@ -32,21 +35,27 @@ def already_safe(ledger: Ledger, report: MessageId) -> bool:
 
 
 def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[None]:
-    """End the wait of recipients whose report is safe already: no further event will end it."""
-    waiting = [r for r in original.recipients if r.report and already_safe(ledger, r.report)]
-    return _announced(original, [replace(r, report=None) for r in waiting], now)
+    """End the wait of recipients for what is safe already: no further event will end it."""
+    awaited = {id_ for one in original.recipients for id_ in (one.report, one.journal) if id_}
+    return _announced(original, {id_ for id_ in awaited if already_safe(ledger, id_)}, now)
 
 
 def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:
-    """A DSN is safe: announce the settlement of the recipients that waited for it."""
+    """A DSN or a journal copy is safe: announce the settlement of the recipients that waited for it."""
     original = report.reports_on and ledger.copy(report.reports_on)
-    if not original:
-        return Decision(None)
-    waiting = [replace(r, report=None) for r in original.recipients if r.report == report.id]
-    return _announced(original, waiting, now)
+    return _announced(original, {report.id}, now) if original else Decision(None)
 
 
-def _announced(original: Copy, waiting: list[Recipient], now: datetime) -> Decision[None]:
+def _announced(original: Copy, safe: Collection[MessageId], now: datetime) -> Decision[None]:
+    waiting = [
+        replace(
+            one,
+            report=None if one.report in safe else one.report,
+            journal=None if one.journal in safe else one.journal,
+        )
+        for one in original.recipients
+        if one.report in safe or one.journal in safe
+    ]
     if not waiting:
         return Decision(None)
     after = original.with_recipients(waiting)

@@ -114,6 +114,8 @@ def _answer_as_owner(
     damaged: bool = False,
 ) -> Decision[tuple[Verdict, ...]]:
     if rank is not None and outranks(epoch, rank, asker.name, (copy.epoch, copy.rank, ledger.name)):
+        if any(one.journal for one in copy.recipients):  # what is delivered here cannot be told yet
+            return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.PENDING)))
         swapped = yields(ledger, copy, asker.name, asker.database_id, epoch, now)
         return Decision((*known, Verdict(copy.id, epoch, VerdictKind.YOURS)), swapped.writes, swapped.events)
     if epoch > copy.epoch:  # a member took it over, and the asker holds its copy: find out which member

@@ -26,8 +26,8 @@ from shadowrelay.core.members import answers
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.ownership.set_aside import set_aside
-from shadowrelay.core.tracking import HaDamage, HaRestore, RowsDamaged, SnapshotEnd, Told
-from shadowrelay.core.tracking_row import TrackingEvent
+from shadowrelay.core.tracking import HaDamage, HaRestore, OfRows, RowsDamaged
+from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 NO_GOOD_COPY = "damaged, and no member has a good copy"
@@ -108,7 +108,7 @@ def answer(
         else:  # our content is another one than the asker's was
             other = Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED)
             verdicts = tuple(other if one.kind is VerdictKind.YOURS else one for one in verdicts)
-    if copy is not None and not copy.unsettled and not any(one.report for one in copy.recipients):
+    if copy is not None and not copy.unsettled and not any(one.waits for one in copy.recipients):
         verdicts = (Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED),)
     return said.but((verdicts, give))
 
@@ -154,7 +154,7 @@ def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[b
     if rows := ledger.damaged(message_id):
         if rows.set_aside:
             return Decision(False)
-        event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY, told=Told.SET_ASIDE)
+        event = RowsDamaged(at=now, message_id=message_id, reason=NO_GOOD_COPY, told=OfRows.SET_ASIDE)
         return Decision(True, (SaveDamaged(replace(rows, set_aside=True)),), (event,))
     copy = ledger.copy(message_id)
     if copy is None or not needed(copy):
@@ -171,7 +171,7 @@ def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bo
     rows = ledger.damaged(message_id)
     if rows is None or not rows.set_aside:
         return Decision(False)
-    event = RowsDamaged(at=now, message_id=message_id, reason=DROPPED, told=Told.DROPPED)
+    event = RowsDamaged(at=now, message_id=message_id, reason=DROPPED, told=OfRows.DROPPED)
     return Decision(True, (DropDamaged(message_id),), (event,))
 
 
@@ -192,7 +192,7 @@ def counted(event: TrackingEvent | SnapshotEnd | RowsDamaged, name: ServerName) 
     match event:
         case HaDamage():
             return Counted.CONTENT
-        case RowsDamaged(told=Told.DAMAGED):
+        case RowsDamaged(told=OfRows.DAMAGED):
             return Counted.ROWS
         case HaRestore(taker=taker):
             return Counted.FETCHED if taker == name else Counted.GIVEN

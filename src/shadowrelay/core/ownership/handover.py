@@ -29,6 +29,8 @@ def hand_over(
     """
     if not copy.owned or copy.confirmation is Confirmation.ASK:
         return Decision(None)
+    if any(one.journal for one in copy.recipients):  # the holder does not know yet what is delivered
+        return Decision(None)
     holders = [holder for holder in copy.holders if holder.name in reachable and _counts(ledger, holder)]
     if not holders:
         return Decision(None)

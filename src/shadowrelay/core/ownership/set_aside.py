@@ -9,7 +9,7 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership.transfer import intended
-from shadowrelay.core.tracking import Resume, RowsDamaged, SetAside, Told
+from shadowrelay.core.tracking import OfRows, Resume, RowsDamaged, SetAside
 from shadowrelay.core.values import replace
 
 REASON = "away longer than events are kept, and no holder confirms the message"
@@ -51,5 +51,5 @@ def _sought_again(rows: DamagedRow | None, now: datetime) -> Decision[Copy | Dam
     if rows is None or not rows.set_aside:
         return Decision(None)
     sought = replace(rows, set_aside=False)
-    event = RowsDamaged(at=now, message_id=rows.message_id, told=Told.RESUMED)
+    event = RowsDamaged(at=now, message_id=rows.message_id, told=OfRows.RESUMED)
     return Decision(sought, (SaveDamaged(sought),), (event,))

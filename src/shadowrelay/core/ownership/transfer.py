@@ -42,7 +42,7 @@ def made_here(
     message_id: MessageId,
     envelope: Envelope,
     recipients: tuple[Recipient, ...],
-    digests: Digests,
+    digests: Digests | None,
     received_at: datetime,
 ) -> Copy:
     """A new message that this node owns: epoch 1, and no holder yet."""

@@ -15,7 +15,7 @@ _HAVE_IT = frozenset({HolderState.HOLDING, HolderState.BESIDE, HolderState.LOST}
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MadeOf:
     """What a message is made of. ``octets``: the content is not sent; it is that of ``message_id``, and has
     that many octets.
     """

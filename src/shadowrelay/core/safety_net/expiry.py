@@ -40,8 +40,9 @@ def expire(
             return Decision(False)
         if any(window.covers(recipient.settled_at) for window in kept for recipient in copy.recipients):
             return Decision(False)
-        if any(recipient.report for recipient in copy.recipients):
-            # A DSN about it is not safe yet, so its outcome may not be told; or a page is out of date.
+        if any(recipient.waits for recipient in copy.recipients):
+            # A DSN about it, or its journal copy, is not safe yet, so its outcome may not be told; or a page
+            # is out of date.
             return waited_in_vain(ledger, copy, now).but(False)
         numbers = tuple(recipient.number for recipient in copy.recipients)
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))

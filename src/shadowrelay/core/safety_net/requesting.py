@@ -20,25 +20,23 @@ MOST_KEPT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRefused:
+class Declined:
     """A request is refused: a sentence for the operator."""
 
     why: str
 
 
-def add(
-    ledger: Ledger, request: Request, policy: Policy, now: datetime
-) -> Decision[Request | RequestRefused]:
+def add(ledger: Ledger, request: Request, policy: Policy, now: datetime) -> Decision[Request | Declined]:
     """Store a new request. It gets the next number that this node knows of. Again with its id: no change."""
     if known := ledger.request(request.id):
         return Decision(known)
     if why := fault(request.selector, policy, now):
-        return Decision(RequestRefused(why))
+        return Decision(Declined(why))
     known_ones = ledger.requests()
     if sum(one.open(now, policy.resubmit_request_age) for one in known_ones) >= policy.resubmit_most_requests:
         most = policy.resubmit_most_requests
         return Decision(
-            RequestRefused(f"{most} requests are open (resubmit_most_requests): remove one of them first")
+            Declined(f"{most} requests are open (resubmit_most_requests): remove one of them first")
         )
     numbered = replace(request, number=max((one.number for one in known_ones), default=0) + 1)
     return Decision(numbered, (numbered,))

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
 from shadowrelay.core.messages import Recipient, Status
-from shadowrelay.core.reception.by_reference import Origin
+from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import replace
@@ -136,7 +136,7 @@ def _concern(refusal: Reply) -> Concern:
 
 def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
     """All of them. One whose report is not safe yet is offered as unsettled; version 1 omits settled ones."""
-    known = [one if one.report is None else replace(one, status=Status.READY) for one in recipients]
+    known = [one if not one.waits else replace(one, status=Status.READY) for one in recipients]
     if version == 2:
         known = [replace(one, settled_at=None) for one in known]
     return tuple(one for one in known if version > 1 or not one.settled)
@@ -156,7 +156,7 @@ def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
     extra = {"XSHADOW": xshadow.format_offer(offer)}
     if step.content_of is not None and version > 2:
         octets = envelope.size if may_refer(version, step) else None
-        extra["XMADEOF"] = xshadow.format_origin(Origin(step.content_of, step.request, octets))
+        extra["XMADEOF"] = xshadow.format_origin(MadeOf(step.content_of, step.request, octets))
     mail = MailFrom(
         sender=envelope.sender,
         body=envelope.body,

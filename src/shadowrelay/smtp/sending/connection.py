@@ -197,8 +197,8 @@ class HopClient(SMTP):
         loop = asyncio.get_running_loop()
         with self.step("connect"):
             async with asyncio.timeout(timeout):
-                self.transport, self.protocol = await loop.create_connection(
-                    lambda: HopProtocol(loop, self._on_connection_lost), self.server.host, self.server.port
+                self.transport, self.protocol = await _connected(
+                    lambda: HopProtocol(loop, self._on_connection_lost), self.server
                 )
         with self.step("greeting"):
             greeting = await self.protocol.read_response(self.server.timeouts.greeting)
@@ -229,6 +229,15 @@ class HopClient(SMTP):
             raise ConnectionFailed(name, describe(error)) from error
         finally:
             self.awaits.end()
+
+
+async def _connected(
+    protocol: Callable[[], HopProtocol], server: NextHopServer
+) -> tuple[asyncio.Transport, HopProtocol]:
+    loop = asyncio.get_running_loop()
+    if server.host.startswith("/"):
+        return await loop.create_unix_connection(protocol, server.host)
+    return await loop.create_connection(protocol, server.host, server.port)
 
 
 def describe(error: BaseException) -> str:

@@ -58,7 +58,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextHopServer:
-    """One server that takes mail for a next hop.
+    """One server that takes mail for a next hop. A ``host`` that begins with a slash is a Unix socket.
 
     ``inside`` says that it belongs to the boundary. ``opportunistic`` encrypts without asking who answers
     (RFC 7435) and falls back to clear text; ``required`` verifies the certificate against ``ca_file`` (None:

@@ -1,0 +1,163 @@
+"""Resubmit requests, previews, and messages in Safety Net, as JSON (docs/reference/api.md)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shadowrelay.core.requests import Request, Selector
+from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.database.resubmission import Kept, MadeCount
+from shadowrelay.operator.preview import Preview, Share
+from shadowrelay.operator.resubmit import Shown
+
+
+def told(found: Request) -> dict[str, Any]:
+    """A request without its progress."""
+    return {
+        "id": found.id,
+        "number": found.number,
+        "state": found.state.value,
+        "made_by": found.made_by,
+        "made_at": timestamp(found.made_at),
+        "operator": found.operator,
+        "reason": found.reason,
+        "selector": selector(found.selector),
+        "gone": list(found.gone),
+        "revision": found.revision,
+        "changed_by": found.changed_by,
+        "changed_at": timestamp(found.changed_at),
+    }
+
+
+def selector(found: Selector) -> dict[str, Any]:
+    return {
+        "since": _exact(found.since),
+        "until": _exact(found.until),
+        "to": list(found.next_hops),
+        "sender": found.sender if found.sender != "" else "<>",
+        "recipient": found.recipient,
+        "message_id": found.message_id,
+        "network_message_id": found.network_message_id,
+    }
+
+
+def request(found: Shown) -> dict[str, Any]:
+    """A request with how far each node is."""
+    parts = {(one.node, one.owner): one for one in found.progress}
+    pairs = {*parts, *((node, owner) for node, left in found.left.items() for owner in left)}
+    shown = []
+    for node, owner in sorted(pairs):
+        one = parts.get((node, owner))
+        left = found.left.get(node)
+        shown.append(
+            {
+                "node": node,
+                "owner": owner,
+                "made": one.made if one else 0,
+                "skipped": {cause.value: count for cause, count in one.skipped} if one else {},
+                "left": None if left is None else left.get(owner, 0),
+                "rate": found.rates.get((node, owner)),
+                "reached": timestamp(one.place.at) if one and one.place.at else None,
+                "done": one.done if one else False,
+            }
+        )
+    skipped: dict[str, int] = {}
+    for one in found.progress:
+        for cause, count in one.skipped:
+            skipped[cause.value] = skipped.get(cause.value, 0) + count
+    return {
+        "request": told(found.request),
+        "open": found.open,
+        "done": found.done,
+        "made": sum(one.made for one in found.progress),
+        "skipped": skipped,
+        "left": sum(sum(left.values()) for left in found.left.values()) if found.left else None,
+        "progress": shown,
+        "members": [
+            {"name": one.member, "has": one.has, "at": timestamp(one.at) if one.at else None, "why": one.why}
+            for one in found.having
+        ],
+    }
+
+
+def preview(found: Preview, now: datetime) -> dict[str, Any]:
+    """What a request would do."""
+    return {
+        **_made(found.total),
+        "at_most": found.most,
+        "nodes": [
+            {
+                "node": one.node,
+                **_made(one.own),
+                "refused": _refused(one.own),
+                "reaches_back_to": timestamp(one.reaches_back_to) if one.reaches_back_to else None,
+            }
+            for one in found.nodes
+        ],
+        "held": [_share(one) | {"why": one.why} for one in found.shares],
+        "unreachable": [
+            {
+                "member": one.member,
+                "since": timestamp(one.away.since) if one.away.since else None,
+                "why": one.away.why,
+                "answered_at": timestamp(now + one.answered_in) if one.answered_in is not None else None,
+                "answered_in": _seconds(one.answered_in),
+                "held": _share(one.share),
+            }
+            for one in found.unreached
+        ],
+        "refused": _refused(found.total),
+        "warnings": list(found.warnings),
+    }
+
+
+def _share(found: Share) -> dict[str, Any]:
+    return {
+        "owner": found.owner,
+        **_made(found.count),
+        "at_most": found.most,
+        "holders": {name: _made(count) for name, count in sorted(found.holders.items())},
+    }
+
+
+def _made(count: MadeCount) -> dict[str, Any]:
+    return {"messages": count.messages, "recipients": count.recipients, "octets": count.octets}
+
+
+def _refused(count: MadeCount) -> dict[str, Any]:
+    return {name: number for name, number in asdict(count).items() if name not in _made(count)}
+
+
+def kept(found: Kept) -> dict[str, Any]:
+    """A message in Safety Net."""
+    return {
+        "id": found.id,
+        "settled_at": timestamp(found.settled_at),
+        "role": found.role.value,
+        "owner": found.owner,
+        "sender": found.sender,
+        "message_id": found.message_id,
+        "subject": found.subject,
+        "size": found.size,
+        "request": found.request,
+        "damaged": found.damaged,
+        "recipients": [
+            {"address": to, "next_hop": hop, "status": status} for to, hop, status in found.recipients
+        ],
+    }
+
+
+def place(found: Kept) -> str:
+    """Where the next page begins."""
+    return f"{_exact(found.settled_at)}/{found.id}"
+
+
+def _exact(moment: datetime) -> str:
+    """To the microsecond: a window, or a place in it, must not move."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else round(duration.total_seconds(), 3)

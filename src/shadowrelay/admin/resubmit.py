@@ -1,0 +1,238 @@
+"""Answers the routes about resubmit requests and Safety Net (docs/reference/api.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request as HttpRequest
+
+from shadowrelay.admin import render_resubmit
+from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
+from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
+from shadowrelay.database import resubmission
+from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit import Ambiguous, NoSuchRequest, Resubmission
+
+MOST_OCTETS = 64 * 1024
+"""Octets that a request's body may have."""
+
+MOST_PER_PAGE = 500
+ADMIN = "admin token"
+"""The operator, if a request names none."""
+
+_NAMES = {"since", "until", "to", "sender", "recipient", "message_id", "network_message_id"}
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ResubmitRoutes:
+    """The handlers: each takes a request and returns JSON. Raise RequestRefused."""
+
+    def __init__(self, resubmission: Callable[[], Resubmission], clock: Callable[[], datetime]) -> None:
+        self._resubmission = resubmission
+        self._clock = clock
+
+    async def list(self, request: HttpRequest) -> dict[str, Any]:
+        del request
+        shown = await self._resubmission().all()
+        return {"requests": [render_resubmit.request(one) for one in shown]}
+
+    async def show(self, request: HttpRequest) -> dict[str, Any]:
+        found = await self._found(request)
+        return render_resubmit.request(await self._resubmission().show(found, ADMIN))
+
+    async def preview(self, request: HttpRequest) -> dict[str, Any]:
+        body = await _body(request, {"selector", "gone", "operator"})
+        selector, gone = self._selector(_object(body, "selector")), _gone(body)
+        with _refusing():
+            found = await self._resubmission().preview(selector, gone, _operator(body))
+        return render_resubmit.preview(found, self._clock())
+
+    async def add(self, request: HttpRequest) -> dict[str, Any]:
+        body = await _body(request, {"selector", "gone", "operator", "reason"})
+        selector, gone = self._selector(_object(body, "selector")), _gone(body)
+        with _refusing():
+            made = await self._resubmission().add(selector, gone, _operator(body), _text(body, "reason"))
+        return {"request": render_resubmit.told(made)}
+
+    async def pause(self, request: HttpRequest) -> dict[str, Any]:
+        return await self._change(request, RequestState.PAUSED)
+
+    async def resume(self, request: HttpRequest) -> dict[str, Any]:
+        return await self._change(request, RequestState.RUNNING)
+
+    async def remove(self, request: HttpRequest) -> dict[str, Any]:
+        return await self._change(request, RequestState.REMOVED)
+
+    async def gone(self, request: HttpRequest) -> dict[str, Any]:
+        return await self._change(request, None)
+
+    async def _change(self, request: HttpRequest, state: RequestState | None) -> dict[str, Any]:
+        body = await _body(request, {"operator"} if state else {"operator", "member"})
+        gone = () if state else (ServerName(_text(body, "member").lower()),)
+        found = await self._found(request)
+        with _refusing():
+            changed = await self._resubmission().change(found, state, _operator(body), gone)
+        return {"request": render_resubmit.told(changed)}
+
+    async def safety_net(self, request: HttpRequest) -> dict[str, Any]:
+        given = dict(request.query_params)
+        unknown = sorted(set(given) - _NAMES - {"after", "limit"})
+        if unknown:
+            raise RequestRefused(
+                400, f"unknown parameter {', '.join(unknown)}; known are {_listed(_NAMES)}, after and limit"
+            )
+        limit = given.pop("limit", "100")
+        if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
+            raise RequestRefused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
+        place, most = _place(given.pop("after", "")), int(limit)
+        now = self._clock()
+        selector = self._selector({"since": _BEGINNING.isoformat(), "until": now.isoformat()} | given)
+        found = await self._resubmission().counting.database.read(
+            lambda readers: resubmission.page(readers[0], selector, place, most + 1)
+        )
+        shown = [render_resubmit.kept(one) for one in found[:most]]
+        following = render_resubmit.place(found[most - 1]) if len(found) > most else None
+        return {"messages": shown, "next": following}
+
+    async def _found(self, request: HttpRequest):  # type: ignore[no-untyped-def]
+        with _refusing():
+            return await self._resubmission().find(request.path_params["id"])
+
+    def _selector(self, given: Mapping[str, Any]) -> Selector:
+        unknown = sorted(set(given) - _NAMES - {"all"})
+        if unknown:
+            raise RequestRefused(400, f"unknown condition {', '.join(unknown)}; known are {_listed(_NAMES)}")
+        to = given.get("to") or []
+        to = [to] if isinstance(to, str) else to
+        if not isinstance(to, list) or not all(isinstance(one, str) for one in to):
+            raise RequestRefused(400, "to is the name of a route or of a server, or a list of them")
+        hops: list[NextHop] = []
+        with _refusing():
+            for one in to:
+                hops += self._resubmission().routes_to(one)
+        id_ = _maybe(given, "network_message_id")
+        if id_ is not None and not is_uuid(id_.lower()):
+            raise RequestRefused(400, f"network_message_id is the id of a message, a UUID, and not {id_}")
+        return Selector(
+            since=_moment(given, "since"),
+            until=_moment(given, "until"),
+            next_hops=tuple(dict.fromkeys(hops)),
+            sender=_pattern(given, "sender"),
+            recipient=_pattern(given, "recipient"),
+            message_id=_bracketed(_maybe(given, "message_id")),
+            network_message_id=MessageId(id_.lower()) if id_ else None,
+        )
+
+
+class _refusing:
+    """Turns what an operator's verb refuses into an answer."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, NoSuchRequest):
+            raise RequestRefused(404, str(error)) from error
+        if isinstance(error, Ambiguous):
+            raise RequestRefused(
+                409, str(error), {"requests": [render_resubmit.told(one) for one in error.found]}
+            ) from error
+        if isinstance(error, CannotDo):
+            raise RequestRefused(400, str(error)) from error
+
+
+async def _body(request: HttpRequest, known: set[str]) -> Mapping[str, Any]:
+    octets = b""
+    async for block in request.stream():
+        octets += block
+        if len(octets) > MOST_OCTETS:
+            raise RequestRefused(413, f"the body has more than {MOST_OCTETS} octets")
+    try:
+        found = json.loads(octets or b"{}")
+    except ValueError as error:
+        raise RequestRefused(400, f"the body is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise RequestRefused(400, "the body is no JSON object")
+    if unknown := sorted(set(found) - known):
+        raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are {_listed(known)}")
+    return found
+
+
+def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = found.get(name)
+    if not isinstance(value, dict):
+        raise RequestRefused(400, f"{name} has to be an object")
+    return value
+
+
+def _text(found: Mapping[str, Any], name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise RequestRefused(400, f"{name} has to be a text")
+    return value
+
+
+def _maybe(found: Mapping[str, Any], name: str) -> str | None:
+    return None if found.get(name) in (None, "") else _text(found, name)
+
+
+def _operator(found: Mapping[str, Any]) -> str:
+    return _maybe(found, "operator") or ADMIN
+
+
+def _gone(found: Mapping[str, Any]) -> tuple[ServerName, ...]:
+    value = found.get("gone", [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise RequestRefused(400, "gone is a list of members")
+    return tuple(ServerName(one.lower()) for one in value)
+
+
+def _moment(found: Mapping[str, Any], name: str) -> datetime:
+    text = _text(found, name)
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            raise ValueError("no offset")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise RequestRefused(
+            400, f"{name} is a time with its offset, such as 2026-11-26T09:00:00Z, and not {text}"
+        ) from error
+
+
+def _pattern(found: Mapping[str, Any], name: str) -> str | None:
+    text = _maybe(found, name)
+    if text is None:
+        return None
+    if text == "<>" and name == "sender":
+        return ""
+    local, at, domain = text.rpartition("@")
+    if not at or not local or not domain or ("*" in text and local != "*") or "*" in domain:
+        raise RequestRefused(400, f"{name} is an address, or *@DOMAIN for all of a domain, and not {text}")
+    return text.lower()
+
+
+def _bracketed(message_id: str | None) -> str | None:
+    if message_id is None or message_id.startswith("<"):
+        return message_id
+    return f"<{message_id}>"
+
+
+def _place(text: str) -> Place:
+    if not text:
+        return BEGIN
+    at, _, id_ = text.partition("/")
+    try:
+        moment = datetime.fromisoformat(at)
+        if moment.tzinfo is None or not is_uuid(id_):
+            raise ValueError
+        return Place(moment.astimezone(UTC), MessageId(id_))
+    except (ValueError, OverflowError) as error:
+        raise RequestRefused(400, "after is what the page before gave as next") from error
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))

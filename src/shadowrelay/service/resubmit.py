@@ -1,0 +1,52 @@
+"""Connects what operators do with resubmit requests to a node: its members, next hops and clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from shadowrelay.admin.node import MemberStatus
+from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.requests import Request
+from shadowrelay.operator.counting import RouteServer
+from shadowrelay.operator.preview import Away
+from shadowrelay.operator.resubmit import Having
+from shadowrelay.safety_net.pace import Given
+from shadowrelay.smtp.sending.session import NextHopServer
+
+
+def listed(servers: Mapping[NextHop, NextHopServer]) -> tuple[RouteServer, ...]:
+    """The next hops of the routes."""
+    return tuple(RouteServer(name, one.host.lower(), one.port, one.inside) for name, one in servers.items())
+
+
+def away(statuses: Iterable[MemberStatus]) -> dict[ServerName, Away]:
+    """The members as they were at the last attempt to reach them."""
+    found = {}
+    for one in statuses:
+        error = one.error.removeprefix(f"{one.step}: ")
+        found[one.name] = Away(one.since, f"{one.step}: {error}" if error else "it was not tried yet")
+    return found
+
+
+def having(
+    request: Request,
+    given: Mapping[ServerName, Given],
+    members: Iterable[ServerName],
+    now: datetime,
+    clock: float,
+) -> list[Having]:
+    """Which members have a request as it is now. ``clock``: the present moment on the clock of ``given``."""
+    found = []
+    for name in sorted(members):
+        known = given.get(name)
+        if known is None or known.at is None:
+            found.append(Having(member=name, has=False, why="it cannot be reached, or was not told yet"))
+            continue
+        told = {(id_, revision) for id_, revision, _ in known.news}
+        why = known.refused.get(request.id, "")
+        if not why and (request.id, request.revision) not in told:
+            why = "it was not told of the last change yet"
+        heard = now - timedelta(seconds=max(0.0, clock - known.at))
+        found.append(Having(member=name, has=not why, at=heard, why=why))
+    return found

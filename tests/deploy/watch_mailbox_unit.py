@@ -1,0 +1,95 @@
+"""Runs beside the unit of the mailbox service in its namespaces. ``watch_mailbox_unit.py RESULT``."""
+
+from __future__ import annotations
+
+import json
+import smtplib
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+UNIT = "shadowrelay-mailbox.service"
+PROGRAM = "/opt/shadowrelay/venv/bin/shadowrelay"
+CONFIG = "/etc/shadowrelay/mailbox.toml"
+TABLE = Path("/var/lib/shadowrelay-mailbox/delivered-to.sqlite")
+
+
+class Store(socketserver.StreamRequestHandler):
+    """Takes all that comes by LMTP."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 store\r\n")
+        content = False
+        for line in self.rfile:
+            if content and line != b".\r\n":
+                continue
+            verb = line[:4].upper()
+            content = verb == b"DATA"
+            self.wfile.write(b"354 go\r\n" if content else b"250 2.0.0 ok\r\n")
+
+
+def main(result: Path) -> None:
+    found: dict[str, object] = {}
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 24), Store)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        ready()
+        found["replies"] = [sent(), sent()]
+        found["forgotten"] = json.loads(
+            subprocess.run(
+                [PROGRAM, "mailbox", "forget", "--config", CONFIG, "--all", "--yes", "--json"],
+                check=True,
+                capture_output=True,
+            ).stdout
+        )
+        found["replies_after"] = sent()
+        found["modes"] = {
+            str(place): f"{place.stat().st_mode & 0o777:o} {place.owner()}"
+            for place in (TABLE.parent, TABLE, TABLE.with_name(TABLE.name + ".control"))
+        }
+        subprocess.run(["systemctl", "stop", UNIT], check=True)
+        shown = subprocess.run(
+            ["systemctl", "show", UNIT, "-p", "ActiveState,Result,ExecMainStatus,NRestarts"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        found["stopped"] = dict(line.split("=", 1) for line in shown.stdout.splitlines())
+    except Exception:
+        subprocess.run(["systemctl", "status", "--no-pager", "--full", UNIT], check=False)
+        raise
+    finally:
+        fresh = result.with_suffix(".new")
+        fresh.write_text(json.dumps(found))
+        fresh.rename(result)
+
+
+def ready() -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            urllib.request.urlopen("http://127.0.0.1:8026/healthz/ready").close()
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+        else:
+            return
+
+
+def sent() -> str:
+    """The reply to a message that is larger than what is kept in memory."""
+    with smtplib.LMTP("127.0.0.1", 2424, local_hostname="mx1.example.net") as client:
+        client.ehlo()
+        client.mail("someone@example.org")
+        client.rcpt("anna@example.net")
+        code, text = client.data("Message-ID: <1@example.org>\r\n\r\n" + ("x" * 70 + "\r\n") * 3000)
+        return f"{code} {text.decode()}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
