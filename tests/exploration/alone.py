@@ -270,12 +270,12 @@ class Alone(World):
         request = Request(
             id=RequestId("01900000-0000-7000-9000-000000000001"),
             number=0,
-            made_by=self.me,
+            made_by=self.places[0].name,  # whoever was asked: it is the same request,
             made_at=START,
             operator="op",
             reason="",
             selector=WINDOW,
-            changed_by=self.me,
+            changed_by=self.places[0].name,
             changed_at=START,
         )
         self.node.attend(operators.put, self.node, request)

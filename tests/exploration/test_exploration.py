@@ -18,6 +18,7 @@ from .setup import Setup
 QUICKLY_FOUND = (1, 5, 15, 16, 18, 19, 20, 22)
 DAMAGE = ("content mx1", "content mx2", "row mx2", "page mx2")
 SHORT = Setup(grain="talks", at_once=True)
+GIVEN_BACK = replace(SHORT, resubmits=True)
 
 
 @pytest.mark.parametrize("reject", [False, True])
@@ -32,6 +33,25 @@ def test_without_a_fault_every_order_of_steps_delivers_once_and_leaves_nothing_b
 def test_no_first_steps_into_a_fault_break_the_promise(setup: Setup) -> None:
     found = explore(setup, most=250)
     assert not found.problem, "\n".join(found.trace)
+
+
+@pytest.mark.parametrize("setup", setups(GIVEN_BACK, 1), ids=lambda setup: setup.title)
+def test_no_first_steps_of_a_request_into_a_fault_break_the_promise(setup: Setup) -> None:
+    found = explore(setup, most=150)
+    assert not found.problem, "\n".join(found.trace)
+
+
+def test_what_is_asked_for_is_given_back_once_in_every_order_of_steps() -> None:
+    found = explore(GIVEN_BACK)
+    assert found.complete, "\n".join(found.trace)
+    assert found.resting > 0
+    assert not found.duplicates
+
+
+def test_a_lost_reply_of_the_next_hop_is_why_it_is_given_back_twice() -> None:
+    found = explore(replace(GIVEN_BACK, faults=(("hop",),)))
+    assert found.complete, "\n".join(found.trace)
+    assert found.duplicates.keys() == {"next hop's reply lost"}
 
 
 @pytest.mark.parametrize("number", QUICKLY_FOUND)

@@ -688,6 +688,11 @@ class CheckedLedger(MemoryLedger):
         pairs: list[tuple[Any, Any]] = [
             (self.sql.lineage, super().lineage),
             (list(self.sql.members()), list(super().members())),
+            (list(self.sql.requests()), list(super().requests())),
+            *(
+                (list(self.sql.progress(one)), list(super(CheckedLedger, self).progress(one)))
+                for one in state.requests
+            ),
             ([self.sql.copy(key) for key in state.copies], list(state.copies.values())),
             ([self.sql.arrival(key) for key in state.arriving], list(state.arriving.values())),
             (
@@ -743,7 +748,7 @@ class CheckedLedger(MemoryLedger):
 # What decisions read, SQLite answers.
 _READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-resubmittable events_for"""
+requests request progress resubmitting resubmittable events_for"""
 
 
 def _asked(name: str) -> Callable[..., Any]:
