@@ -32,7 +32,8 @@ FILL = """
 WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < :many)
 INSERT INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,
        smtputf8, message_id, subject, ranks_given, confirmation, received_at, settled_at, exposed,
-       content_digest, envelope_digest, digests_late, row_sum, asked_sum)
+       content_digest,
+       envelope_digest, digests_late, row_sum, asked_sum)
 SELECT printf('%08x-%04x-7000-8000-%012x', (:begin + i * :spacing) / 65536000,
               (:begin + i * :spacing) / 1000 % 65536, i),
        1, i % 2, iif(i % 2, 'shadow', 'primary'), 'safety_net', iif(i % 2, :other, :own), :database,

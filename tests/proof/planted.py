@@ -26,6 +26,7 @@ from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
+from .planted_operating import OPERATING
 from .planted_pacing import PACING
 from .planted_specified import SPECIFIED
 from .planting import Fault
@@ -38,6 +39,7 @@ RELAY: tuple[Fault, ...] = (
     *MACHINES,
     *DELIVERING,
     *MAILBOX,
+    *OPERATING,
     *PACING,
     *DAMAGE,
     *DATABASE,

@@ -29,6 +29,9 @@ READERS = 2
 """Connections, so that a long read can use more than one processor: SQLite works without the interpreter."""
 
 
+_AGAIN = 0.02  # seconds
+
+
 @dataclass(slots=True)
 class Reading:
     """One read at a time. While ``lock`` is held, nobody else may bring the log into the file."""
@@ -36,21 +39,40 @@ class Reading:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, file: Path, between: Between, work: Callable[[Sequence[sqlite3.Connection]], T]) -> T:
-        """Run ``work`` in a thread, with connections that see everything committed until now. It ends if the
-        task is cancelled.
+        """Run ``work`` in a thread, with connections that see everything committed until now. It ends soon if
+        the task is cancelled.
         """
+        stop = asyncio.Event()
+        task = asyncio.ensure_future(self._run(file, between, work, stop))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits
+        try:
+            return await asyncio.shield(task)
+        finally:
+            stop.set()
+
+    async def _run(
+        self,
+        file: Path,
+        between: Between,
+        work: Callable[[Sequence[sqlite3.Connection]], T],
+        stop: asyncio.Event,
+    ) -> T:
         async with self.lock:
             await between(_keep_the_log)
             readers = [opening.reader(file) for _ in range(READERS)]
             for reader in readers:
                 reader.text_factory = sums.tolerant
-            task = asyncio.ensure_future(asyncio.to_thread(work, readers))
+            reading = asyncio.ensure_future(asyncio.to_thread(work, readers))
+            stopped = asyncio.ensure_future(stop.wait())
             try:
-                return await asyncio.shield(task)
+                await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                while not reading.done():  # an interrupt between two statements ends neither
+                    for reader in readers:
+                        reader.interrupt()
+                    await asyncio.wait({reading}, timeout=_AGAIN)
+                return reading.result()
             finally:
-                for reader in readers if not task.done() else ():
-                    reader.interrupt()
-                await asyncio.wait({task})
+                stopped.cancel()
                 for reader in readers:
                     reader.close()
                 await between(_let_the_log_shrink)

@@ -25,6 +25,8 @@ from shadowrelay.database.sums import SqlRow
 SQL = load("resubmission.sql")
 
 _FIRST, _RELAYED, _MADE, _DAMAGED, _QUEUED, _CURRENT = (1 << bit for bit in range(6))
+_OWNER = 64  # what follows the flags is the place of the owner
+_OWNERS = 8  # that one query tells apart
 _PARTS = 16
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -100,10 +102,19 @@ def count(
     """What a request would make of the messages of these owners; each message counts once. The readers share
     the work.
     """
-    names = "".join(f" {owner.name} " for owner in owners)
-    by_place = {names.index(f" {owner.name} ") + 1: owner for owner in owners}
-    current = "".join(f" {owner.name}={owner.database} " for owner in owners)
-    asked = parameters(selector) | {"owners": names, "current": current}
+    found: dict[ServerName, OwnerCount] = {}
+    for at in range(0, len(owners), _OWNERS):
+        found |= _count(readers, selector, owners[at : at + _OWNERS])
+    return found
+
+
+def _count(
+    readers: Sequence[sqlite3.Connection], selector: Selector, owners: Sequence[OwnerKnown]
+) -> dict[ServerName, OwnerCount]:
+    asked = parameters(selector)
+    for place in range(_OWNERS):
+        owner = owners[place] if place < len(owners) else None
+        asked |= {f"owner{place + 1}": owner and owner.name, f"database{place + 1}": owner and owner.database}
     parts = _parts(selector, owners)
     found = {owner.name: OwnerCount(owner.name) for owner in owners}
 
@@ -120,13 +131,15 @@ def count(
     with ThreadPoolExecutor() as pool:
         others = [pool.submit(counted, reader) for reader in readers[1:]]
         rows = counted(readers[0]) + [row for other in others for row in other.result()]
-    for end, (place, told, recipients, octets) in rows:
-        if owner := by_place.get(place):
+    for end, (told, recipients, octets) in rows:
+        if place := told // _OWNER:
+            owner = owners[place - 1]
             one = _counted(told, recipients, octets)
             found[owner.name] = _with(found[owner.name], one, lost=_lost(owner, told, end))
     for place, messages in readers[0].execute(SQL["untimed"], asked).fetchall():
-        if owner := by_place.get(place):
-            found[owner.name] = _with(found[owner.name], MadeCount(untimed=messages), lost=False)
+        if place:
+            name = owners[place - 1].name
+            found[name] = _with(found[name], MadeCount(untimed=messages), lost=False)
     return found
 
 

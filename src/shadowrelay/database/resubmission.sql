@@ -2,12 +2,11 @@
 -- of ``resubmittable`` in queries.sql.
 
 -- name: count
--- Counts recipients by what a request would make of them. ``kind``: where the owner's name is in :owners, 0 if it is not.
--- ``first``: no recipient with a lower number and the same status matches, so the message is counted here. The key is
--- one number, because SQLite sorts the rows of a group by it. ``number = 1`` saves the search in most rows.
-SELECT found.kind, found.told, COUNT(*), SUM(found.size) FROM (
-    SELECT instr(:owners, ' ' || m.owner || ' ') AS kind,
-           (r.number = 1 OR NOT EXISTS (
+-- Counts recipients by what a request would make of them. ``told`` is one number, because SQLite sorts the rows of a
+-- group by it: the owner's place among those asked about, and flags (resubmission.py). The first flag: no recipient with
+-- a lower number and the same status matches, so the message is counted here; most rows have number 1.
+SELECT found.told, COUNT(*), SUM(found.size) FROM (
+    SELECT (r.number = 1 OR NOT EXISTS (
                SELECT 1 FROM recipient x
                 WHERE x.message_id = r.message_id AND x.number < r.number AND x.status = r.status
                   AND x.settled_at BETWEEN :since AND :until
@@ -18,7 +17,16 @@ SELECT found.kind, found.told, COUNT(*), SUM(found.size) FROM (
                           = :recipient_end)))
            + 2 * (r.status = 'relayed') + 4 * (m.request IS NOT NULL)
            + 8 * (m.damage IS NOT NULL OR m.content_digest IS NULL) + 16 * (m.stage <> 'safety_net')
-           + 32 * (instr(:current, ' ' || m.owner || '=' || m.owner_database || ' ') > 0) AS told,
+           + CASE m.owner
+                  WHEN :owner1 THEN 64 + 32 * (m.owner_database IS :database1)
+                  WHEN :owner2 THEN 128 + 32 * (m.owner_database IS :database2)
+                  WHEN :owner3 THEN 192 + 32 * (m.owner_database IS :database3)
+                  WHEN :owner4 THEN 256 + 32 * (m.owner_database IS :database4)
+                  WHEN :owner5 THEN 320 + 32 * (m.owner_database IS :database5)
+                  WHEN :owner6 THEN 384 + 32 * (m.owner_database IS :database6)
+                  WHEN :owner7 THEN 448 + 32 * (m.owner_database IS :database7)
+                  WHEN :owner8 THEN 512 + 32 * (m.owner_database IS :database8)
+                  ELSE 0 END AS told,
            m.size AS size
       FROM recipient r INDEXED BY recipient_settled CROSS JOIN message m ON m.id = r.message_id
      WHERE r.settled_at IS NOT NULL AND r.settled_at BETWEEN :begin AND :end AND r.status IN ('delivered', 'relayed')
@@ -33,11 +41,20 @@ SELECT found.kind, found.told, COUNT(*), SUM(found.size) FROM (
        AND (:sender_end IS NULL
             OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
      LIMIT -1) AS found
- GROUP BY found.kind * 64 + found.told;
+ GROUP BY found.told;
 
 -- name: untimed
 -- Messages that were settled in the window, with recipients of whose settlement nobody here knows the time.
-SELECT instr(:owners, ' ' || m.owner || ' '), COUNT(DISTINCT m.id)
+SELECT CASE m.owner
+            WHEN :owner1 THEN 1
+            WHEN :owner2 THEN 2
+            WHEN :owner3 THEN 3
+            WHEN :owner4 THEN 4
+            WHEN :owner5 THEN 5
+            WHEN :owner6 THEN 6
+            WHEN :owner7 THEN 7
+            WHEN :owner8 THEN 8
+            ELSE 0 END, COUNT(DISTINCT m.id)
   FROM recipient r INDEXED BY recipient_untimed CROSS JOIN message m ON m.id = r.message_id
  WHERE r.settled_at IS NULL AND r.status <> 'ready' AND r.status IN ('delivered', 'relayed')
    AND m.stage = 'safety_net' AND m.settled_at BETWEEN :since AND :until
