@@ -230,6 +230,9 @@ def missing(checks: Invariants) -> Iterator[str]:
     """For each recipient that did not get a message back the cause; '!…' if there is none."""
     world = checks.world
     for asked in world.requests.values():
+        age = timedelta(seconds=world.now - asked.at)
+        if age >= world.policy.resubmit_request_age - timedelta(seconds=SLACK):
+            continue
         records = [node.ledger.state.requests.get(asked.id) for node in world.nodes.values()]
         if not any(records):
             if not any(
@@ -238,9 +241,6 @@ def missing(checks: Invariants) -> Iterator[str]:
                 yield f"!request {asked.id} is gone"
             continue
         if any(record is None or record.state is not RequestState.RUNNING for record in records):
-            continue
-        age = timedelta(seconds=world.now - asked.at)
-        if age >= world.policy.resubmit_request_age - timedelta(seconds=SLACK):
             continue
         for part in sorted(asked.due):
             made = world.resubmissions.get((asked.id, part[0]), [])

@@ -133,8 +133,8 @@ MUTANTS = (
             (
                 deliver,
                 "sent = await SendOn(next_hop, copy, recipients)",
-                "from shadowrelay.core.delivery.settling import Ending, Hop, Result\n"
-                "    early = tuple(Result(r.number, Ending.ACCEPTED, '250 2.0.0') for r in recipients)\n"
+                "from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop\n"
+                "    early = tuple(AttemptResult(r.number, Ending.ACCEPTED, '250') for r in recipients)\n"
                 "    await Transact(lambda ledger: ledger.apply("
                 "settle(ledger, copy.id, early, (), Hop('early', False, False), clock())))\n"
                 "    sent = await SendOn(next_hop, copy, recipients)",
@@ -158,7 +158,7 @@ MUTANTS = (
     Mutant(
         "outbox outside the transaction",
         ((memory_ledger.MemoryLedger.rollback, "    self.tracked.clear()", "    pass"),),
-        seed=96,
+        seed=129,
     ),
     Mutant(
         "promotion without the lineage check",
@@ -387,7 +387,7 @@ MUTANTS = (
                 "while turn := None:",
             ),
         ),
-        seed=132,
+        seed=8,
     ),
     Mutant(
         "an owner that was cut off does not ask",
