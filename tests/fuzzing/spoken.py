@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
+from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.smtp.members.client import MemberConnection
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
 from shadowrelay.smtp.receiving.limits import Register
@@ -133,6 +134,11 @@ class Recorder:
     async def ask(self, query: Query) -> QueryResponse:
         self._asked()
         return QueryResponse(())
+
+    async def operate(self, act: Act) -> ActAnswer:
+        del act
+        self._asked()
+        return ActAnswer({})
 
     def said(self, said: QueryResponse) -> None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .planting import Fault
 
 _FILE = "safety_net/pace.py"
-_PACE = "safety_net/test_pace.py::"
+_PACE = "safety_net/test_pacing.py::"
 
 PACING = (
     Fault(

@@ -72,7 +72,8 @@ def test_a_fault_that_the_test_does_not_notice_is_not_caught(bench: Bench) -> No
 
 
 def test_ctrl_c_ends_the_tests_under_way_and_leaves_nothing(bench: Bench) -> None:
-    endless = replace(SMALL, edits=((SMALL.edits[0][0], "    while True: pass\n" + SMALL.edits[0][0]),))
+    line = "    return " + SMALL.edits[0][0]
+    endless = replace(SMALL, edits=((line, "    while True: pass\n" + line),))
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(bench.try_out, endless)
         until = time.monotonic() + 60

@@ -171,6 +171,9 @@ def _returned(world: World, node: Node, other: str, since: float) -> bool:
 def _lost(world: World, node: Node, owner: str, request: Request | None) -> bool:
     """By what happened: is that owner's database gone, or is it silent for so long, or said to be gone?"""
     interval = world.policy.unresponsive_primary_interval.total_seconds()
+    said = request is not None and owner in request.gone
+    if said and owner not in node.boundary.reachable():  # one lost packet may do: an operator says the rest
+        return True
     for entry in world.impairments:
         if entry.one == owner and entry.other is None and entry.kind in LOST:
             return True
@@ -178,7 +181,7 @@ def _lost(world: World, node: Node, owner: str, request: Request | None) -> bool
         ended_long_ago = entry.end < world.now - SLACK
         if not between or ended_long_ago:
             continue
-        if request is not None and owner in request.gone:
+        if said:
             return True
         if entry.start <= world.now - interval + 1.0:
             return True
