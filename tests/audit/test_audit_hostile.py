@@ -165,8 +165,8 @@ def test_a_file_under_a_name_that_is_not_its_own_is_named(logs: Path) -> None:
 def test_a_row_that_is_missing_at_the_edge_of_a_block_is_missed(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks = Reading.blocks
-    monkeypatch.setattr(Reading, "blocks", lambda reading: blocks(reading, 2000))
+    blocks_of = Reading.blocks_of
+    monkeypatch.setattr(Reading, "blocks_of", lambda reading, file, *_: blocks_of(reading, file, 2000))
     path = files_of(logs)[0]
     lines = lines_of(path)
     for place in range(6, len(lines) - 2):

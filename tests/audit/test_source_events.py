@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from resealing import logs as files_of
 from test_audit_exchange import log as exchange_log
@@ -86,6 +86,7 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_s
 
 
 @given(cells=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4))
+@example(cells=[("", "", "S:A=1;B;I32:C=2;S:A=3")])
 @settings(max_examples=60, deadline=None)
 def test_whatever_the_cells_hold_they_are_read_as_one_row_by_itself(
     cells: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory

@@ -190,7 +190,7 @@ COMPARING = (
             _PROMISED,
             "        elif event.epoch not in begun and not untold:",
             "        elif not event.epoch and not untold:",
-            "faults.py::test_a_fault_alone_is_found_as_what_it_is[impossible-epoch]",
+            "promised.py::test_an_epoch_that_no_promotion_began_cannot_be[DELIVER]",
         ),
         (
             "a promotion that may be in a missing row is none",

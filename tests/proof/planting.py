@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 RELAY, AUDIT = "shadowrelay", "shadowaudit"
 
 _PATIENCE = 120.0  # seconds that a test may take on a machine that does other things as well
+_EACH = 2.0  # more seconds for each, when many are run one after the other
 _FAILED = re.compile(r"^FAILED \S.*?(?: - (.*))?$", re.MULTILINE)
 
 
@@ -154,7 +155,8 @@ class Bench:
     def control(self, faults: Iterable[Fault]) -> Outcome:
         """All those tests without any fault: what fails anyway shows nothing."""
         with self._copy() as root:
-            return self._tests(sorted({fault.test for fault in faults}), root, {})
+            tests = sorted({fault.test for fault in faults})
+            return self._tests(tests, root, {}, patience=_PATIENCE + _EACH * len(tests))
 
     def end(self) -> None:
         """End the tests under way, and begin no other."""
@@ -192,7 +194,9 @@ class Bench:
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _tests(self, tests: list[str], root: Path, environ: dict[str, str]) -> Outcome:
+    def _tests(
+        self, tests: list[str], root: Path, environ: dict[str, str], *, patience: float = _PATIENCE
+    ) -> Outcome:
         began = time.monotonic()
         command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-rfE"]
         command += [f"--basetemp={root / 'temporary'}", *(f"tests/{test}" for test in tests)]
@@ -207,11 +211,11 @@ class Bench:
             )  # fmt: skip
             self._children.add(child)
         try:
-            said, _ = child.communicate(timeout=_PATIENCE)
+            said, _ = child.communicate(timeout=patience)
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGKILL)
             child.communicate()
-            return Outcome(Ending.STRANGE, f"no end after {_PATIENCE:.0f} s", time.monotonic() - began)
+            return Outcome(Ending.STRANGE, f"no end after {patience:.0f} s", time.monotonic() - began)
         finally:
             with self._lock:
                 self._children.discard(child)
