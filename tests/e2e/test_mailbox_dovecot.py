@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -153,6 +154,39 @@ def test_what_two_nodes_send_is_in_dovecot_once(lab: RunningLab, tmp_path: Path)
         times = mail.arrivals(instance.mailboxes)
         assert set(times.values()) == {1}
         assert len(times) >= 2 * len(lab.acknowledged) > 0
+
+
+@pytest.mark.lab
+def test_dovecot_loses_its_mail_and_a_request_brings_it_back(lab: RunningLab, tmp_path: Path) -> None:
+    """The service keeps its disk: without ``forget`` all that is brought back would be dropped."""
+
+    def asked(*words: str) -> str:
+        admin = lab.cluster.node("mx2").admin
+        command = [sys.executable, "-m", "shadowrelay", "resubmit", "add", "--admin", admin, "--since", "1h"]
+        command += ["--until", "1s", "--to", "inside", "--reason", "Dovecot lost its mail", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    with (
+        room() as directory,
+        a_dovecot(directory) as instance,
+        in_the_background(instance, tmp_path) as inside,
+    ):
+        lab.mailboxes = instance.mailboxes
+        lab.up(f"routes.inside.port={inside}", "shadow_heartbeat_frequency=1s", nodes=2)
+        lab.send(4, to="mx1", recipients=(ANNA, CARLA))
+        wait_until(lambda: stored(instance) == {ANNA: 4, CARLA: 4}, "all delivered", PATIENCE)
+        wait_until(lambda: lab.held("mx2") == 0, "all settled", PATIENCE)
+        before_it = mail.arrivals(instance.mailboxes)
+        lost(instance)
+        time.sleep(1.1)  # the window ends a second ago
+        assert "mailbox forget" in asked("--dry-run")
+        forget = ["forget", "--table", str(tmp_path / "table"), "--all", "--yes"]
+        subprocess.run([sys.executable, "-m", "shadowrelay", "mailbox", *forget], check=True)
+        assert "mailbox forget" not in asked("--yes")
+        wait_until(lambda: mail.arrivals(instance.mailboxes) == before_it, "all is back", PATIENCE)
+        wait_until(lambda: lab.queued("mx1") == lab.queued("mx2") == 0, "nothing is left", PATIENCE)
+        assert mail.arrivals(instance.mailboxes) == before_it
+        assert not lab.events("mx1", "DUPLICATEDELIVER")
 
 
 @contextmanager
