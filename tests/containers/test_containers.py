@@ -149,7 +149,8 @@ def test_a_reader_of_the_tutorial_sees_what_it_shows(
 def prometheus_sees_the_nodes(project: str) -> None:
     """The service as compose.yaml has it, its settings and rules from where they are mounted."""
     prometheus = observed.Observed(project)
-    assert prometheus.await_nodes(3) == {"node-a:8025", "node-b:8025", "node-c:8025"}
+    nodes = {"node-a:8025", "node-b:8025", "node-c:8025"}
+    assert prometheus.await_nodes(4) == nodes | {"mailbox:8026"}
     rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
     assert len(rules) >= 10
     assert {rule["health"] for rule in rules} <= {"ok", "unknown"}  # unknown: not yet evaluated
