@@ -240,7 +240,7 @@ class Walk:
         for name, given in sorted(value.given.items()):
             self.out.append(f"{name} {sorted(given.news)} {given.at is None}")
             if given.at is None:
-                self.see(value._waits.get(name))
+                self.see(given.since)
         rate = value.policy.resubmit_rate
         self.plain(min(rate, value._allowance + rate * (self.now - float(value.refilled))))
 

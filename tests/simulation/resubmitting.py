@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shadowrelay.core.identifiers import RequestId, ServerName
-from shadowrelay.core.requests import RequestState
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.safety_net.making import Made, make
@@ -34,7 +33,7 @@ class Resubmitter:
         if self.busy or not records:
             return
         self.busy = True
-        now, news = self.node.world.now, news_of(self.node.ledger)
+        now, news = self.node.world.now, news_of(self.node.ledger, records)
         due = self.pace.due(self.contacts().reachable, news, now)
         self.waits_for = set(due)
         for name in due:
@@ -57,7 +56,7 @@ class Resubmitter:
         running = [
             one.id
             for one in node.ledger.requests()
-            if one.state is RequestState.RUNNING and one.open(node.clock(), node.policy.resubmit_request_age)
+            if one.runs(node.clock(), node.policy.resubmit_request_age)
         ]
         if running and self.pace.may_go_on(node.world.now):
             owners = resubmission.owners(node.ledger, self.contacts())

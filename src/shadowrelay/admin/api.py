@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from shadowrelay.admin import render, render_messages
-from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token
+from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token, page_limit
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.resubmit import ResubmitRoutes
@@ -36,7 +36,6 @@ T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 JsonHandler = Callable[[Request], Awaitable[dict[str, Any]]]
 
-MOST_PER_PAGE = 500
 _log = structlog.get_logger(__name__)
 NOBODY_TO_TELL = "its sender is unknown. If no member has a good copy, it can be dropped"
 _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -355,7 +354,5 @@ def _page_of(request: Request) -> tuple[MessageState, str, int]:
         raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known are state, after and limit")
     if given.get("state", MessageState.QUEUED) not in {*MessageState}:
         raise RequestRefused(400, f"state is one of {', '.join(MessageState)}")
-    limit = given.get("limit", "100")
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
-        raise RequestRefused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
-    return MessageState(given.get("state", MessageState.QUEUED)), given.get("after", "").lower(), int(limit)
+    limit = page_limit(given)
+    return MessageState(given.get("state", MessageState.QUEUED)), given.get("after", "").lower(), limit

@@ -23,6 +23,17 @@ class RequestRefused(Exception):
         self.details = dict(details or {})
 
 
+MOST_PER_PAGE = 500
+
+
+def page_limit(given: Mapping[str, str]) -> int:
+    """How many messages a page is to have: the parameter ``limit``. Raises RequestRefused 400."""
+    limit = given.get("limit", "100")
+    if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
+        raise RequestRefused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
+    return int(limit)
+
+
 def check_token(headers: Mapping[str, str], token: str | None) -> None:
     """Require the token, if one is set (RFC 6750 2.1). Raises RequestRefused 401."""
     if token is None:

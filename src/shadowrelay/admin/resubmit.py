@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin import render_resubmit
-from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
 from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
 from shadowrelay.database import resubmission
@@ -20,7 +20,6 @@ from shadowrelay.operator.resubmit import Ambiguous, NoSuchRequest, Resubmission
 MOST_OCTETS = 64 * 1024
 """Octets that a request's body may have."""
 
-MOST_PER_PAGE = 500
 ADMIN = "admin token"
 """The operator, if a request names none."""
 
@@ -85,10 +84,9 @@ class ResubmitRoutes:
             raise RequestRefused(
                 400, f"unknown parameter {', '.join(unknown)}; known are {_listed(_NAMES)}, after and limit"
             )
-        limit = given.pop("limit", "100")
-        if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
-            raise RequestRefused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
-        place, most = _place(given.pop("after", "")), int(limit)
+        most = page_limit(given)
+        given.pop("limit", None)
+        place = _place(given.pop("after", ""))
         now = self._clock()
         selector = self._selector({"since": _BEGINNING.isoformat(), "until": now.isoformat()} | given)
         found = await self._resubmission().counting.database.read(

@@ -140,6 +140,11 @@ class Ledger(Protocol):
         ...
 
 
+def own_progress(ledger: Ledger, request_id: RequestId) -> list[Progress]:
+    """How far this node itself has come with a resubmit request, by owner."""
+    return [one for one in ledger.progress(request_id) if one.node == ledger.name]
+
+
 class Transaction(Ledger, Protocol):
     """A ledger to which decisions are applied, one after the other; all of them commit together."""
 

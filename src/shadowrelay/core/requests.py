@@ -113,6 +113,10 @@ class Request:
         """May messages still be made for it, now or after a ``resume``?"""
         return self.state is not RequestState.REMOVED and now - self.made_at < most
 
+    def runs(self, now: datetime, most: timedelta) -> bool:
+        """May messages be made for it now?"""
+        return self.state is RequestState.RUNNING and self.open(now, most)
+
     def changed(
         self, state: RequestState, by: ServerName, now: datetime, *, gone: tuple[ServerName, ...] = ()
     ) -> Request:

@@ -217,7 +217,8 @@ class SqlLedger(Copies):
         return [request for row in rows if (request := sums.readable(request_rows.request_of, row))]
 
     def request(self, request_id: RequestId) -> Request | None:
-        return next((one for one in self.requests() if one.id == request_id), None)
+        row = self._run(SQL["request"], (request_id,)).fetchone()
+        return sums.readable(request_rows.request_of, row) if row else None
 
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         rows = self._run(SQL["progress"], (request_id,)).fetchall()

@@ -267,6 +267,9 @@ UPDATE recipient SET due_at = NULL WHERE message_id = ? AND due_at IS NOT NULL;
 -- name: requests
 SELECT id, told FROM request ORDER BY id;
 
+-- name: request
+SELECT id, told FROM request WHERE id = ?;
+
 -- name: put_request
 INSERT OR REPLACE INTO request (id, told) VALUES (?, ?);
 

@@ -178,24 +178,22 @@ def settled_before(
     if kept:
         spans = [(-1, min(end, records.micros(kept[0]) - 1)), (records.micros(kept[1]), end)]
     for span in spans:
-        rows = ledger.connection.execute(SQL["settled_between"], (*span, most)).fetchall()
-        most -= len(rows)
-        for (message_id,) in rows:
-            if copy := ledger.expected(message_id):
-                yield copy
+        for copy in _copies(ledger, SQL["settled_between"], *span, most):
+            most -= 1
+            yield copy
 
 
 def waiting_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
     """Messages settled before that time whose report is not known to be safe."""
-    return _copies(ledger, SQL["waiting_since_before"], before, most)
+    return _copies(ledger, SQL["waiting_since_before"], records.micros(before), most)
 
 
 def held_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
-    return _copies(ledger, SQL["held_since_before"], before, most)
+    return _copies(ledger, SQL["held_since_before"], records.micros(before), most)
 
 
-def _copies(ledger: SqlLedger, query: str, before: datetime, most: int) -> Iterator[Copy]:
-    rows = ledger.connection.execute(query, (records.micros(before), most)).fetchall()
+def _copies(ledger: SqlLedger, query: str, *values: int) -> Iterator[Copy]:
+    rows = ledger.connection.execute(query, values).fetchall()
     for (message_id,) in rows:
         if copy := ledger.expected(message_id):
             yield copy

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterable, Callable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
+from typing import TypeVar
 
 import structlog
 
@@ -35,6 +36,8 @@ from shadowrelay.smtp.members.client import (
 from shadowrelay.smtp.members.offer import OutgoingOffer, may_refer
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 IDLE_SESSIONS = 128  # kept per member; more are opened when needed, and closed afterwards
 GOODBYE = 1.0  # seconds for the replies to QUIT when the node stops
@@ -199,46 +202,47 @@ class Members:
 
     async def ask(self, step: Ask, timeout: float | None = None) -> Answered | Unanswered:
         """Send one XQDISCARD in a session from the pool, within ``timeout`` seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                session = await self.acquire(step.to)
-                if step.query.wanted and session.version == 1:
-                    self.release(step.to, session)
-                    return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
-                try:
-                    answered, bad = await session.ask(step.query)
-                except MemberGone:  # perhaps only this session broke; asking twice does no harm
-                    self._distrust(step.to)
-                    session = await self.acquire(step.to)
-                    answered, bad = await session.ask(step.query)
-        except MemberFailed as failed:
-            return Unanswered(failed.step, failed.error)
-        except TimeoutError:
-            return Unanswered("xqdiscard", NO_ANSWER)
+
+        async def asked(session: MemberConnection) -> tuple[Answered, tuple[str, ...]] | Unanswered:
+            if step.query.wanted and session.version == 1:
+                return Unanswered("xqdiscard", "a member of an older version cannot give its copy")
+            return await session.ask(step.query)
+
+        said = await self._exchanged(step.to, "xqdiscard", asked, timeout)
+        if isinstance(said, Unanswered):
+            return said
+        answered, bad = said
         for line in bad:
             log.error("discard_line_skipped", member=step.to, line=line[:200])
-        self.release(step.to, session)
         return answered
 
     async def operate(self, step: Operate, timeout: float | None = None) -> ActAnswer | Unanswered:
         """Send one XOPERATE in a session from the pool, within ``timeout`` seconds."""
+        return await self._exchanged(step.to, "xoperate", lambda session: session.operate(step.act), timeout)
+
+    async def _exchanged(
+        self,
+        name: ServerName,
+        verb: str,
+        exchange: Callable[[MemberConnection], Awaitable[T]],
+        timeout: float | None,
+    ) -> T | Unanswered:
+        """One exchange in a session from the pool. A verb that is sent twice does no more than once."""
         try:
             async with asyncio.timeout(timeout):
-                session = await self.acquire(step.to)
+                session = await self.acquire(name)
                 try:
-                    answer = await session.operate(step.act)
-                except (
-                    MemberGone
-                ):  # perhaps only this session broke; an act with the same job changes nothing
-                    self._distrust(step.to)
-                    session = await self.acquire(step.to)
-                    answer = await session.operate(step.act)
+                    said = await exchange(session)
+                except MemberGone:  # perhaps only this session broke
+                    self._distrust(name)
+                    session = await self.acquire(name)
+                    said = await exchange(session)
         except MemberFailed as failed:
             return Unanswered(failed.step, failed.error)
         except TimeoutError:
-            return Unanswered("xoperate", NO_ANSWER)
-        self.release(step.to, session)
-        return answer
+            return Unanswered(verb, NO_ANSWER)
+        self.release(name, session)
+        return said
 
     async def close(self) -> None:
         """Send QUIT on all idle sessions at once, and wait only a moment: a frozen member never answers."""

@@ -12,6 +12,7 @@ from datetime import datetime
 import structlog
 
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.ledger import own_progress
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import BEGIN, Place, Progress, Request, Selector
@@ -110,9 +111,8 @@ class Counting:
             raise CannotDo(why)
         request = self.request(selector, gone, operator)
         arguments = {"selector": selector_told(selector), "gone": list(gone)}
-        asking = asyncio.gather(
-            *(self._asked(name, _act(request, PREVIEW, arguments)) for name in sorted(contacts.reachable))
-        )
+        act = requesting.act_about(request, PREVIEW, Scope.READ, arguments)
+        asking = asyncio.gather(*(self._asked(name, act) for name in sorted(contacts.reachable)))
         remembered = asyncio.ensure_future(self._remembered(selector))
         counts = [await self._count(request)]
         away = {name: found for name, found in self.away().items() if name not in contacts.reachable}
@@ -169,7 +169,8 @@ class Counting:
 
     async def left(self, request: Request, operator: str) -> dict[ServerName, Left]:
         """Messages of a request that are left, by node: of this node and of all that answer."""
-        act = _act(replace(request, operator=operator), LEFT, {"request": request_told(request)})
+        arguments = {"request": request_told(request)}
+        act = requesting.act_about(replace(request, operator=operator), LEFT, Scope.READ, arguments)
         members = sorted(self.contacts().reachable)
         asking = asyncio.gather(*(self.ask(Operate(name, act), PATIENCE) for name in members))
         found = {self.name: await self.left_here(request)}
@@ -185,7 +186,7 @@ class Counting:
         contacts, policy = self.contacts(), self.policy
 
         def read(ledger: SqlLedger) -> tuple[tuple[OwnerKnown, ...], dict[ServerName, Progress]]:
-            own = {one.owner: one for one in ledger.progress(request.id) if one.node == ledger.name}
+            own = {one.owner: one for one in own_progress(ledger, request.id)}
             return preview.owners_known(ledger, contacts, policy), own
 
         owners, progress = await self.database.transact(read)
@@ -237,14 +238,3 @@ class Counting:
         except Malformed as error:
             raise ActRefused(str(error)) from error
         return {"left": await self.left_here(request)}
-
-
-def _act(request: Request, action: str, arguments: Told) -> Act:
-    return Act(
-        job=request.id,
-        action=action,
-        scope=Scope.READ,
-        operator=request.operator,
-        reason=request.reason,
-        arguments=arguments,
-    )

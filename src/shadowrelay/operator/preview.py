@@ -15,7 +15,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.operating import Told
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Request, Selector
-from shadowrelay.core.safety_net.resubmission import Contacts, lost
+from shadowrelay.core.safety_net.resubmission import Contacts, lost, owners
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.resubmission import MadeCount, OwnerCount, OwnerKnown
@@ -99,11 +99,10 @@ class Preview:
 
 def owners_known(ledger: Ledger, contacts: Contacts, policy: Policy) -> tuple[OwnerKnown, ...]:
     """This node, and every member that it knows of, with what decides which database a copy belongs to."""
-    found = [OwnerKnown(ledger.name)]
-    known = {member.name: member for member in ledger.members()}
-    for name in sorted({*contacts.members, *known} - {ledger.name}):
-        member = known.get(name)
-        if member is None or member.lineage is None:
+    found = []
+    for name in owners(ledger, contacts):
+        member = ledger.member(name)
+        if name == ledger.name or member is None or member.lineage is None:
             found.append(OwnerKnown(name))
             continue
         before = member.broken_at + policy.resubmit_overlap if member.broken_at else None

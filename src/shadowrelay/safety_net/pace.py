@@ -22,6 +22,7 @@ REFRESH = 5.0  # seconds after which members are given the requests again, and t
 class Given:
     """What this process knows of the records that a member has."""
 
+    since: float  # since when it can be reached, and its answer is waited for
     news: News = frozenset()
     refused: Mapping[RequestId, str] = field(default_factory=dict)
     at: float | None = None  # when it answered last, since it can be reached
@@ -35,7 +36,6 @@ class Pace:
     refilled: float  # when the allowance was counted last
     refresh: float = REFRESH
     given: dict[ServerName, Given] = field(default_factory=dict)
-    _waits: dict[ServerName, float] = field(default_factory=dict)  # since when an answer is waited for
     _allowance: float = 0.0
     _turn: int = 0
 
@@ -43,11 +43,9 @@ class Pace:
         """The members that can be reached, and do not have the records as they are now, or not lately."""
         for name in self.given.keys() - reachable:
             del self.given[name]
-            self._waits.pop(name, None)
         found = []
         for name in sorted(reachable):
-            known = self.given.setdefault(name, Given())
-            self._waits.setdefault(name, now)
+            known = self.given.setdefault(name, Given(now))
             fresh = known.at is not None and now - known.at < self.refresh
             if not fresh or known.news != news:
                 found.append(name)
@@ -68,11 +66,7 @@ class Pace:
         reconcile timeout at most.
         """
         patience = self.policy.reconcile_timeout.total_seconds()
-        return all(
-            self.given[name].at is not None or now - since >= patience
-            for name, since in self._waits.items()
-            if name in self.given
-        )
+        return all(known.at is not None or now - known.since >= patience for known in self.given.values())
 
     def in_turn(self, requests: Sequence[RequestId]) -> tuple[RequestId, ...]:
         """Each turn begins with another request, so that a large one does not keep the others waiting."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
-from functools import partial
 
 import structlog
 
-from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
+from shadowrelay.core.members.conversation import Answered
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import RequestState
+from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.core.steps import Ask, Compare, Operate
-from shadowrelay.database.content import stored
+from shadowrelay.core.steps import Ask, Compare, Operate, Unanswered
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
@@ -63,17 +62,12 @@ class Resubmitting:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            records, news = await self._database.transact(
-                lambda ledger: (tuple(ledger.requests()), news_of(ledger))
-            )
+            records, news = await self._database.transact(_records)
             if records:
                 due = self._pace.due(self._contacts().reachable, news, seconds())
                 await asyncio.gather(*(self._give(name, news) for name in due))
                 open_ones = [
-                    one.id
-                    for one in records
-                    if one.state is RequestState.RUNNING
-                    and one.open(self._clock(), self._policy.resubmit_request_age)
+                    one.id for one in records if one.runs(self._clock(), self._policy.resubmit_request_age)
                 ]
                 if open_ones and self._pace.may_go_on(seconds()):
                     await self._work(open_ones)
@@ -114,16 +108,15 @@ class Resubmitting:
         """Those whose content differs from its digest, or cannot be read: verify, then send."""
         unsound = set()
         for message_id in originals:
-            copy, content = await self._database.transact_briefly(partial(_stored, message_id=message_id))
-            if copy is None or await self._examiner.compare(copy, content) is not Finding.SOUND:
+            if await self._examiner.look(message_id) is not Finding.SOUND:
                 unsound.add(message_id)
         return frozenset(unsound)
 
     def _performer(self) -> Performer:
-        async def ask(step: Ask):  # type: ignore[no-untyped-def]
+        async def ask(step: Ask) -> Answered | Unanswered:
             return await self._members.ask(step, PATIENCE)
 
-        async def operate(step: Operate):  # type: ignore[no-untyped-def]
+        async def operate(step: Operate) -> ActAnswer | Unanswered:
             return await self._members.operate(step, PATIENCE)
 
         async def compare(step: Compare) -> frozenset[MessageId]:
@@ -132,5 +125,6 @@ class Resubmitting:
         return Performer(transact=self._database.transact, ask=ask, operate=operate, compare=compare)
 
 
-def _stored(ledger: SqlLedger, message_id: MessageId):  # type: ignore[no-untyped-def]
-    return ledger.copy(message_id), stored(ledger, message_id) or Content()
+def _records(ledger: SqlLedger) -> tuple[Sequence[Request], News]:
+    records = ledger.requests()
+    return records, news_of(ledger, records)

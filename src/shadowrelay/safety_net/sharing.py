@@ -13,8 +13,8 @@ from typing import TypeAlias
 import structlog
 
 from shadowrelay.core.identifiers import RequestId, ServerName
-from shadowrelay.core.ledger import Ledger, Transaction
-from shadowrelay.core.operating import Act, Scope, Told
+from shadowrelay.core.ledger import Ledger, Transaction, own_progress
+from shadowrelay.core.operating import Scope, Told
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.safety_net import requesting
@@ -51,7 +51,8 @@ async def share(member: ServerName, policy: Policy, clock: Callable[[], datetime
     )
     refused: list[tuple[RequestId, str]] = []
     for request, progress in records:
-        answer = await Operate(member, _act(request, progress))
+        record = told_record(request, progress)
+        answer = await Operate(member, requesting.act_about(request, ACTION, Scope.OPERATE, record))
         if isinstance(answer, Unanswered):
             return Shared(tuple(refused), answer)
         if answer.refused:
@@ -68,17 +69,6 @@ async def share(member: ServerName, policy: Policy, clock: Callable[[], datetime
 
         await Transact(merge)
     return Shared(tuple(refused))
-
-
-def _act(request: Request, progress: Sequence[Progress]) -> Act:
-    return Act(
-        job=request.id,
-        action=ACTION,
-        scope=Scope.OPERATE,
-        operator=request.operator,
-        reason=request.reason,
-        arguments=told_record(request, progress),
-    )
 
 
 def told_record(request: Request | None, progress: Sequence[Progress]) -> Told:
@@ -108,17 +98,11 @@ def read_record(told: Told) -> tuple[Request, list[Progress]]:
     return request_from(told.get("request")), [progress_from(one) for one in parts]
 
 
-def news_of(ledger: Ledger) -> News:
-    """What members have to be told at once."""
+def news_of(ledger: Ledger, requests: Sequence[Request]) -> News:
+    """What members have to be told at once of these records."""
     return frozenset(
-        (one.id, one.revision, sum(part.done for part in own_progress(ledger, one.id)))
-        for one in ledger.requests()
+        (one.id, one.revision, sum(part.done for part in own_progress(ledger, one.id))) for one in requests
     )
-
-
-def own_progress(ledger: Ledger, request_id: RequestId) -> list[Progress]:
-    """How far this node itself has come."""
-    return [one for one in ledger.progress(request_id) if one.node == ledger.name]
 
 
 def received(ledger: Transaction, member: ServerName, told: Told, policy: Policy, now: datetime) -> Told:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.database.delivered_to import MOST_TRACKING, TOO_LONG
@@ -20,7 +20,7 @@ from shadowrelay.settings.description import SchemaNode, dotted
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import error_of, from_directory
 from shadowrelay.settings.origins import Origin, OriginKind, origin_of
-from shadowrelay.settings.schema import Log, Section
+from shadowrelay.settings.schema import GivenSettings, Log, Section
 from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
 from shadowrelay.settings.values import (
     Duration,
@@ -82,7 +82,7 @@ class MailboxAdmin(Section):
     token: Secret | None = Field(None, description="Bearer token that requests for metrics must carry.")
 
 
-class MailboxSettings(BaseSettings):
+class MailboxSettings(GivenSettings):
     """All settings of a mailbox service. `load_mailbox_settings` reads them."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, validate_default=True)
@@ -138,19 +138,6 @@ class MailboxSettings(BaseSettings):
     )
     admin: MailboxAdmin = Field(default_factory=MailboxAdmin, description="Its HTTP interface.")
     log: Log = Field(default_factory=Log, description="The diagnostic log.")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the given values, as ``Settings`` does."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
 
 
 MAILBOX_ROOT = SchemaNode(MailboxSettings)

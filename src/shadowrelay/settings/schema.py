@@ -236,12 +236,28 @@ def _policy_fields() -> dict[str, Any]:
     }
 
 
+class GivenSettings(BaseSettings):
+    """Settings made of the given values alone: our own sources read them, and report all errors."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+
 if TYPE_CHECKING:
 
-    class PolicySettings(BaseSettings):
+    class PolicySettings(GivenSettings):
         """A setting for each tunable of `Policy`."""
 else:
-    PolicySettings = create_model("PolicySettings", __base__=BaseSettings, **_policy_fields())
+    PolicySettings = create_model("PolicySettings", __base__=GivenSettings, **_policy_fields())
 
 
 class Settings(PolicySettings):
@@ -310,19 +326,6 @@ class Settings(PolicySettings):
         except ValueError:  # an error of `data_dir`
             directory = Path("tracking")
         return {**data, "tracking": {**given, "directory": directory}}
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the given values: `load_settings` runs our own sources, which report all errors."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
 
     def policy(self) -> Policy:
         """The tunables in the form that core takes."""

@@ -13,7 +13,7 @@ from enum import Enum
 
 from shadowrelay.core.decisions import ALL, Chore, ChoreKind, Decision, DropEvents, Heard, Member, Part
 from shadowrelay.core.identifiers import Continuity, Incarnation, Lineage, Mark, ServerName
-from shadowrelay.core.ledger import Ledger, Transaction
+from shadowrelay.core.ledger import Ledger, Transaction, own_progress
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.transfer import asked_about, intend, saved
@@ -72,12 +72,7 @@ def meet(
     gone_for_good = former.incarnation if former.incarnation != found.incarnation else member.replaced
     broken = replace(met, applied=None, replaced=gone_for_good, broken_at=now)
     # It may have lost what it settled, and what it made for requests: we look at our parts of them once more.
-    again = (
-        part.again()
-        for request in ledger.requests()
-        for part in ledger.progress(request.id)
-        if part.node == ledger.name
-    )
+    again = (part.again() for request in ledger.requests() for part in own_progress(ledger, request.id))
     ledger.apply(Decision(None, (broken, *gone, *again)))
     chores.begin(ledger, Chore(ChoreKind.REPLACED if replaced else ChoreKind.ROLLED_BACK, name, now))
     return continuity

@@ -7,6 +7,7 @@ original, so every node gives it the same id.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
 
@@ -14,7 +15,7 @@ from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.events.reports import resubmitted_id
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
-from shadowrelay.core.ledger import Ledger, Transaction
+from shadowrelay.core.ledger import Ledger, Transaction, own_progress
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
@@ -78,9 +79,7 @@ def owners(ledger: Ledger, contacts: Contacts) -> tuple[ServerName, ...]:
 
 def turn(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts) -> Progress | None:
     """The progress to go on from with what this owner settled; None if nothing is to be done now."""
-    known = next(
-        (one for one in ledger.progress(request.id) if (one.node, one.owner) == (ledger.name, owner)), None
-    )
+    known = next((one for one in own_progress(ledger, request.id) if one.owner == owner), None)
     own = owner == ledger.name
     whole = own or lost(ledger, request, owner, contacts)
     if not whole:
@@ -99,7 +98,7 @@ def inside(selector: Selector, copy: Copy) -> tuple[Recipient, ...]:
     return tuple(one for one in matching(selector, copy) if one.status is Status.DELIVERED)
 
 
-def refusal(ledger: Ledger, request: Request, copy: Copy | None) -> Skipped | None:
+def refusal(request: Request, copy: Copy | None) -> Skipped | None:
     """Why a message that the request's window has is not made; None if it is to be made."""
     if copy is None or copy.stage is not Stage.SAFETY_NET:
         return Skipped.GONE
@@ -109,8 +108,6 @@ def refusal(ledger: Ledger, request: Request, copy: Copy | None) -> Skipped | No
         return Skipped.RESUBMITTED
     if copy.damage is not None or copy.digests is None or copy.digests.content is None:
         return Skipped.DAMAGED
-    if ledger.knows(resubmitted_id(request.id, copy.id)):
-        return Skipped.ELSEWHERE
     return None
 
 
@@ -175,9 +172,7 @@ def batch(
 ) -> Batch | None:
     """The next messages that this owner settled; None if nothing is to be done for it now."""
     request = ledger.request(request_id)
-    if request is None or request.state is not RequestState.RUNNING:
-        return None
-    if not request.open(now, policy.resubmit_request_age):
+    if request is None or not request.runs(now, policy.resubmit_request_age):
         return None
     progress = turn(ledger, request, owner, contacts)
     if progress is None:
@@ -212,17 +207,16 @@ def made(
     begun = looked_at.progress
     if now_at is None or (now_at.place, now_at.whole) != (begun.place, begun.whole):
         return 0
-    skipped: dict[Skipped, int] = {}
+    skipped: Counter[Skipped] = Counter()
     count = 0
     for settled_at, message_id in looked_at.originals:
         copy = ledger.copy(message_id)
         if copy is not None and not _answered_for(ledger, copy, owner, now_at, settled_at, policy):
             continue
-        if (known := _made_before(ledger, request, message_id)) is not None:
-            if not known:
-                skipped[Skipped.ELSEWHERE] = skipped.get(Skipped.ELSEWHERE, 0) + 1
+        before = _made_before(ledger, request, message_id)
+        if before:  # by this node, which has counted it
             continue
-        why = refusal(ledger, request, copy)
+        why = refusal(request, copy) if before is None else Skipped.ELSEWHERE
         if why is None and message_id in elsewhere:
             why = Skipped.ELSEWHERE
         if why is None and message_id in unsound:
@@ -231,7 +225,7 @@ def made(
             ledger.apply(make(ledger, request, copy, contacts, policy, now))
             count += 1
         elif why is not None:
-            skipped[why] = skipped.get(why, 0) + 1
+            skipped[why] += 1
     after = now_at.further(count, skipped)
     after = replace(after, place=looked_at.rest) if looked_at.rest else replace(after, done=True)
     ledger.apply(Decision(None, (after,)))
