@@ -44,9 +44,9 @@ async def commanded(path: Path, command: str, *arguments: str, says: str = "") -
 
 
 def printed(done: Result) -> dict[str, Any]:
-    """The JSON; the service in this process may have logged something before it."""
+    """The JSON; the service in this process may have logged something before it, on whichever stream."""
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(done.output[done.output.index("{") :])
+    found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     return found
 
 
@@ -101,9 +101,9 @@ async def test_without_yes_it_says_how_many_and_asks(filled: Path, running: bool
         assert len(await left(filled)) == 3
         done = await commanded(filled, "forget", "--recipient", "b@other.test", says="y\n")
         assert "1 delivery would be forgotten: b@other.test." in done.output
-        assert (done.exit_code, done.output.splitlines()[-1]) == (0, "1 delivery forgotten.")
+        assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "1 delivery forgotten.")
         again = await commanded(filled, "forget", "--recipient", "b@other.test")
-        assert (again.exit_code, again.output.splitlines()[-1]) == (0, "Nothing to forget.")
+        assert (again.exit_code, again.stdout.splitlines()[-1]) == (0, "Nothing to forget.")
 
 
 async def test_what_is_forgotten_is_delivered_again_by_the_service_that_runs(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_forgotten_is_delivered_again_by_the_service_that_runs(tmp
 @STATES
 async def test_show_sums_up_by_domain(filled: Path, running: bool) -> None:
     async with Service(filled.parent, running):
-        shown = (await commanded(filled, "show")).output.splitlines()
+        shown = (await commanded(filled, "show")).stdout.splitlines()
     assert [line.split()[:2] for line in shown] == [
         ["domain", "rows"],
         ["inside.test", "2"],
@@ -130,7 +130,7 @@ async def test_show_sums_up_by_domain(filled: Path, running: bool) -> None:
 
 async def test_an_empty_table_is_shown_as_empty(tmp_path: Path) -> None:
     async with serving(tmp_path):
-        assert (await commanded(tmp_path / TABLE_FILE, "show")).output == "It is empty.\n"
+        assert (await commanded(tmp_path / TABLE_FILE, "show")).stdout == "It is empty.\n"
 
 
 async def test_no_table_is_made_where_there_is_none(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_the_socket_is_its_users_alone_and_goes_with_the_service(filled: P
 async def test_the_path_of_a_table_may_be_long(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 120)
     async with serving(deep):
-        assert (await commanded(deep / TABLE_FILE, "show")).output == "It is empty.\n"
+        assert (await commanded(deep / TABLE_FILE, "show")).stdout == "It is empty.\n"
 
 
 @pytest.mark.parametrize("asked", [b"nonsense\n", b'{"do": "drop"}\n', b"{}\n", b"\xff\n"])
