@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +133,34 @@ async def test_a_bounced_message_is_journaled_and_its_report_is_not(tmp_path: Pa
         assert sorted(await owner.events())[:2] == ["DSN", "FAIL"]
 
 
-async def test_the_disk_of_the_owner_is_lost_before_the_journal_copy_is_safe(tmp_path: Path) -> None:
-    """Nothing is lost, and the journal has one copy, whichever node made it."""
+@asynccontextmanager
+async def a_disk_to_be_lost(
+    tmp_path: Path,
+) -> AsyncIterator[tuple[ScriptedHop, ScriptedHop, Station, Station, Callable[[], Awaitable[None]]]]:
+    """A next hop, a journal that takes nothing yet, owner and holder, and what loses the owner's disk."""
     async with AsyncExitStack() as stack:
         hop = await stack.enter_async_context(ScriptedHop())
         archive = await stack.enter_async_context(ScriptedHop(offers=("8BITMIME",), MAIL=LATER))
         changes = {"routes": routes(hop, archive), "journal": JOURNAL}
         owner, holder = await stack.enter_async_context(boundary(tmp_path, "mx1", "mx2", **changes))
+
+        async def lost() -> None:
+            """It comes back with an empty one."""
+            await owner.quiet()
+            for connector in owner.connectors:
+                await connector.stop(0)
+            back = await station(tmp_path / "new", "mx1", ["mx2"], disk=1, **changes)
+            stack.push_async_callback(back.stop)
+            back.knows(holder)
+            holder.knows(back)
+            back.run_links()
+
+        yield hop, archive, owner, holder, lost
+
+
+async def test_the_disk_of_the_owner_is_lost_before_the_journal_copy_is_safe(tmp_path: Path) -> None:
+    """Nothing is lost, and the journal has one copy, whichever node made it."""
+    async with a_disk_to_be_lost(tmp_path) as (hop, archive, owner, holder, lost):
         await sent(owner, MESSAGE)
         owner.run_queue()
         holder.run_links()
@@ -147,15 +168,7 @@ async def test_the_disk_of_the_owner_is_lost_before_the_journal_copy_is_safe(tmp
         await eventually(lambda: sent_to(hop, "b@example.net") == 1)
         _, made = await by_id(owner)
         assert [one.held for one in await holder.copies()] == [True]
-        await owner.quiet()
-        for connector in owner.connectors:
-            await connector.stop(0)
-
-        back = await station(tmp_path / "new", "mx1", ["mx2"], disk=1, **changes)
-        stack.push_async_callback(back.stop)
-        back.knows(holder)
-        holder.knows(back)
-        back.run_links()
+        await lost()
         holder.run_reconcile()
         holder.run_queue()
         holder.run_repair()
@@ -174,26 +187,14 @@ async def test_the_disk_of_the_owner_is_lost_before_the_journal_copy_is_safe(tmp
 
 async def test_the_owner_is_lost_after_the_journal_copy_is_safe(tmp_path: Path) -> None:
     """The holder has both: what is delivered is not sent again, and it sends the journal copy."""
-    async with AsyncExitStack() as stack:
-        hop = await stack.enter_async_context(ScriptedHop())
-        archive = await stack.enter_async_context(ScriptedHop(offers=("8BITMIME",), MAIL=LATER))
-        changes = {"routes": routes(hop, archive), "journal": JOURNAL}
-        owner, holder = await stack.enter_async_context(boundary(tmp_path, "mx1", "mx2", **changes))
+    async with a_disk_to_be_lost(tmp_path) as (hop, archive, owner, holder, lost):
         await sent(owner, MESSAGE)
         owner.run_queue()
         owner.run_repair()
         holder.run_links()
         await eventually(having(holder, 2))
         await eventually(lambda: message_is_settled(holder))
-        await owner.quiet()
-        for connector in owner.connectors:
-            await connector.stop(0)
-
-        back = await station(tmp_path / "new", "mx1", ["mx2"], disk=1, **changes)
-        stack.push_async_callback(back.stop)
-        back.knows(holder)
-        holder.knows(back)
-        back.run_links()
+        await lost()
         archive.script["MAIL"] = OK
         holder.run_reconcile()
         holder.run_queue()

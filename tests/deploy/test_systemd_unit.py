@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tomllib
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,12 @@ def test_its_exposure_is_below_what_was_promised(unit: Path):
     assert float(found[1]) < EXPOSURE
 
 
+def told(directory: Path) -> str:
+    """What the console and the script said so far."""
+    said = (directory / name for name in ("console", "said"))
+    return "".join(file.read_text() for file in said if file.exists())
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(booted.missing() != "", reason=booted.missing())
 def test_a_node_takes_mail_and_ends_in_order_under_a_real_systemd(tmp_path: Path):
@@ -100,15 +107,9 @@ def test_a_node_takes_mail_and_ends_in_order_under_a_real_systemd(tmp_path: Path
     )
     script = Path(__file__).with_name("watch_unit.py")
     with booted.booted(tmp_path, certificates(tmp_path), script, environment) as result:
-
-        def told() -> str:
-            return "".join(
-                (tmp_path / name).read_text() for name in ("console", "said") if (tmp_path / name).exists()
-            )
-
-        wait_until(result.exists, "the unit was watched to its end", 120, told)
+        wait_until(result.exists, "the unit was watched to its end", 120, partial(told, tmp_path))
         found = json.loads(result.read_text())
-    assert found["reply"].startswith("250 2.6.0 "), told()
+    assert found["reply"].startswith("250 2.6.0 "), told(tmp_path)
     assert found["started"]["ActiveState"] == "active"
     assert found["modes"] == {
         "/var/lib/shadowrelay": "700 shadowrelay",
@@ -133,22 +134,14 @@ def test_the_mailbox_service_delivers_once_and_forgets_under_a_real_systemd(tmp_
     environment = "SHADOWRELAY_MAILBOX_DRAIN_TIMEOUT=2s"
     nothing.mkdir()
     with booted.booted(tmp_path, nothing, script, environment, MAILBOX.name) as result:
-
-        def told() -> str:
-            return "".join(
-                (tmp_path / name).read_text() for name in ("console", "said") if (tmp_path / name).exists()
-            )
-
-        wait_until(result.exists, "the unit was watched to its end", 120, told)
+        wait_until(result.exists, "the unit was watched to its end", 120, partial(told, tmp_path))
         found = json.loads(result.read_text())
-    assert found.get("replies") == ["250 2.0.0 ok", "250 2.0.0 Duplicate dropped, delivered before"], told()
+    assert found.get("replies") == ["250 2.0.0 ok", "250 2.0.0 Duplicate dropped, delivered before"], told(
+        tmp_path
+    )
     assert (found["forgotten"], found["replies_after"]) == ({"forgotten": 1}, "250 2.0.0 ok")
     directory, table, control = found["modes"].values()
     assert (directory, control) == ("700 shadowrelay", "600 shadowrelay")
     assert table.endswith(" shadowrelay")
-    assert found["stopped"] == {
-        "ActiveState": "inactive",
-        "Result": "success",
-        "ExecMainStatus": "0",
-        "NRestarts": "0",
-    }
+    ended = {"ActiveState": "inactive", "Result": "success", "ExecMainStatus": "0", "NRestarts": "0"}
+    assert {name: found["stopped"][name] for name in ended} == ended

@@ -8,9 +8,9 @@ import socketserver
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from pathlib import Path
+
+from watching import Found, mode, watched
 
 UNIT = "shadowrelay-mailbox.service"
 PROGRAM = "/opt/shadowrelay/venv/bin/shadowrelay"
@@ -32,53 +32,20 @@ class Store(socketserver.StreamRequestHandler):
             self.wfile.write(b"354 go\r\n" if content else b"250 2.0.0 ok\r\n")
 
 
-def main(result: Path) -> None:
-    found: dict[str, object] = {}
+def look(found: Found) -> None:
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 24), Store)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        ready()
-        found["replies"] = [sent(), sent()]
-        found["forgotten"] = json.loads(
-            subprocess.run(
-                [PROGRAM, "mailbox", "forget", "--config", CONFIG, "--all", "--yes", "--json"],
-                check=True,
-                capture_output=True,
-            ).stdout
-        )
-        found["replies_after"] = sent()
-        found["modes"] = {
-            str(place): f"{place.stat().st_mode & 0o777:o} {place.owner()}"
-            for place in (TABLE.parent, TABLE, TABLE.with_name(TABLE.name + ".control"))
-        }
-        subprocess.run(["systemctl", "stop", UNIT], check=True)
-        shown = subprocess.run(
-            ["systemctl", "show", UNIT, "-p", "ActiveState,Result,ExecMainStatus,NRestarts"],
+    found["replies"] = [sent(), sent()]
+    found["forgotten"] = json.loads(
+        subprocess.run(
+            [PROGRAM, "mailbox", "forget", "--config", CONFIG, "--all", "--yes", "--json"],
             check=True,
             capture_output=True,
-            text=True,
-        )
-        found["stopped"] = dict(line.split("=", 1) for line in shown.stdout.splitlines())
-    except Exception:
-        subprocess.run(["systemctl", "status", "--no-pager", "--full", UNIT], check=False)
-        raise
-    finally:
-        fresh = result.with_suffix(".new")
-        fresh.write_text(json.dumps(found))
-        fresh.rename(result)
-
-
-def ready() -> None:
-    end = time.monotonic() + 30
-    while True:
-        try:
-            urllib.request.urlopen("http://127.0.0.1:8026/healthz/ready").close()
-        except OSError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+        ).stdout
+    )
+    found["replies_after"] = sent()
+    places = (TABLE.parent, TABLE, TABLE.with_name(TABLE.name + ".control"))
+    found["modes"] = {str(place): mode(place) for place in places}
 
 
 def sent() -> str:
@@ -92,4 +59,4 @@ def sent() -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    watched(UNIT, 8026, Path(sys.argv[1]), look)
