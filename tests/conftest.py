@@ -3,13 +3,12 @@
 Whoever starts the tests in the background may have told them to ignore SIGINT; tests about Ctrl-C, and the
 processes that they start, are to have it as on a terminal.
 
-SHADOWRELAY_TURN=N/M: only one in M of the collected tests, others for another N. Continuous integration runs
-the slow tests by turns.
+``--turn N/M``: only one in M of the collected tests, others for another N. Continuous integration runs the
+slow tests by turns. It is no environment variable: a node that a test starts would refuse an unknown setting.
 """
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -26,8 +25,12 @@ if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--turn", metavar="N/M", help="only one in M of the tests, others for another N")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not (turn := os.environ.get("SHADOWRELAY_TURN")):
+    if not (turn := config.getoption("turn")):
         return
     number, _, of = turn.partition("/")
     drawn = [item for item in items if zlib.crc32(item.nodeid.encode()) % int(of) == int(number) % int(of)]

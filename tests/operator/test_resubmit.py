@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from admin_node import Got, ask
@@ -17,8 +18,10 @@ from stations import Station, boundary, eventually, full
 
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
-from shadowrelay.core.identifiers import DatabaseId, RequestId
+from shadowrelay.core.identifiers import DatabaseId, RequestId, ServerName
 from shadowrelay.core.messages import Damage, Stage, Status
+from shadowrelay.core.requests import Progress, Request, Selector
+from shadowrelay.operator.resubmit import Having, Shown
 
 JSON = {"content_type": "application/json"}
 MX1, MX2, MX3 = map(full, ("mx1", "mx2", "mx3"))
@@ -211,6 +214,36 @@ async def test_a_mailbox_service_that_would_drop_what_comes_back_is_warned_about
     found = [one for one in warnings if "shadowrelay mailbox forget" in one]
     assert len(found) == (1 if told else 0)
     assert all(told in one for one in found)
+
+
+def test_a_request_is_done_when_each_node_that_has_it_has_told_so() -> None:
+    now = datetime(2026, 11, 26, 12, tzinfo=UTC)
+    request = Request(
+        id=RequestId(UUID(int=1)),
+        number=1,
+        made_by=MX1,
+        made_at=now,
+        operator="ann",
+        reason="disk lost",
+        selector=Selector(since=now - timedelta(hours=2), until=now - timedelta(hours=1)),
+        changed_by=MX1,
+        changed_at=now,
+    )
+
+    def shown(*told: ServerName, left: int = 0) -> Shown:
+        return Shown(
+            request=request,
+            open=True,
+            progress=tuple(Progress(request=request.id, node=node, owner=node, done=True) for node in told),
+            left={MX1: {MX1: left}},
+            rates={},
+            having=(Having(member=MX2, has=True), Having(member=ServerName("mx3.example.net"), has=False)),
+        )
+
+    assert not shown(MX1).done
+    assert not shown(MX2).done
+    assert not shown(MX1, MX2, left=1).done
+    assert shown(MX1, MX2).done
 
 
 async def test_a_request_is_made_on_any_node_and_shown_with_how_far_each_node_is(tmp_path: Path) -> None:

@@ -30,6 +30,13 @@ OPERATING = (
         test=_API + "test_a_preview_says_what_cannot_be_reached_and_when_its_holders_answer",
     ),
     Fault(
+        name="a request is done before each node has told so",
+        rule="a request is done when each node that has it has told so",
+        file="operator/resubmit.py",
+        edits=(("and asked <= told and not left", "and not left"),),
+        test=_API + "test_a_request_is_done_when_each_node_that_has_it_has_told_so",
+    ),
+    Fault(
         name="a member that answers can be called gone",
         rule="only a member that cannot be reached can be called gone",
         file="operator/counting.py",

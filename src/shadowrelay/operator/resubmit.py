@@ -68,9 +68,15 @@ class Shown:
 
     @property
     def done(self) -> bool:
-        """Has every part ended that was begun, with nothing left?"""
+        """Has every part ended that was begun, with nothing left, and each node that has the request told so?
+
+        What a node has made is known here a moment after nothing is left there.
+        """
+        told = {one.node for one in self.progress if one.node == one.owner and one.done}
+        asked = {*self.left, *(one.member for one in self.having if one.has)}
         parts = all(one.done for one in self.progress)
-        return bool(self.progress) and parts and not any(sum(left.values()) for left in self.left.values())
+        left = any(sum(left.values()) for left in self.left.values())
+        return bool(self.progress) and parts and asked <= told and not left
 
 
 @dataclass(frozen=True, slots=True)
