@@ -34,7 +34,7 @@ def is_uuid(text: str) -> bool:
 
 
 NextHop = NewType("NextHop", str)
-"""Name of the route that a recipient takes."""
+"""Where a recipient goes next: the name of a route, with ``/DOMAIN`` if the DNS has the hosts."""
 
 Digest = NewType("Digest", str)
 """``<algorithm>:<hexadecimal>``: see ``core.digests``."""

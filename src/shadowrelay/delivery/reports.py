@@ -16,7 +16,7 @@ from shadowrelay.core.events.reports import ReportKind, is_due, report_id, retur
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, head
@@ -111,6 +111,6 @@ class Reporter:
             id=report,
             about=recipient.number,
             content=text,
-            next_hop=route.name if route else NextHop(""),
+            next_hop=next_hop_for(route, copy.envelope.sender) if route else NextHop(""),
             settles=kind is not ReportKind.DELAYED,
         )

@@ -19,7 +19,7 @@ from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
-from shadowrelay.core.reception.routing import Route, postmaster_domain, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -149,8 +149,9 @@ class Intake:
     def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
         for number, rcpt in enumerate(recipients, 1):
             route = self._route(rcpt)
-            hop = route.name if route else NextHop("")
-            yield Recipient(number, self._address(rcpt), hop, rcpt.notify, rcpt.orcpt)
+            address = self._address(rcpt)
+            hop = next_hop_for(route, address) if route else NextHop("")
+            yield Recipient(number, address, hop, rcpt.notify, rcpt.orcpt)
 
     def _address(self, rcpt: RcptTo) -> str:
         return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"

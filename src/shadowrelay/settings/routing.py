@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.reception.routing import Route, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
 from shadowrelay.settings.schema import Settings
 
 
@@ -21,5 +21,5 @@ def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
     for name, route in settings.routes.items():
         address = (settings.journal if route.journal is None else route.journal) or ""
         if way := route_for(address, ways):
-            found[NextHop(name)] = (address, way.name)
+            found[NextHop(name)] = (address, next_hop_for(way, address))
     return found

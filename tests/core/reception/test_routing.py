@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.reception.routing import Route, postmaster_domain, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for, route_named
 
 ROUTES = (
     Route(NextHop("default"), ("*",)),
@@ -92,3 +92,17 @@ def test_postmaster_alone_is_ours_where_our_name_is_accepted_else_the_first_doma
     accepted: tuple[str, ...], domain: str
 ) -> None:
     assert postmaster_domain("mx1.example.net", accepted) == domain
+
+
+def test_on_a_route_by_mx_each_domain_is_a_next_hop_of_its_own() -> None:
+    world = Route(NextHop("world"), ("*",), mx=True)
+    assert next_hop_for(world, "anna@Example.ORG.") == "world/example.org"
+    assert next_hop_for(Route(NextHop("hub"), ("*",)), "anna@example.org") == "hub"
+
+
+def test_a_next_hop_leads_back_to_its_route_as_long_as_that_is_of_the_same_kind() -> None:
+    world, hub = Route(NextHop("world"), ("*",), mx=True), Route(NextHop("hub"), ("example.net",))
+    assert route_named(NextHop("world/example.org"), (world, hub)) == world
+    assert route_named(NextHop("hub"), (world, hub)) == hub
+    assert route_named(NextHop("world"), (world, hub)) is None
+    assert route_named(NextHop("hub/example.org"), (world, hub)) is None

@@ -22,7 +22,7 @@ from shadowrelay.core.tracking import Dsn, Journaled
 from shadowrelay.core.values import dataclass, replace
 
 Journals = Mapping[NextHop, tuple[str, NextHop]]
-"""For each next hop whose mail is journaled: the address of the journal, and the next hop of that address."""
+"""For each route whose mail is journaled: the address of the journal, and the next hop of that address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ def journal_of(copy: Copy, journals: Journals) -> JournalCopy | None:
     """
     if is_derived(copy.id) or copy.request is not None or copy.damaged:
         return None
-    to = sorted({journals[one.next_hop] for one in copy.recipients if one.next_hop in journals})
+    ways = (NextHop(one.next_hop.partition("/")[0]) for one in copy.recipients)
+    to = sorted({journals[way] for way in ways if way in journals})
     recipients = tuple(Recipient(n, address, hop, ("NEVER",)) for n, (address, hop) in enumerate(to, 1))
     addresses = (address for address, _ in to)
     return JournalCopy(derived_id("journal", copy.id, *addresses), recipients) if to else None

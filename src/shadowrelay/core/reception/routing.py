@@ -16,12 +16,14 @@ class Route:
 
     A domain is ``example.net`` (only that name), ``*.example.net`` or ``.example.net`` (every name below it,
     at any depth, but not itself), or ``*`` (every name that no other route covers). ``inside``: the next hop
-    belongs to the boundary.
+    belongs to the boundary. ``mx``: the DNS has the hosts of each domain, so each domain has a queue of
+    its own.
     """
 
     name: NextHop
     domains: tuple[str, ...]
     inside: bool = False
+    mx: bool = False
 
 
 def canonical(domain: str) -> str:
@@ -58,6 +60,19 @@ def route_for(address: str, routes: Iterable[Route]) -> Route | None:
             if weight and (best is None or weight > best[0]):
                 best = (weight, route)
     return best[1] if best else None
+
+
+def next_hop_for(route: Route, address: str) -> NextHop:
+    """The next hop of a recipient on that route: ``ROUTE``, or ``ROUTE/DOMAIN`` if the DNS has the hosts."""
+    if not route.mx:
+        return route.name
+    return NextHop(f"{route.name}/{canonical(address.rpartition('@')[2])}")
+
+
+def route_named(next_hop: NextHop, routes: Iterable[Route]) -> Route | None:
+    """The route of a next hop that ``next_hop_for`` made; None if the settings have no such route now."""
+    name, _, domain = next_hop.partition("/")
+    return next((one for one in routes if one.name == name and one.mx == bool(domain)), None)
 
 
 def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
