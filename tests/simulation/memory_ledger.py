@@ -44,6 +44,7 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -107,6 +108,8 @@ class State:
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     requests: dict[RequestId, Request] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
+    hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
+    handed: dict[MessageId, Handed] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
         """The message that has the octets."""
@@ -135,6 +138,8 @@ class State:
             chores=dict(self.chores),
             requests=dict(self.requests),
             progress=dict(self.progress),
+            hop_peers=dict(self.hop_peers),
+            handed=dict(self.handed),
         )
 
 
@@ -198,6 +203,16 @@ class MemoryLedger:
 
     def members(self) -> Iterable[Member]:
         return [self.state.known[name] for name in sorted(self.state.known)]
+
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        return self.state.hop_peers.get(name)
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        return self.state.handed.get(message_id)
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
+        found = [self.state.handed[key] for key in sorted(self.state.handed)]
+        return [one for one in found if (one.database_id, one.their_id) == (database_id, their_id)]
 
     def _sorted(self, chosen: Iterable[Copy], part: Part = ALL) -> list[Copy]:
         return sorted((c for c in chosen if c.id > part.after), key=lambda copy: copy.id)[: part.most]
@@ -338,11 +353,12 @@ class MemoryLedger:
                     self._renew(after, content)
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
+                self._put("handed", copy.id, _ABSENT)
                 self._leave(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
             case DropDamaged(message_id):
-                for table in ("damaged", "rotten"):
+                for table in ("damaged", "rotten", "handed"):
                     self._put(table, message_id, _ABSENT)
                 self._leave(message_id)
             case CheckCopies(owner, at, most):
@@ -382,6 +398,10 @@ class MemoryLedger:
                 for key in [key for key in self.state.progress if key[0] == request_id]:
                     self._put("progress", key, _ABSENT)
                 self._put("requests", request_id, _ABSENT)
+            case HopPeer():
+                self._put("hop_peers", write.name, write)
+            case Handed():
+                self._put("handed", write.message_id, write)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None
@@ -746,7 +766,8 @@ class CheckedLedger(MemoryLedger):
 
 
 # What decisions read, SQLite answers.
-_READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
+_READ = """copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
+copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
 requests request progress resubmitting resubmittable events_for"""
 

@@ -86,6 +86,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
+class PinnedPeer(Section):
+    """A peer beyond the boundary that may track messages here."""
+
+    name: Fqdn = Field(description="Its name, as it says it in XSHADOW.")
+    certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
+
+
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
     submission: Flag = Field(
@@ -95,6 +102,9 @@ class ReceiveConnector(Section):
     tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
+    )
+    accept_xshadow: list[PinnedPeer] = Field(
+        [], description="Peers beyond the boundary that may track messages here (XSHADOW)."
     )
     proxy_networks: list[Cidr] = Field(
         [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
