@@ -24,6 +24,7 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
+from .planted_hops_in import HOPS_IN
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -36,6 +37,7 @@ RELAY: tuple[Fault, ...] = (
     *ADMITTING,
     *ASKING,
     *HOLDING,
+    *HOPS_IN,
     *MACHINES,
     *DELIVERING,
     *MAILBOX,

@@ -8,6 +8,7 @@ from datetime import datetime
 from shadowrelay.admin.node import HopStatus, RefusalView
 from shadowrelay.admin.render import Json, mark, maybe
 from shadowrelay.core.decisions import DamagedRow
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
@@ -82,6 +83,7 @@ def message(
             "rank": view.tombstone.rank,
             "kept_until": timestamp(view.tombstone.keep_until),
         },
+        "handed_over_by": view.handed and _handed(view.handed),
     }
     copy = view.copy
     if view.damaged:
@@ -165,6 +167,15 @@ def _holder(holder: Holder) -> Json:
         "rank": holder.rank,
         "database_id": holder.database_id,
         "mark": mark(holder.mark),
+    }
+
+
+def _handed(handed: Handed) -> Json:
+    return {
+        "name": handed.peer,
+        "database_id": handed.database_id,
+        "id": handed.their_id,
+        "numbers": list(handed.numbers),
     }
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from shadowrelay.core.decisions import DamagedRow, Member, Outcome, Tombstone
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
@@ -92,6 +93,7 @@ class MessageView:
     outcome: Outcome | None
     tombstone: Tombstone | None
     active: frozenset[NextHop] = frozenset()
+    handed: Handed | None = None
 
 
 def snapshot(ledger: SqlLedger) -> Snapshot:
@@ -150,7 +152,13 @@ def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
     rows = ledger.connection.execute(SQL["active_hops"], (message_id,)).fetchall()
     hops = frozenset(NextHop(row[0]) for row in rows)
     return MessageView(
-        id=message_id, copy=copy, damaged=damaged, outcome=outcome, tombstone=tombstone, active=hops
+        id=message_id,
+        copy=copy,
+        damaged=damaged,
+        outcome=outcome,
+        tombstone=tombstone,
+        active=hops,
+        handed=ledger.handed(message_id),
     )
 
 
