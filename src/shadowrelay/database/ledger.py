@@ -26,9 +26,11 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    DropHopShadow,
     ForgetRequest,
     Found,
     Heard,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
@@ -236,6 +238,15 @@ class SqlLedger(Copies):
         asked = parameters(selector, place) | {"owner": owner, "most": most}
         return part(self._run(SQL["resubmittable"], asked).fetchall(), most)
 
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        return self.hop_rows.one(message_id, hop)
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        return self.hop_rows.of(message_id)
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        return self.hop_rows.part(hop, part)
+
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they and ``then`` are valid once the transaction commits."""
         for write in decision.writes:
@@ -307,6 +318,8 @@ class SqlLedger(Copies):
                     self._run(SQL["heard"], (sequence, name))
             case Request() | Progress() | ForgetRequest():
                 self._write_of_request(write)
+            case HopShadow() | DropHopShadow():
+                self.hop_rows.write(write)
             case _:
                 assert_never(write)
 
