@@ -46,6 +46,7 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
+from shadowrelay.core.hops import HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -109,6 +110,7 @@ class State:
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     requests: dict[RequestId, Request] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
+    hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
     hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
@@ -138,6 +140,7 @@ class State:
             chores=dict(self.chores),
             requests=dict(self.requests),
             progress=dict(self.progress),
+            hop_peers=dict(self.hop_peers),
             hop_shadows=dict(self.hop_shadows),
         )
 
@@ -277,6 +280,9 @@ class MemoryLedger:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
 
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        return self.state.hop_peers.get(name)
+
     def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
         return self.state.hop_shadows.get((message_id, hop))
 
@@ -400,6 +406,8 @@ class MemoryLedger:
                 for key in [key for key in self.state.progress if key[0] == request_id]:
                     self._put("progress", key, _ABSENT)
                 self._put("requests", request_id, _ABSENT)
+            case HopPeer():
+                self._put("hop_peers", write.name, write)
             case HopShadow(message_id, hop):
                 self._put("hop_shadows", (message_id, hop), write)
             case DropHopShadow(message_id, hop):
@@ -778,7 +786,8 @@ class CheckedLedger(MemoryLedger):
 # What decisions read, SQLite answers.
 _READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-requests request progress resubmitting resubmittable events_for hop_shadow hop_shadows_of hop_shadows"""
+requests request progress resubmitting resubmittable events_for
+hop_peer hop_shadow hop_shadows_of hop_shadows"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     FIRST,
     DatabaseId,
@@ -351,6 +352,8 @@ Write: TypeAlias = (
     | ForgetRequest
     | HopShadow
     | DropHopShadow
+    | HopPeer
+    | Handed
 )
 
 

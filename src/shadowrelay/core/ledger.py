@@ -20,6 +20,7 @@ from shadowrelay.core.decisions import (
     Part,
     Tombstone,
 )
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
@@ -62,6 +63,18 @@ class Ledger(Protocol):
     def member(self, name: ServerName) -> Member | None: ...
 
     def members(self) -> Iterable[Member]: ...
+
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        """A peer beyond the boundary with which messages are tracked."""
+        ...
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        """Who handed that message of ours over; None for nearly all."""
+        ...
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
+        """What that database of a peer handed over under that id of its own, oldest first."""
+        ...
 
     @property
     def chores(self) -> Sequence[Chore]:

@@ -311,6 +311,28 @@ SELECT r.settled_at, r.message_id,
  WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
  ORDER BY r.settled_at, r.message_id LIMIT :most;
 
+-- name: hop_peer
+SELECT name, told FROM hop_peer WHERE name = ?;
+
+-- name: put_hop_peer
+INSERT OR REPLACE INTO hop_peer (name, told) VALUES (?, ?);
+
+-- name: any_handed
+SELECT EXISTS (SELECT 1 FROM handed);
+
+-- name: handed
+SELECT message_id, peer, database_id, their_id, numbers, sum FROM handed WHERE message_id = ?;
+
+-- name: handed_as
+SELECT message_id, peer, database_id, their_id, numbers, sum FROM handed WHERE database_id = ? AND their_id = ?
+ ORDER BY message_id;
+
+-- name: put_handed
+INSERT OR REPLACE INTO handed (message_id, peer, database_id, their_id, numbers, sum) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: drop_handed
+DELETE FROM handed WHERE message_id = ?;
+
 -- name: chores
 SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
 

@@ -30,6 +30,7 @@ from shadowrelay.smtp.sending.session import (
     NextHopServer,
     Withdrawn,
 )
+from shadowrelay.smtp.sending.tracked import HopTalk
 from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)
@@ -134,6 +135,7 @@ class Sender:
     _routes: tuple[Route, ...]
     _policy: Policy
     _clock: Callable[[], datetime]
+    _talk: HopTalk | None = None  # with hops that track our messages
 
     async def send(
         self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
@@ -216,7 +218,7 @@ class Sender:
             for one in result.results
             if one.number not in but
         )
-        return Sent(results, hop, result.dsn_offered)
+        return Sent(results, replace(hop, tracks=result.tracks), result.dsn_offered)
 
     async def _attempt(
         self,
@@ -236,7 +238,7 @@ class Sender:
         while True:
             session = outbound.idle.pop()[0] if outbound.idle and server is outbound.server else None
             connected = session is not None and session.alive
-            session = session if session is not None and connected else DeliverySession(server)
+            session = session if session is not None and connected else DeliverySession(server, self._talk)
             outbound.busy.add(session)
             try:
                 if not connected:
@@ -244,7 +246,12 @@ class Sender:
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
                 return session, await session.deliver(
-                    envelope, claimed.recipients, octets, wanted=wanted, heard=heard
+                    envelope,
+                    claimed.recipients,
+                    octets,
+                    message_id=claimed.copy.id,
+                    wanted=wanted,
+                    heard=heard,
                 )
             except Withdrawn:
                 raise Overtaken(None) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -32,6 +32,7 @@ from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.session import DeliverySession, NextHopServer
+from shadowrelay.smtp.sending.tracked import HopTalk
 
 log = structlog.get_logger(__name__)
 
@@ -82,13 +83,14 @@ class Queue:
         reporter: Reporter,
         policy: Policy,
         clock: Callable[[], datetime],
+        talk: HopTalk | None = None,
     ) -> None:
         self.wake = asyncio.Event()
         self.hops = {name: Outbound(server) for name, server in servers.items()}
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
-        self._sender = Sender(self._still_ours, self._examiner, self.hops, routes, policy, clock)
+        self._sender = Sender(self._still_ours, self._examiner, self.hops, routes, policy, clock, talk)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
@@ -328,15 +330,30 @@ class Queue:
         )
 
     def _close_idle(self) -> None:
-        limit = asyncio.get_running_loop().time() - self._policy.queue_max_idle_time.total_seconds()
+        now = asyncio.get_running_loop().time()
+        limit = now - self._policy.queue_max_idle_time.total_seconds()
         for outbound in self.hops.values():
             old = [session for session, since in outbound.idle if since < limit or not session.alive]
             outbound.idle = [item for item in outbound.idle if item[0] not in old]
             for session in old:
                 self._close(session)
+            for item in [one for one in outbound.idle if one[0].owes and one[1] < now - IDLE]:
+                outbound.idle.remove(item)
+                self._in_background(self._ask(outbound, *item))
+
+    async def _ask(self, outbound: Outbound, session: DeliverySession, since: float) -> None:
+        """A session has nothing to do: ask the hop what it delivered of the mail that it tracks."""
+        await session.ask()
+        if session.alive and not self._stopping:
+            outbound.idle.append((session, since))
+        else:
+            await session.close()
 
     def _close(self, session: DeliverySession) -> None:
         """Close in the background, so that a hop that ignores QUIT delays no one."""
-        closing = asyncio.create_task(session.close())
+        self._in_background(session.close())
+
+    def _in_background(self, talk: Coroutine[None, None, None]) -> None:
+        closing = asyncio.create_task(talk)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

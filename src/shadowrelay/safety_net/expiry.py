@@ -68,7 +68,7 @@ class Expiry:
         )
         for copy in old:
             gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept))
-        for message_id in ledger.hop_rows.since_before(now - remembered_for(policy), BATCH):
+        for message_id in ledger.hop_shadow_rows.since_before(now - remembered_for(policy), BATCH):
             gone += self._given_up(ledger, message_id, now)
         ledger.apply(requesting.forget(ledger, policy, now))
         forget_expired(ledger, now - policy.shadow_message_auto_discard_interval, now)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.values import replace
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.settings import MemberConnector, Settings
+from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.schema import RouteSettings
 from shadowrelay.smtp.members.client import MemberAddress
-from shadowrelay.smtp.sending.session import Login, NextHopServer
+from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -67,9 +69,30 @@ def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
             tls=route.tls.value,
             ca_file=str(route.ca) if route.ca else None,
             login=_login(route),
+            pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
         )
         for name, route in settings.routes.items()
     }
+
+
+def tracking_hops(found: Mapping[NextHop, NextHopServer]) -> dict[ServerName, list[NextHopServer]]:
+    """Where each hop may be found that is told to track messages, without a login."""
+    servers: dict[ServerName, dict[tuple[str, int], NextHopServer]] = {}
+    for server in found.values():
+        for name in server.pinned.peers.values() if server.pinned else ():
+            servers.setdefault(name, {}).setdefault((server.host, server.port), replace(server, login=None))
+    return {name: list(places.values()) for name, places in servers.items()}
+
+
+def _pinned(route: RouteSettings) -> Pinned | None:
+    """The hops that the route may tell to track. Reads their certificates; raises OSError."""
+    if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
+        return None
+    return Pinned(
+        {pinned_certificate(peer.certificate): ServerName(peer.name) for peer in route.send_xshadow},
+        route.xshadow_certificate,
+        route.xshadow_key,
+    )
 
 
 def _login(route: RouteSettings) -> Login | None:

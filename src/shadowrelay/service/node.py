@@ -21,6 +21,8 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.hop_shadows import HopShadows
+from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
@@ -40,7 +42,7 @@ from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
 from shadowrelay.service import resubmit
-from shadowrelay.service.adapters import addresses, servers
+from shadowrelay.service.adapters import addresses, servers, tracking_hops
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import journals, routes
@@ -97,7 +99,29 @@ class Node:
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
-        self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
+        self._servers = servers(settings)
+        self.hop_conversations = HopConversations(database, clock)
+        self.queue = Queue(
+            database,
+            boundary,
+            self._servers,
+            self.routes,
+            self.reporter,
+            policy,
+            clock,
+            self.hop_conversations,
+        )
+        self.hop_shadows = HopShadows(
+            database,
+            self.hop_conversations,
+            tracking_hops(self._servers),
+            self.examiner,
+            self.has_room,
+            lambda _: (),
+            lambda: self.queue.wake.set(),  # noqa: PLW0108 – tests give a node another queue
+            policy,
+            clock,
+        )
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
             place.name: Link(
@@ -126,7 +150,6 @@ class Node:
         self.resubmitting = Resubmitting(
             self.members, database, self.contacts, self.examiner, self.has_room, policy, clock
         )
-        self._servers = servers(settings)
         counting = Counting(
             database=database,
             policy=policy,

@@ -86,6 +86,13 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
+class PinnedPeer(Section):
+    """A peer beyond the boundary that may track messages here."""
+
+    name: Fqdn = Field(description="Its name, as it says it in XSHADOW.")
+    certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
+
+
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
     submission: Flag = Field(
@@ -190,6 +197,13 @@ class RouteSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+    send_xshadow: list[PinnedPeer] = Field(
+        [], description="Hops that are told to track messages (XSHADOW), and the certificates they show."
+    )
+    xshadow_certificate: FilePath | None = Field(
+        None, description="PEM chain that shows our name to these hops; with `xshadow_key`."
+    )
+    xshadow_key: FilePath | None = Field(None, description="PEM private key of `xshadow_certificate`.")
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )

@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from shadowrelay.core.decisions import Content, Decision, DropHopShadow, HopShadow, Verdict, VerdictKind, Write
+from shadowrelay.core.decisions import (
+    Content,
+    Decision,
+    DropHopShadow,
+    HopShadow,
+    Verdict,
+    VerdictKind,
+    Write,
+)
 from shadowrelay.core.delivery.journal import queue_once
 from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.events.discard import remembered_for
@@ -112,8 +120,9 @@ def to_send_again(
 ) -> tuple[Reason, tuple[Recipient, ...]] | None:
     """Which recipients are to be sent again, and why; None: none are.
 
-    What the hop lost goes anywhere: the hop itself is back. If the hop is silent (``failed``), only recipients
-    whose next hop has another way (``ways``) go: without one the hop is waited for, or age decides.
+    What the hop lost goes anywhere: the hop itself is back. If the hop is silent (``failed``), only
+    recipients whose next hop has another way (``ways``) go: without one the hop is waited for, or age
+    decides.
     """
     copy = ledger.copy(row.message_id)
     if copy is None or copy.damaged or copy.digests is None or copy.digests.content is None:
@@ -169,11 +178,13 @@ def _sent_again(
     about: tuple[Recipient, ...],
     now: datetime,
 ) -> Decision[None]:
-    """Queue the message, whole in itself: the same mail on another way, with the reports that its sender asked
-    for. A failure on the new way is reported. Success may be reported twice, if the hop delivers after all.
-    Its age counts from now, or it might expire before its first attempt.
+    """Queue the message, whole in itself: the same mail on another way, with the reports that its sender
+    asked for. A failure on the new way is reported. Success may be reported twice, if the hop delivers after
+    all. Its age counts from now, or it might expire before its first attempt.
     """
-    recipients = tuple(Recipient(one.number, one.address, one.next_hop, one.notify, one.orcpt) for one in about)
+    recipients = tuple(
+        Recipient(one.number, one.address, one.next_hop, one.notify, one.orcpt) for one in about
+    )
     content = original.digests.content if original.digests else None
     digests = Digests(content, of_envelope(original.envelope, recipients))
     made = replace(

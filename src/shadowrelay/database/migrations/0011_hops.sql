@@ -11,7 +11,8 @@ CREATE TABLE handed (
     peer        TEXT NOT NULL,
     database_id TEXT NOT NULL,
     their_id    TEXT NOT NULL,
-    numbers     TEXT NOT NULL
+    numbers     TEXT NOT NULL,
+    sum         INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX handed_by ON handed (database_id, their_id);
 

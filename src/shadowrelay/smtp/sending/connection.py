@@ -29,6 +29,7 @@ from aiosmtplib.protocol import SMTPProtocol
 from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
+from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.sending.hop import (
     Awaited,
@@ -36,6 +37,7 @@ from shadowrelay.smtp.sending.hop import (
     Login,
     NextHopServer,
     NoPassword,
+    Pinned,
     SessionStep,
     masked,
     one_line,
@@ -43,6 +45,7 @@ from shadowrelay.smtp.sending.hop import (
 )
 from shadowrelay.smtp.sending.message import Extensions
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
+from shadowrelay.wire.xshadow import Malformed, parse_mark
 
 log = structlog.get_logger(__name__)
 
@@ -71,6 +74,8 @@ class HopProtocol(SMTPProtocol):
         self._outstanding = 1  # the greeting
         self._broken: Exception | None = None
         self._news = asyncio.Event()
+        self.marked = False  # the hop ends its replies with its mark, which we keep and take off
+        self.mark: Mark | None = None  # of the last reply
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -115,7 +120,7 @@ class HopProtocol(SMTPProtocol):
         not answer a later command), or SMTPResponseException with code -1 for what is no reply.
         """
         if self._replies:
-            return self._replies.popleft()
+            return self._next()
         try:
             async with asyncio.timeout(timeout):
                 while not self._replies:
@@ -126,7 +131,13 @@ class HopProtocol(SMTPProtocol):
         except TimeoutError:
             self.abort()
             raise SMTPReadTimeoutError("no reply in time") from None
-        return self._replies.popleft()
+        return self._next()
+
+    def _next(self) -> Reply:
+        reply = self._replies.popleft()
+        if self.marked:
+            reply, self.mark = unmarked(reply)
+        return reply
 
     async def execute_command(self, *args: bytes, timeout: float | None = None) -> SMTPResponse:
         """A command of the library's own, and its reply."""
@@ -152,7 +163,7 @@ class HopProtocol(SMTPProtocol):
 
     def early_reply(self) -> Reply | None:
         """A reply that came before it was due, if there is one; nothing is waited for."""
-        return self._replies.popleft() if self._replies else None
+        return self._next() if self._replies else None
 
     def abort(self) -> None:
         """Close at once; what is buffered is not sent."""
@@ -162,6 +173,17 @@ class HopProtocol(SMTPProtocol):
     def _break(self, error: Exception) -> None:
         self._broken = self._broken or error
         self._news.set()
+
+
+def unmarked(reply: Reply) -> tuple[Reply, Mark | None]:
+    """The reply without the mark that ends it, and the mark; the whole reply if there is none."""
+    *before, last = reply.lines or ("",)
+    text, _, word = last.rpartition(" ")
+    try:
+        mark = parse_mark(word)
+    except Malformed:
+        return reply, None
+    return Reply(reply.code, reply.enhanced, (*before, text) if before else text), mark
 
 
 SESSION_ERRORS = (SMTPException, OSError, TimeoutError)
@@ -253,25 +275,28 @@ def no_reply(error: BaseException) -> str:
 @dataclass(slots=True)
 class HopConnection:
     """A session past EHLO, and AUTH. ``protocol`` is the client's, which forgets it when the connection is
-    lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text.
+    lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text. ``peer``: the
+    hop whose pinned certificate the server has shown.
     """
 
     client: HopClient
     protocol: HopProtocol
     extensions: Extensions
     encrypted: str = ""
+    peer: ServerName | None = None
 
 
 async def open_connection(server: NextHopServer, awaits: Awaited) -> HopConnection:
     """Connect, introduce ourselves, and log in where a login is set. Raises ConnectionFailed.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
-    known state. Where it is required, nothing is said in clear text after EHLO.
+    known state. Where it is required, nothing is said in clear text after EHLO. A server that is to show a
+    pinned certificate, and fails to, gets nothing.
     """
     try:
         return await _open(server, awaits)
     except ConnectionFailed as failure:
-        if failure.step != "tls" or server.tls != "opportunistic":
+        if failure.step != "tls" or server.tls != "opportunistic" or server.pinned:
             raise
         log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
         return await _open(replace(server, tls="none"), awaits)
@@ -317,9 +342,20 @@ async def _encrypt(connection: HopConnection) -> None:
     with client.step("tls"):
         context = await asyncio.to_thread(_context, server)
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
-        connection.encrypted = client.get_transport_info("ssl_object").version() or "TLS"
+        shown: ssl.SSLObject = client.get_transport_info("ssl_object")
+        connection.encrypted = shown.version() or "TLS"
+    if server.pinned:
+        connection.peer = _pinned(server.pinned, shown)
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
     connection.extensions = await _introduce(client)
+
+
+def _pinned(pinned: Pinned, shown: ssl.SSLObject) -> ServerName:
+    certificate = shown.getpeercert(binary_form=True)
+    if certificate is None or certificate not in pinned.peers:
+        names = ", ".join(sorted(pinned.peers.values()))
+        raise ConnectionFailed("tls", f"the certificate is not the pinned one of {names}")
+    return pinned.peers[certificate]
 
 
 async def _log_in(client: HopClient, login: Login) -> None:
@@ -344,7 +380,9 @@ async def _log_in(client: HopClient, login: Login) -> None:
 
 def _context(server: NextHopServer) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=server.ca_file)
-    if server.tls == "opportunistic":
+    if server.pinned:
+        context.load_cert_chain(server.pinned.certificate, server.pinned.key)
+    if server.tls == "opportunistic" or server.pinned:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     else:
