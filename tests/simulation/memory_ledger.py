@@ -46,7 +46,7 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -112,6 +112,7 @@ class State:
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
     hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
     hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
+    handed: dict[MessageId, Handed] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
         """The message that has the octets."""
@@ -142,6 +143,7 @@ class State:
             progress=dict(self.progress),
             hop_peers=dict(self.hop_peers),
             hop_shadows=dict(self.hop_shadows),
+            handed=dict(self.handed),
         )
 
 
@@ -205,6 +207,16 @@ class MemoryLedger:
 
     def members(self) -> Iterable[Member]:
         return [self.state.known[name] for name in sorted(self.state.known)]
+
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        return self.state.hop_peers.get(name)
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        return self.state.handed.get(message_id)
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
+        found = [self.state.handed[key] for key in sorted(self.state.handed)]
+        return [one for one in found if (one.database_id, one.their_id) == (database_id, their_id)]
 
     def _sorted(self, chosen: Iterable[Copy], part: Part = ALL) -> list[Copy]:
         return sorted((c for c in chosen if c.id > part.after), key=lambda copy: copy.id)[: part.most]
@@ -279,9 +291,6 @@ class MemoryLedger:
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
-
-    def hop_peer(self, name: ServerName) -> HopPeer | None:
-        return self.state.hop_peers.get(name)
 
     def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
         return self.state.hop_shadows.get((message_id, hop))
@@ -360,12 +369,13 @@ class MemoryLedger:
                     self._renew(after, content)
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
+                self._put("handed", copy.id, _ABSENT)
                 self._leave(copy.id)
                 self._forget_hops(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
             case DropDamaged(message_id):
-                for table in ("damaged", "rotten"):
+                for table in ("damaged", "rotten", "handed"):
                     self._put(table, message_id, _ABSENT)
                 self._leave(message_id)
                 self._forget_hops(message_id)
@@ -412,6 +422,8 @@ class MemoryLedger:
                 self._put("hop_shadows", (message_id, hop), write)
             case DropHopShadow(message_id, hop):
                 self._put("hop_shadows", (message_id, hop), _ABSENT)
+            case Handed():
+                self._put("handed", write.message_id, write)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None
@@ -784,10 +796,11 @@ class CheckedLedger(MemoryLedger):
 
 
 # What decisions read, SQLite answers.
-_READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
+_READ = """copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
+copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
 requests request progress resubmitting resubmittable events_for
-hop_peer hop_shadow hop_shadows_of hop_shadows"""
+hop_shadow hop_shadows_of hop_shadows"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

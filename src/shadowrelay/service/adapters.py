@@ -12,7 +12,7 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.values import replace
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.settings import MemberConnector, Settings
+from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.schema import RouteSettings
 from shadowrelay.smtp.members.client import MemberAddress
@@ -46,6 +46,25 @@ def server_context(peer: MemberConnector) -> ssl.SSLContext | None:
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def asking_context(connector: ReceiveConnector) -> ssl.SSLContext:
+    """The STARTTLS of a connector that knows peers beyond the boundary by their certificates: it asks for
+    one, and trusts the pinned ones themselves, whoever issued them.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if connector.tls_certificate and connector.tls_key:
+        context.load_cert_chain(connector.tls_certificate, connector.tls_key)
+    for peer in connector.accept_xshadow:
+        context.load_verify_locations(peer.certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def pinned(connector: ReceiveConnector) -> dict[bytes, ServerName]:
+    """The peers that a connector knows, by their certificates (DER)."""
+    return {pinned_certificate(peer.certificate): ServerName(peer.name) for peer in connector.accept_xshadow}
 
 
 def client_context(peer: MemberConnector) -> ssl.SSLContext | None:

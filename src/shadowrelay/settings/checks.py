@@ -64,6 +64,31 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     yield from _files(files, refuse, certificate=certificate, key=private)
     if connector.users_file is not None:
         yield from _users(key, connector.users_file, connector, refuse)
+    yield from _pinned(key, connector, refuse)
+
+
+def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
+    """Each peer has a name and a certificate of its own: the one tells who shows the other."""
+    if connector.accept_xshadow and connector.tls_certificate is None:
+        yield refuse(
+            f"{key}.tls_certificate",
+            "has to be set: with accept_xshadow peers are known by certificates in TLS",
+        )
+    names: set[str] = set()
+    shown: dict[bytes, str] = {}
+    for index, peer in enumerate(connector.accept_xshadow):
+        at = f"{key}.accept_xshadow[{index}]"
+        if peer.name in names:
+            yield refuse(f"{at}.name", "another peer has the same name", value=peer.name)
+        names.add(peer.name)
+        wrong = _unreadable(peer.certificate) or _no_certificate(peer.certificate)
+        if wrong:
+            yield refuse(f"{at}.certificate", wrong, value=peer.certificate)
+            continue
+        certificate = pinned_certificate(peer.certificate)
+        if other := shown.get(certificate):
+            yield refuse(f"{at}.certificate", f"{other} has the same certificate", value=peer.certificate)
+        shown.setdefault(certificate, peer.name)
 
 
 def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:

@@ -103,6 +103,9 @@ class ReceiveConnector(Section):
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
     )
+    accept_xshadow: list[PinnedPeer] = Field(
+        [], description="Peers beyond the boundary that may track messages here (XSHADOW)."
+    )
     proxy_networks: list[Cidr] = Field(
         [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
     )

@@ -30,9 +30,6 @@ KEYWORDS = (f"XSHADOW {VERSION}", "XQDISCARD")
 
 MAIL_PARAMETER, RCPT_PARAMETER = "XSHADOW", "XFORK"
 
-EPOCH = 1
-"""The epoch in a discard event: hops know nothing of the owners of a message."""
-
 LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
     {
         "MAIL": len(f" {MAIL_PARAMETER}=") + 36,
