@@ -132,6 +132,7 @@ class HopDiscard(TrackingEvent):
     """
 
     event_id: ClassVar[str] = "HADISCARD"
+    digested: ClassVar[bool] = True
     source: ClassVar[str] = "REDUNDANCY"
     hop: ServerName
     reason: str

@@ -83,7 +83,7 @@ class HopShadowRows:
         if not self._counts:
             return ()
         rows = self._run(SQL["hop_shadows_before"], (records.micros(before), most)).fetchall()
-        return [MessageId(row[0]) for row in rows]
+        return [MessageId(one) for one in dict.fromkeys(row[0] for row in rows)]
 
     def write(self, write: HopShadow | DropHopShadow) -> None:
         if isinstance(write, HopShadow):

@@ -447,7 +447,7 @@ SELECT message_id, hop, since, told FROM hop_shadow WHERE message_id = ? ORDER B
 SELECT message_id, hop, since, told FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
 
 -- name: hop_shadows_before
-SELECT DISTINCT message_id FROM (SELECT message_id FROM hop_shadow WHERE since <= ? ORDER BY since LIMIT ?);
+SELECT message_id FROM hop_shadow WHERE since <= ? ORDER BY since LIMIT ?;
 
 -- name: add_hop_shadow
 INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told) VALUES (?, ?, ?, ?);
