@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from spelling import greetings, marks, message_ids, numbers
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
+from shadowrelay.core.events.announcements import HOP_EPOCH
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -50,7 +51,7 @@ def test_a_query_is_read_as_it_was_written(most: int, after: Mark | None) -> Non
 def test_an_event_is_read_as_it_was_written(
     event: int, message_id: MessageId, outcome: str, about: tuple[int, ...]
 ) -> None:
-    line = Line(event, Verdict(message_id, hops.EPOCH, VerdictKind.DELIVERED, outcome, about))
+    line = Line(event, Verdict(message_id, HOP_EPOCH, VerdictKind.DELIVERED, outcome, about))
     assert hops.parse_line(hops.format_line(line)) == line
 
 
