@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from shadowrelay.core.delivery.hosts import groups
+from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, Settings
+from shadowrelay.settings.routing import route_hosts
 from shadowrelay.settings.schema import RouteSettings
 from shadowrelay.smtp.members.client import MemberAddress
-from shadowrelay.smtp.sending.session import Login, NextHopServer
+from shadowrelay.smtp.sending.session import Login, NextHopServer, Timeouts
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -56,20 +62,43 @@ def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
 
 
 def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
+    """For each route the template of its hosts; host and port are those of the first that it names."""
     return {
         NextHop(name): NextHopServer(
             name=NextHop(name),
-            host=route.host,
-            port=route.port,
+            host=named.hosts[0].name if named.hosts else "",
+            port=named.hosts[0].port if named.hosts else route.port,
             local_hostname=settings.name,
             protocol=route.protocol.value,
             inside=route.inside,
             tls=route.tls.value,
             ca_file=str(route.ca) if route.ca else None,
             login=_login(route),
+            timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
         )
-        for name, route in settings.routes.items()
+        for (name, route), named in zip(settings.routes.items(), route_hosts(settings).values(), strict=True)
     }
+
+
+def resolver(settings: Settings) -> Resolver:
+    """Looks up hosts, at the name servers of the settings if there are any."""
+    named = [NameServer(one.host, one.port) for one in settings.dns.servers]
+    listening = tuple((one.listen.host, one.listen.port) for one in settings.receive.values())
+
+    def is_us(host: MxHost, port: int) -> bool:
+        return host.name == settings.name or any(
+            is_own(address, port, listening) for address in host.addresses
+        )
+
+    return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
+
+
+def hosts(settings: Settings, found: Resolver, clock: Callable[[], datetime]) -> Hosts:
+    """The hosts of the next hops of the settings."""
+    ways = route_hosts(settings)
+    return Hosts(
+        servers(settings), lambda hop: groups(hop, ways), found, settings.policy(), clock, random.random
+    )
 
 
 def _login(route: RouteSettings) -> Login | None:

@@ -89,7 +89,7 @@ def test_if_all_have_their_share_the_one_with_the_fewest_sessions_takes_the_mess
 
 
 def test_a_host_that_wants_fewer_sessions_is_passed_over_while_another_takes_more() -> None:
-    full = Chance(sessions=2, most=2)
+    full = Chance(full=True)
     assert drawn(A, B, chances={A: full}) == {"b": 400}
     assert drawn(A, LAST, chances={A: full}) == {"last": 400}
     assert drawn(A, chances={A: full}) == {"a": 400}

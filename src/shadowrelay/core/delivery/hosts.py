@@ -133,14 +133,14 @@ def failed(standing: Standing, step: str, error: str, status: str, now: datetime
 @dataclass(frozen=True, slots=True)
 class Chance:
     """How a host stands for the next message. ``rests``: it must not be tried. ``tried_now``: it failed, its
-    rest is over, and another session finds out whether it is back. ``sessions`` it has of this next hop;
-    ``most``: sessions that it takes, as far as it has said so.
+    rest is over, and another session finds out whether it is back. ``full``: it said that it takes no more
+    sessions now. ``sessions``: those that it has of this next hop.
     """
 
     rests: bool = False
     tried_now: bool = False
+    full: bool = False
     sessions: int = 0
-    most: int | None = None
 
 
 def pick(
@@ -153,12 +153,12 @@ def pick(
     """The host of one group to try next; None if none is left. ``draw`` gives a number from 0 to below 1.
 
     ``sessions`` is how many the next hop may have. Of several equal hosts none gets more than its share of
-    them while others can take more, so a slow host never holds up the mail for the others. A host that
-    another session tries now is left alone while there is another.
+    them while others can take more, so a slow host never holds up the mail for the others. A host that is
+    full, or that another session tries now, is left alone while there is another.
     """
     left = [(host, chance(host)) for host in hosts if host not in tried]
     left = [(host, how) for host, how in left if not how.rests]
-    ready = [(host, how) for host, how in left if not how.tried_now and not _full(how)]
+    ready = [(host, how) for host, how in left if not (how.tried_now or how.full)]
     left = ready or left
     if not left:
         return None
@@ -168,10 +168,6 @@ def pick(
         return equals[0][0]
     share = -(-sessions // len(equals))
     return _drawn([host for host, how in equals if how.sessions < share] or _least(equals), draw())
-
-
-def _full(how: Chance) -> bool:
-    return how.most is not None and how.sessions >= how.most
 
 
 def _least(equals: Sequence[tuple[Host, Chance]]) -> list[Host]:
