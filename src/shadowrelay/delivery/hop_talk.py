@@ -67,13 +67,14 @@ async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | N
 class HopConversations:
     """What this process knows of hops that track, and how it talks with them: a ``tracked.HopTalk``.
 
-    ``watches``: by name; every talk in any session counts.
+    ``watches``: by name; every talk in any session counts. ``met_at``: where each hop was met (host, port).
     """
 
     def __init__(self, database: TransportDatabase, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
         self.watches: dict[ServerName, HopWatch] = {}
+        self.met_at: dict[ServerName, set[tuple[str, int]]] = {}
 
     async def greet(self, session: DeliverySession) -> None:
         """See ``HopTalk``."""
@@ -92,6 +93,8 @@ class HopConversations:
             raise failures[0]
         if isinstance(told, Unanswered):
             log.warning("hop_does_not_track", hop=name, error=told.error)
+        else:
+            self.met_at.setdefault(name, set()).add((session.server.host, session.server.port))
 
     async def ask(self, session: DeliverySession) -> None:
         """See ``HopTalk``."""

@@ -71,9 +71,10 @@ def again(
     ledger: LedgerAtHand, failed: Reason | None = None, *ways: str, unsound: tuple[str, ...] = ()
 ) -> int:
     rows, _ = ledger.hop_shadows(EDGE)
-    return send_again(
+    made = send_again(
         ledger, rows, failed, [NextHop(way) for way in ways], [MessageId(one) for one in unsound], NOW
     )
+    return len(made)
 
 
 def made(ledger: LedgerAtHand) -> Copy:

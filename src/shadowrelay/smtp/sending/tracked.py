@@ -37,7 +37,7 @@ class HopTalk(Protocol):
 
 
 @dataclass(slots=True)
-class TrackingHop:
+class Tracks:
     """The hop at the other end: its name and database, as it introduced itself in this session.
 
     ``owes``: it took messages since it was last asked what it delivered.
