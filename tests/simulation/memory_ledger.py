@@ -31,9 +31,11 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    DropHopShadow,
     ForgetRequest,
     Found,
     Heard,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
@@ -109,6 +111,7 @@ class State:
     requests: dict[RequestId, Request] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
     hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
+    hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
     handed: dict[MessageId, Handed] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
@@ -139,6 +142,7 @@ class State:
             requests=dict(self.requests),
             progress=dict(self.progress),
             hop_peers=dict(self.hop_peers),
+            hop_shadows=dict(self.hop_shadows),
             handed=dict(self.handed),
         )
 
@@ -288,6 +292,18 @@ class MemoryLedger:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
 
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        return self.state.hop_shadows.get((message_id, hop))
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        found = self.state.hop_shadows
+        return [found[key] for key in sorted(found) if key[0] == message_id]
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        found = self.state.hop_shadows
+        keys = [key for key in sorted(found) if key[1] == hop and key[0] > part.after][: part.most]
+        return [found[key] for key in keys], part.rest([key[0] for key in keys])
+
     def resubmitting(self) -> int:
         return sum(copy.owned and copy.request is not None for copy in self.state.copies.values())
 
@@ -355,12 +371,14 @@ class MemoryLedger:
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
                 self._put("handed", copy.id, _ABSENT)
                 self._leave(copy.id)
+                self._forget_hops(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
             case DropDamaged(message_id):
                 for table in ("damaged", "rotten", "handed"):
                     self._put(table, message_id, _ABSENT)
                 self._leave(message_id)
+                self._forget_hops(message_id)
             case CheckCopies(owner, at, most):
                 for copy in self._unchecked(owner, at)[:most]:
                     self._put("copies", copy.id, replace(copy, check_at=at))
@@ -400,12 +418,20 @@ class MemoryLedger:
                 self._put("requests", request_id, _ABSENT)
             case HopPeer():
                 self._put("hop_peers", write.name, write)
+            case HopShadow(message_id, hop):
+                self._put("hop_shadows", (message_id, hop), write)
+            case DropHopShadow(message_id, hop):
+                self._put("hop_shadows", (message_id, hop), _ABSENT)
             case Handed():
                 self._put("handed", write.message_id, write)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None
                 self._put("known", name, replace(known, lineage=known.lineage.at(sequence)))
+
+    def _forget_hops(self, message_id: MessageId) -> None:
+        for row in MemoryLedger.hop_shadows_of(self, message_id):
+            self._put("hop_shadows", (message_id, row.hop), _ABSENT)
 
     def _store(self, message_id: MessageId, content: Content) -> None:
         if content.of is None:
@@ -719,6 +745,10 @@ class CheckedLedger(MemoryLedger):
                 [self.sql.damaged(key) for key in state.damaged],
                 [super(CheckedLedger, self).damaged(key) for key in state.damaged],
             ),
+            (
+                [self.sql.hop_shadow(*key) for key in state.hop_shadows],
+                list(state.hop_shadows.values()),
+            ),
             ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
             ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
             *(
@@ -769,7 +799,8 @@ class CheckedLedger(MemoryLedger):
 _READ = """copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-requests request progress resubmitting resubmittable events_for"""
+requests request progress resubmitting resubmittable events_for
+hop_shadow hop_shadows_of hop_shadows"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

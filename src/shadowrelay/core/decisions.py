@@ -305,6 +305,32 @@ class DropEvents:
     addressee: DatabaseId
 
 
+@dataclass(frozen=True, slots=True)
+class HopShadow:
+    """Recipients of a message that a hop beyond our boundary took, and that it tracks for us. Our copy of the
+    message is the hop's shadow copy until the hop says that they are delivered.
+
+    ``mark`` is at or after the commit of the hop's copy. ``recipients``: numbers of ours, those of which the
+    hop has said nothing yet. ``since``: when the hop took the first of them. Storing it replaces the stored
+    one of that message and hop.
+    """
+
+    message_id: MessageId
+    hop: ServerName
+    database_id: DatabaseId
+    mark: Mark
+    recipients: tuple[int, ...]
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DropHopShadow:
+    """The shadow queue of that hop has the message no more."""
+
+    message_id: MessageId
+    hop: ServerName
+
+
 Write: TypeAlias = (
     SaveCopy
     | DropCopy
@@ -324,6 +350,8 @@ Write: TypeAlias = (
     | Request
     | Progress
     | ForgetRequest
+    | HopShadow
+    | DropHopShadow
     | HopPeer
     | Handed
 )

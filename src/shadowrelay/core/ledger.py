@@ -13,6 +13,7 @@ from shadowrelay.core.decisions import (
     Decision,
     DiscardEvent,
     Found,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
@@ -150,6 +151,18 @@ class Ledger(Protocol):
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         """The waiting discard events for that database, oldest first."""
+        ...
+
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        """What that hop has of the message, and has not delivered as far as we know."""
+        ...
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        """The same of every hop, in the order of their names."""
+        ...
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        """A part of that hop's shadow queue, in the order of ids; and the next part."""
         ...
 
 

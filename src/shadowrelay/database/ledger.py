@@ -27,9 +27,11 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    DropHopShadow,
     ForgetRequest,
     Found,
     Heard,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
@@ -261,6 +263,15 @@ class SqlLedger(Copies):
         asked = parameters(selector, place) | {"owner": owner, "most": most}
         return part(self._run(SQL["resubmittable"], asked).fetchall(), most)
 
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        return self.hop_shadow_rows.one(message_id, hop)
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        return self.hop_shadow_rows.of(message_id)
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        return self.hop_shadow_rows.part(hop, part)
+
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they and ``then`` are valid once the transaction commits."""
         for write in decision.writes:
@@ -332,7 +343,7 @@ class SqlLedger(Copies):
                     self._run(SQL["heard"], (sequence, name))
             case Request() | Progress() | ForgetRequest():
                 self._write_of_request(write)
-            case HopPeer() | Handed():
+            case HopPeer() | Handed() | HopShadow() | DropHopShadow():
                 self._write_of_hop(write)
             case _:
                 assert_never(write)
@@ -342,8 +353,10 @@ class SqlLedger(Copies):
         if self._any_handed:
             self._run(SQL["drop_handed"], (message_id,))
 
-    def _write_of_hop(self, write: HopPeer | Handed) -> None:
+    def _write_of_hop(self, write: HopPeer | Handed | HopShadow | DropHopShadow) -> None:
         match write:
+            case HopShadow() | DropHopShadow():
+                self.hop_shadow_rows.write(write)
             case HopPeer():
                 self._run(SQL["put_hop_peer"], hop_rows.peer_row(write))
             case Handed():

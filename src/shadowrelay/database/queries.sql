@@ -395,11 +395,13 @@ SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
 -- name: settled_between
--- Leaves out messages whose report or journal copy is not safe yet (core/safety_net/expiry.py): they would always come first.
+-- Leaves out messages whose report or journal copy is not safe yet (core/safety_net/expiry.py), and those that a hop
+-- has: they would always come first.
 SELECT id FROM message
  WHERE settled_at > ? AND settled_at <= ?
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id
                     AND (r.report IS NOT NULL OR r.journal IS NOT NULL))
+   AND NOT EXISTS (SELECT 1 FROM hop_shadow h WHERE h.message_id = message.id)
  ORDER BY settled_at LIMIT ?;
 
 -- name: waiting_since_before
@@ -431,3 +433,30 @@ SELECT due_at FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: page_in_transit
 SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: hop_shadow_counts
+SELECT hop, COUNT(*) FROM hop_shadow GROUP BY hop;
+
+-- name: hop_shadow
+SELECT message_id, hop, since, told FROM hop_shadow WHERE message_id = ? AND hop = ?;
+
+-- name: hop_shadows_of
+SELECT message_id, hop, since, told FROM hop_shadow WHERE message_id = ? ORDER BY hop;
+
+-- name: hop_shadows
+SELECT message_id, hop, since, told FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
+
+-- name: hop_shadows_before
+SELECT message_id FROM hop_shadow WHERE since <= ? ORDER BY since LIMIT ?;
+
+-- name: add_hop_shadow
+INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told) VALUES (?, ?, ?, ?);
+
+-- name: put_hop_shadow
+INSERT OR REPLACE INTO hop_shadow (message_id, hop, since, told) VALUES (?, ?, ?, ?);
+
+-- name: drop_hop_shadow
+DELETE FROM hop_shadow WHERE message_id = ? AND hop = ?;
+
+-- name: drop_hop_shadows_of
+DELETE FROM hop_shadow WHERE message_id = ? RETURNING hop;

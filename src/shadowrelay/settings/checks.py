@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
@@ -13,12 +13,11 @@ from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.pinned import pinned_certificate
+from shadowrelay.settings.route_checks import Refuse, route_checks
 from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import ReceiveConnector, RouteSettings, Settings, Tls
+from shadowrelay.settings.schema import NextHopProtocol, ReceiveConnector, RouteSettings, Settings, Tls
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
-
-Refuse = Callable[..., SettingError]
 
 _KEY = "a file in PEM, without a passphrase"
 
@@ -220,6 +219,39 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         if route.tls is not Tls.NONE:
             yield from _files({f"routes.{name}.ca": route.ca}, refuse)
         yield from _login(f"routes.{name}", route, refuse)
+        yield from _tracking_hops(f"routes.{name}", route, refuse)
+    yield from route_checks(settings, refuse)
+
+
+def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
+    """Both sides are known by their certificates, in STARTTLS, beyond the boundary."""
+    certificate, private = f"{key}.xshadow_certificate", f"{key}.xshadow_key"
+    files = {certificate: route.xshadow_certificate, private: route.xshadow_key}
+    yield from _files(files, refuse, certificate=certificate, key=private)
+    if not route.send_xshadow:
+        return
+    for name, value in files.items():
+        if value is None:
+            yield refuse(name, "has to be set: with send_xshadow the hop knows us by our certificate")
+    if route.tls is Tls.NONE:
+        yield refuse(
+            f"{key}.tls",
+            "with send_xshadow the hop is known by its certificate",
+            value=route.tls,
+            allowed="opportunistic or required",
+        )
+    if route.inside or route.protocol is not NextHopProtocol.SMTP:
+        wrong = "inside the boundary" if route.inside else "an LMTP server"
+        yield refuse(f"{key}.send_xshadow", f"the next hop is {wrong}: it tracks nothing")
+    shown: dict[bytes, str] = {}
+    for index, peer in enumerate(route.send_xshadow):
+        at = f"{key}.send_xshadow[{index}].certificate"
+        if wrong := _unreadable(peer.certificate) or _no_certificate(peer.certificate):
+            yield refuse(at, wrong, value=peer.certificate)
+            continue
+        other = shown.setdefault(pinned_certificate(peer.certificate), peer.name)
+        if other != peer.name:
+            yield refuse(at, f"{other} has the same certificate", value=peer.certificate)
 
 
 def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:

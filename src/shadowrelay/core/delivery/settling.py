@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy, SaveDamaged, Write
+from shadowrelay.core.delivery.hop_shadows import Tracker, taken
 from shadowrelay.core.delivery.journal import JournalCopy, journaled, queue_once
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.events.announcements import announced, to_giver
@@ -64,6 +65,7 @@ class Hop:
     server: str
     inside: bool  # inside the boundary: Safety Net may resubmit
     mailbox: bool  # LMTP: the message reached its mailbox
+    tracks: Tracker | None = None  # beyond the boundary: it tells us when it has delivered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,9 @@ def settle(
     settled = [recipient for recipient in changed if recipient.settled]
     writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
     writes += announced(ledger, after, settled, now)
+    if hop.tracks is not None:
+        accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
+        writes += taken(ledger, message_id, accepted, hop.tracks, now)
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
     events += _told_again(after, results, by_number, hop, now)
     for queued in (copied, *(_queue_report(ledger, after, report, now) for report in made.values())):

@@ -20,10 +20,12 @@ CREATE INDEX handed_by ON handed (database_id, their_id);
 CREATE TABLE hop_shadow (
     message_id TEXT NOT NULL,
     hop        TEXT NOT NULL,
+    since      INTEGER NOT NULL,
     told       TEXT NOT NULL,
     PRIMARY KEY (message_id, hop)
 ) WITHOUT ROWID;
 CREATE INDEX hop_shadow_of ON hop_shadow (hop, message_id);
+CREATE INDEX hop_shadow_since ON hop_shadow (since);
 
 -- Delayed acknowledgement: messages whose sender has no 250 yet. Digests are those of what the client sent.
 CREATE TABLE unacknowledged (
