@@ -44,6 +44,8 @@ class Copies:
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
         self.damage: Counter[Counted] = Counter()
+        self.awaited: set[MessageId] = set()  # messages for which a sender's 250 waits
+        self.awaited_changes: list[Copy] = []  # what became of those since the last commit
         self.planned = 0  # recipients stored so far that this node may send, now or later
         self.tally = Tally()
         self._old = False
@@ -184,6 +186,8 @@ class Copies:
         elif write.content:
             sharing.put(self._run, after.id, write.content)
         self.tally.changed(before, after)
+        if after.id in self.awaited:
+            self.awaited_changes.append(after)
         self._remember(after)
 
     def _remember(self, copy: Copy) -> None:

@@ -31,6 +31,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         content=node.spool,
         room=node.room,
         submission=connector.submission,
+        delay=connector.max_acknowledgement_delay,
     )
     tls = None
     if connector.tls_certificate and connector.tls_key:
@@ -68,6 +69,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         node.clock,
         mint,
         node.in_flight,
+        node.acknowledgements,
     )
     return Connector(limits, intake)
 

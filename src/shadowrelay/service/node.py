@@ -36,6 +36,7 @@ from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
+from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
@@ -117,6 +118,10 @@ class Node:
             settings.drain_timeout.total_seconds(),
         )
         self.in_flight: set[MessageId] = set()
+        self.acknowledgements = Acknowledgements(
+            database, policy, clock, self.hop_failed, self.suspended, self.promotion_routes
+        )
+        self.queue.failed = self.acknowledgements.release
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
@@ -147,6 +152,19 @@ class Node:
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
+
+    def hop_failed(self, name: NextHop) -> bool:
+        """Has that next hop failed, and taken no mail since?"""
+        hop = self.queue.hops.get(name)
+        return hop is not None and hop.failures > 0
+
+    def suspended(self, name: NextHop) -> bool:  # noqa: ARG002
+        """Has an operator suspended the queue of that next hop? No command does so yet."""
+        return False
+
+    def promotion_routes(self) -> Sequence[NextHop]:
+        """The next hops that take a message whose acknowledgement is not delayed, in order: none yet."""
+        return ()
 
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""

@@ -101,6 +101,11 @@ class Duplex:
         _wake(self._writable)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether ``interrupt`` ended the reading."""
+        return self._interrupted is not None
+
+    @property
     def unsent(self) -> int:
         """Octets written since the last flush."""
         return len(self._output)
@@ -109,6 +114,11 @@ class Duplex:
     def unheard(self) -> int:
         """Octets that arrived and were not read."""
         return len(self._input)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the connection has to end; None: it need not."""
+        return None if self._until is None else max(0.0, self._until - self._loop.time())
 
     @property
     def over(self) -> bool:

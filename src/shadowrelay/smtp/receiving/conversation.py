@@ -114,6 +114,11 @@ class Conversation:
         self._draining = True
         self._duplex.interrupt(Why.STOPPING)
 
+    @property
+    def leaving(self) -> bool:
+        """Whether the session has to end as soon as it can."""
+        return self._leaving or self._duplex.interrupted
+
     async def leave(self, reply: Reply) -> None:
         """Say why, and close."""
         self._leaving = True

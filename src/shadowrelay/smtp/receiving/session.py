@@ -18,7 +18,7 @@ from aiosmtpd.proxy_protocol import ProxyData
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
 from shadowrelay.smtp.receiving.content import LOCAL_ERROR, Body, read_chunk, read_data
-from shadowrelay.smtp.receiving.contract import ConnectorOptions, Hangup, Receiver, Service
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Delayed, Hangup, Receiver, Service
 from shadowrelay.smtp.receiving.conversation import MAIL_NEEDED, Conversation
 from shadowrelay.smtp.receiving.library import CommandReader, HeaderReader, LibrarySession, client_of, syntax
 from shadowrelay.smtp.receiving.limits import STOPPING, Register
@@ -65,6 +65,7 @@ class ReceiveSession(LibrarySession):
         self.receiver = receiver
         self.conversation: Conversation
         self._register = register
+        self._delayed: Delayed | None = None
 
     # What a connector of its own kind changes
 
@@ -130,6 +131,19 @@ class ReceiveSession(LibrarySession):
         """Leave now, unless a message is being committed: then right after its reply."""
         self.conversation.expire()
         self.give_up_login()
+        self._hasten()
+
+    def eof_received(self) -> bool | None:
+        self._hasten()
+        return super().eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._hasten()
+        super().connection_lost(error)
+
+    def _hasten(self) -> None:
+        if self._delayed is not None:
+            self._delayed.hasten()
 
     async def _handle_client(self) -> None:
         task = self._handler_coroutine
@@ -382,6 +396,8 @@ class ReceiveSession(LibrarySession):
             outcome = await body.finish()
             if isinstance(outcome, Hangup):
                 return self.conversation.hang_up()
+            if isinstance(outcome, Delayed):
+                return await self._finish_late(outcome, expected)
             replies = outcome
         if len(replies) != expected:
             log.error("sink_miscounted_replies", session=self.client.id, got=len(replies), expected=expected)
@@ -389,6 +405,28 @@ class ReceiveSession(LibrarySession):
         for reply in replies:
             await self.answer(reply)
         return None
+
+    async def _finish_late(self, delayed: Delayed, expected: int) -> None:
+        """Say replies that wait, whatever becomes of the wait.
+
+        A client that closed its direction before the wait began still reads. One that closes it meanwhile has
+        given up, as far as we can know: then the replies count as not said.
+        """
+        duplex, said = self.duplex, False
+        try:
+            await duplex.flush()  # what was said before need not wait
+            there = duplex.over
+            self._delayed = delayed
+            try:
+                await delayed.wait(0.0 if self.conversation.leaving else duplex.left)
+            finally:
+                self._delayed = None
+            for reply in delayed.replies[:expected]:
+                await self.answer(reply)
+            await duplex.flush()
+            said = not self._lost.is_set() and (there or not duplex.over)
+        finally:
+            delayed.over(said=said)
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
         return frozenset() if self.client.service == "SMTP" else known | extra
