@@ -415,10 +415,8 @@ DELETE FROM unacknowledged WHERE message_id = ?;
 DELETE FROM unacknowledged WHERE received_at <= ?;
 
 -- name: queued_for
--- Messages that wait for a next hop, as far as :most; of messages with very many recipients it may see fewer.
-SELECT count(*) FROM (SELECT DISTINCT message_id FROM
-       (SELECT message_id FROM recipient INDEXED BY recipient_due WHERE next_hop = :hop AND due_at IS NOT NULL LIMIT 20 * :most)
- LIMIT :most);
+-- Once for each recipient that waits for a next hop.
+SELECT message_id FROM recipient INDEXED BY recipient_due WHERE next_hop = ? AND due_at IS NOT NULL LIMIT ?;
 
 -- name: everything
 SELECT id, size FROM message WHERE id > ? ORDER BY id LIMIT ?;

@@ -89,14 +89,14 @@ class Acknowledgements:
     @property
     def waiting(self) -> int:
         """How many sessions wait now."""
-        return sum(map(len, self._waiting.values()))
+        return sum(bool(one.hops) for some in self._waiting.values() for one in some)
 
     def begin(self, message_id: MessageId, sent: AsSent, delay: timedelta) -> Waiting:
         """Before the message is stored: nothing that becomes of it may be missed. Then ``admitted``, or
         ``drop``.
         """
-        crowded = self.waiting >= MOST_WAITING
-        waiting = Waiting(self, message_id, sent, self.clock() + delay, crowded=crowded)
+        crowded = sum(map(len, self._waiting.values())) >= MOST_WAITING
+        waiting = Waiting(self, message_id, sent, delay, crowded=crowded)
         self.speaking.add(message_id)
         self.enter(waiting)
         return waiting
@@ -142,15 +142,16 @@ class Acknowledgements:
 
 
 class Waiting(Delayed):
-    """The 250 of one message. ``until``: when it is sent anyway."""
+    """The 250 of one message. ``until``: when it is sent anyway, by the clock that plans deliveries."""
 
-    __slots__ = ("_due", "_end", "_known", "_of", "_sent", "crowded", "hops", "message_id", "until")
+    __slots__ = ("_due", "_end", "_ends", "_known", "_of", "_sent", "crowded", "hops", "message_id", "until")
 
     def __init__(
-        self, of: Acknowledgements, message_id: MessageId, sent: AsSent, until: datetime, *, crowded: bool
+        self, of: Acknowledgements, message_id: MessageId, sent: AsSent, delay: timedelta, *, crowded: bool
     ) -> None:
         super().__init__(())
-        self.message_id, self.until, self.crowded = message_id, until, crowded
+        self.message_id, self.until, self.crowded = message_id, of.clock() + delay, crowded
+        self._ends = asyncio.get_running_loop().time() + delay.total_seconds()
         self.hops: Collection[NextHop] = ()
         self._of, self._sent = of, sent
         self._due = asyncio.Event()
@@ -195,7 +196,7 @@ class Waiting(Delayed):
             return
         self.hops = {one.next_hop for one in copy.unsettled}
         self.see(copy)
-        if any(of.retrying(hop) for hop in self.hops):
+        if any(of.retrying(hop) or of.suspended(hop) for hop in self.hops):
             self.end(End.RETRY)
 
     def _look(self, ledger: SqlLedger) -> Copy | None:
@@ -213,7 +214,7 @@ class Waiting(Delayed):
             self._due.set()
 
     async def wait(self, most: float | None) -> None:
-        left = max(0.0, (self.until - self._of.clock()).total_seconds())
+        left = max(0.0, self._ends - asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(left if most is None else min(left, most)):
                 await self._due.wait()

@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
@@ -225,6 +225,11 @@ class Node:
         for one in self.logins.values():
             counts.update(one.counts)
         return counts
+
+    def late(self) -> LateStatus:
+        delays = [one.max_acknowledgement_delay for one in self.settings.receive.values()]
+        longest = max(delays) if self.policy.shadow_redundancy_enabled else timedelta(0)
+        return LateStatus(longest, self.acknowledgements.waiting, self.acknowledgements.counts)
 
     def refused_copies(self) -> int:
         return self.repair.refusals.messages

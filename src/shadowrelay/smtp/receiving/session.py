@@ -418,7 +418,8 @@ class ReceiveSession(LibrarySession):
             there = duplex.over
             self._delayed = delayed
             try:
-                await delayed.wait(0.0 if self.conversation.leaving else duplex.left)
+                over = self.conversation.leaving or self._lost.is_set()
+                await delayed.wait(0.0 if over else duplex.left)
             finally:
                 self._delayed = None
             for reply in delayed.replies[:expected]:
