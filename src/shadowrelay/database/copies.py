@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import DamagedRow, SaveCopy
@@ -52,6 +52,13 @@ class Copies:
         self._recent: dict[MessageId, Copy] = {}
         self._undisturbed: set[MessageId] = set()
         self._run = connection.execute
+
+    def take_changes(self) -> Sequence[Copy]:
+        """What became of awaited messages since the last call."""
+        if not self.awaited_changes:
+            return ()
+        changes, self.awaited_changes = self.awaited_changes, []
+        return changes
 
     def refresh(self) -> None:
         """Read what is kept in memory again."""

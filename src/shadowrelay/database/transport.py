@@ -77,10 +77,6 @@ class _Job:
     brief: bool
 
 
-def _nobody(_: Copy) -> None:
-    """Nobody waits for a message."""
-
-
 @dataclass(slots=True)
 class TransportDatabase:
     """Open it with ``open``. ``failed`` is set once the database cannot be trusted; ``failure`` says why."""
@@ -93,7 +89,7 @@ class TransportDatabase:
     _tracked: list[asyncio.Event] = field(default_factory=list)
     _planned: list[asyncio.Event] = field(default_factory=list)
     _left: list[asyncio.Event] = field(default_factory=list)
-    _changed: Callable[[Copy], None] = _nobody
+    _changed: Callable[[Copy], None] = field(default=lambda _: None)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
@@ -238,10 +234,8 @@ class TransportDatabase:
             listener.set()
         for listener in self._planned if self.ledger.planned != planned else ():
             listener.set()
-        if self.ledger.awaited_changes:
-            awaited, self.ledger.awaited_changes = self.ledger.awaited_changes, []
-            for copy in awaited:
-                self._changed(copy)
+        for copy in self.ledger.take_changes():
+            self._changed(copy)
         for listener in self._left if self.ledger.chores else ():
             listener.set()
         return True

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
 
 from shadowrelay import failpoints
+from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import AsSent, Copy
+from shadowrelay.core.messages import AsSent, Copy, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.acknowledging import (
     Admitted,
@@ -26,9 +27,12 @@ from shadowrelay.core.reception.acknowledging import (
     answered,
     ended,
 )
+from shadowrelay.core.reception.redundancy import Arrival
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
-from shadowrelay.smtp.receiving.contract import Delayed
+from shadowrelay.smtp.receiving.contract import Client, Delayed
+from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
 
 log = structlog.get_logger(__name__)
@@ -141,6 +145,34 @@ class Acknowledgements:
             waiting.see(copy)
 
 
+@dataclass(frozen=True, slots=True)
+class LateSender:
+    """A sender whose 250 may wait: what it said, as it said it."""
+
+    acknowledgements: Acknowledgements
+    delay: timedelta
+    session: Client
+    mail: MailFrom
+    recipients: Sequence[RcptTo]
+
+    def begin(self, arrival: Arrival, content: ContentDigest) -> Waiting:
+        said = (
+            Recipient(number, one.address, NextHop(""), one.notify, one.orcpt)
+            for number, one in enumerate(self.recipients, 1)
+        )
+        mail, session = self.mail, self.session
+        envelope = Envelope(
+            sender=mail.sender,
+            size=0,
+            body=mail.body,
+            smtputf8=mail.smtputf8,
+            ret=mail.ret,
+            envid=mail.envid,
+        )
+        sent = AsSent(f"{session.address} {session.helo}", of_envelope(envelope, said), content.value)
+        return self.acknowledgements.begin(arrival.id, sent, self.delay)
+
+
 class Waiting(Delayed):
     """The 250 of one message. ``until``: when it is sent anyway, by the clock that plans deliveries."""
 
@@ -152,7 +184,7 @@ class Waiting(Delayed):
         super().__init__(())
         self.message_id, self.until, self.crowded = message_id, of.clock() + delay, crowded
         self._ends = asyncio.get_running_loop().time() + delay.total_seconds()
-        self.hops: Collection[NextHop] = ()
+        self.hops: Sequence[NextHop] = ()
         self._of, self._sent = of, sent
         self._due = asyncio.Event()
         self._end: End | None = None
@@ -190,12 +222,13 @@ class Waiting(Delayed):
         if course.promoted is not None:
             of.counted("promoted")
             log.info("message_promoted_to_hop", message=self.message_id, next_hop=course.promoted)
-        copy = await of.database.transact_briefly(self._look)
-        if copy is None:
-            self.end(End.SETTLED)
-            return
-        self.hops = {one.next_hop for one in copy.unsettled}
-        self.see(copy)
+        self.hops = found.hops
+        if not found.made:  # what became of it between that transaction and now was not seen
+            copy = await of.database.transact_briefly(self._look)
+            if copy is None:
+                self.end(End.SETTLED)
+            else:
+                self.see(copy)
         if any(of.retrying(hop) or of.suspended(hop) for hop in self.hops):
             self.end(End.RETRY)
 

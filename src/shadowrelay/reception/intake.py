@@ -15,7 +15,7 @@ from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import AsSent, Digests, Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
@@ -29,7 +29,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.reception.acknowledgements import Acknowledgements, Waiting
+from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
 from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
@@ -147,11 +147,11 @@ class Intake:
         late = self._as_sent(session, mail, recipients) if shadow is not None else None
         return IntakeSink(self, session, arrival, shadow, late)
 
-    def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> _LateSender | None:
+    def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
         """What the 250 of this message may wait with; None: it never waits."""
         if self.acknowledgements is None or not self.options.delay or session.tracks:
             return None
-        return _LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
+        return LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
 
     async def reset(self, session: Client) -> None:
         if shadow := self._shadows.pop(session.id, None):
@@ -174,34 +174,6 @@ class Intake:
         return route_for(self._address(rcpt), self.options.routes)
 
 
-@dataclass(frozen=True, slots=True)
-class _LateSender:
-    """A sender whose 250 may wait: what it said, as it said it."""
-
-    acknowledgements: Acknowledgements
-    delay: timedelta
-    session: Client
-    mail: MailFrom
-    recipients: Sequence[RcptTo]
-
-    def begin(self, arrival: Arrival, content: ContentDigest) -> Waiting:
-        said = (
-            Recipient(number, one.address, NextHop(""), one.notify, one.orcpt)
-            for number, one in enumerate(self.recipients, 1)
-        )
-        mail, session = self.mail, self.session
-        envelope = Envelope(
-            sender=mail.sender,
-            size=0,
-            body=mail.body,
-            smtputf8=mail.smtputf8,
-            ret=mail.ret,
-            envid=mail.envid,
-        )
-        sent = AsSent(f"{session.address} {session.helo}", of_envelope(envelope, said), content.value)
-        return self.acknowledgements.begin(arrival.id, sent, self.delay)
-
-
 class IntakeSink:
     """Takes in one message from a sender."""
 
@@ -211,7 +183,7 @@ class IntakeSink:
         session: Client,
         arrival: Arrival,
         shadow: ShadowSession | None,
-        late: _LateSender | None = None,
+        late: LateSender | None = None,
     ) -> None:
         self._intake = intake
         self._session = session

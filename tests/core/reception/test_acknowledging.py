@@ -142,7 +142,7 @@ def settled(*statuses: Status) -> tuple[Recipient, ...]:
 
 def test_what_a_client_sent_is_known_from_the_acceptance_on_until_its_250() -> None:
     on = ledger_of(A)
-    assert admitted(on, coming()) == Admitted(Answer.ACCEPTED, NEW, Course(), known=True)
+    assert admitted(on, coming()) == Admitted(Answer.ACCEPTED, NEW, Course(), known=True, hops=(HOP,))
     assert on.copies[NEW].exposed
     assert known(on) == [NEW]
     on.apply(answered(NEW))
@@ -179,7 +179,8 @@ def test_the_target_queue_is_counted_without_the_message_itself() -> None:
 def test_promotion_rewrites_the_next_hop_of_every_recipient() -> None:
     on = before()
     asked = question(promotion=[OTHER], speaking={M})
-    assert admitted(on, coming(), asked, PROMOTING).course == Course(promoted=OTHER)
+    found = admitted(on, coming(), asked, PROMOTING)
+    assert (found.course, found.hops) == (Course(promoted=OTHER), (OTHER,))
     assert {one.next_hop for one in on.copies[NEW].recipients} == {OTHER}
     assert on.copies[NEW].digests == arrival().digests
 

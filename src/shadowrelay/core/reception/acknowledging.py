@@ -114,7 +114,7 @@ class Admitted:
 
     ``course`` is None if the 250 has nothing to wait for. ``awaits``: the message that it waits for: the new
     one, or the one that the client repeats. ``repeats``: the latter. ``known``: whether ``awaits`` is known
-    by what its client sent, until the 250 is written.
+    by what its client sent, until the 250 is written. ``hops``: the next hops that it waits for.
     """
 
     answer: Answer
@@ -122,6 +122,7 @@ class Admitted:
     course: Course | None = None
     repeats: MessageId | None = None
     known: bool = False
+    hops: tuple[NextHop, ...] = ()
 
     @property
     def made(self) -> bool:
@@ -156,12 +157,12 @@ def admit(
             return _repeated(ledger, arrival, original, asked, policy, arrived, now)
         if arrived is None:
             return _repeated_in_part(ledger, arrival, accepted, original, again, asked, policy, now)
-    way = _way(ledger, arrival.recipients, asked, policy)
+    way, hops = _way(ledger, arrival.recipients, asked, policy), _hops(arrival.recipients)
     if way.promoted is not None:
-        plain = accepted(_rewritten(arrival, way.promoted))
+        plain, hops = accepted(_rewritten(arrival, way.promoted)), (way.promoted,)
     known = way.skipped is None
     waits: tuple[Write, ...] = (Unacknowledged(arrival.id, asked.sent, now),) if known else ()
-    admitted = Admitted(Answer.ACCEPTED, arrival.id, way, known=known)
+    admitted = Admitted(Answer.ACCEPTED, arrival.id, way, known=known, hops=hops)
     return replace(plain, writes=(*plain.writes, *waits)).but(admitted)
 
 
@@ -197,7 +198,8 @@ def _repeated(
     way = None
     if original.exposed:
         way = replace(_way(ledger, original.unsettled, asked, policy), promoted=None)
-    admitted = Admitted(Answer.ACCEPTED, original.id, way, repeats=original.id, known=True)
+    hops = _hops(original.unsettled)
+    admitted = Admitted(Answer.ACCEPTED, original.id, way, repeats=original.id, known=True, hops=hops)
     return Decision(admitted, gone, (told,))
 
 
@@ -225,17 +227,21 @@ def _repeated_in_part(
     kept = tuple(one for one in original.recipients if one.status is not Status.FAILED)
     told = (Repeated(at=now, copy=original, recipients=kept, session=arrival.session),) if kept else ()
     way = replace(_way(ledger, rest, asked, policy), promoted=None)
-    admitted = Admitted(Answer.ACCEPTED, arrival.id, way, repeats=original.id, known=True)
+    admitted = Admitted(Answer.ACCEPTED, arrival.id, way, repeats=original.id, known=True, hops=_hops(rest))
     return Decision(admitted, writes, (*told, *made.events))
 
 
 def _way(ledger: Ledger, recipients: Sequence[Recipient], asked: LateQuestion, policy: Policy) -> Course:
     def queues(hops: Sequence[NextHop]) -> list[TargetQueue]:
-        return [asked.queue(hop, ledger.queued_for(hop, LONG + 1)) for hop in dict.fromkeys(hops)]
+        return [asked.queue(hop, ledger.queued_for(hop, LONG + 1)) for hop in hops]
 
-    targets = queues([one.next_hop for one in recipients])
+    targets = queues(_hops(recipients))
     offered = queues(asked.promotion) if policy.shadow_redundancy_promotion_enabled else []
     return course(targets, offered, policy, crowded=asked.crowded)
+
+
+def _hops(recipients: Sequence[Recipient]) -> tuple[NextHop, ...]:
+    return tuple(dict.fromkeys(one.next_hop for one in recipients))
 
 
 def _rewritten(arrival: Arrival, to: NextHop) -> Arrival:

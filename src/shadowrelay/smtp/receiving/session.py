@@ -65,7 +65,6 @@ class ReceiveSession(LibrarySession):
         self.receiver = receiver
         self.conversation: Conversation
         self._register = register
-        self._delayed: Delayed | None = None
 
     # What a connector of its own kind changes
 
@@ -131,19 +130,6 @@ class ReceiveSession(LibrarySession):
         """Leave now, unless a message is being committed: then right after its reply."""
         self.conversation.expire()
         self.give_up_login()
-        self._hasten()
-
-    def eof_received(self) -> bool | None:
-        self._hasten()
-        return super().eof_received()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._hasten()
-        super().connection_lost(error)
-
-    def _hasten(self) -> None:
-        if self._delayed is not None:
-            self._delayed.hasten()
 
     async def _handle_client(self) -> None:
         task = self._handler_coroutine
@@ -397,7 +383,7 @@ class ReceiveSession(LibrarySession):
             if isinstance(outcome, Hangup):
                 return self.conversation.hang_up()
             if isinstance(outcome, Delayed):
-                return await self._finish_late(outcome, expected)
+                return await self.conversation.say_late(outcome)
             replies = outcome
         if len(replies) != expected:
             log.error("sink_miscounted_replies", session=self.client.id, got=len(replies), expected=expected)
@@ -405,29 +391,6 @@ class ReceiveSession(LibrarySession):
         for reply in replies:
             await self.answer(reply)
         return None
-
-    async def _finish_late(self, delayed: Delayed, expected: int) -> None:
-        """Say replies that wait, whatever becomes of the wait.
-
-        A client that closed its direction before the wait began still reads. One that closes it meanwhile has
-        given up, as far as we can know: then the replies count as not said.
-        """
-        duplex, said = self.duplex, False
-        try:
-            await duplex.flush()  # what was said before need not wait
-            there = duplex.over
-            self._delayed = delayed
-            try:
-                over = self.conversation.leaving or self._lost.is_set()
-                await delayed.wait(0.0 if over else duplex.left)
-            finally:
-                self._delayed = None
-            for reply in delayed.replies[:expected]:
-                await self.answer(reply)
-            await duplex.flush()
-            said = not self._lost.is_set() and (there or not duplex.over)
-        finally:
-            delayed.over(said=said)
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
         return frozenset() if self.client.service == "SMTP" else known | extra
