@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_hop import ScriptedHop
+from scripted_hop import HANG, ScriptedHop
 from sending import MESSAGE, sender, sent
 from stations import Station, at_last, boundary, eventually, station
 
@@ -123,6 +123,26 @@ async def test_the_failure_of_one_message_answers_all_that_wait_for_that_hop(tmp
         found.node.queue.failed(NextHop("out"))
         assert all(reply.startswith("250 ") for reply in await asyncio.gather(*sending))
         assert counted(found) == {"retry": 2}
+
+
+async def test_a_failed_attempt_answers_all_that_wait_for_that_hop(tmp_path: Path) -> None:
+    """The first message is tried alone, for the hop wants a login; the second one waits behind it."""
+    may = asyncio.Event()
+    password = tmp_path / "password"
+    password.write_text("mellon")
+    password.chmod(0o600)
+    async with ScriptedHop(GREETING=HANG) as hop, at_last(may):
+        out = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
+        login = {"username": "relay", "password_file": str(password), "login_without_tls": True}
+        async with alone(tmp_path, hop, routes={"out": out | login}) as found:
+            sending = [asyncio.ensure_future(sent(found, MESSAGE))]
+            await eventually(lambda: hop.connections == 1)
+            sending.append(asyncio.ensure_future(sent(found, OTHER)))
+            await eventually(waits(found, 2))
+            for writer in hop._writers:
+                writer.transport.abort()
+            assert all(reply.startswith("250 ") for reply in await asyncio.gather(*sending))
+            assert counted(found) == {"retry": 2}
 
 
 async def test_a_next_hop_that_puts_the_message_off_is_not_waited_for(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import smtplib
 from collections.abc import AsyncIterator
@@ -64,6 +65,22 @@ async def test_killed_after_the_delivery_nothing_is_delivered_again(
         assert (await asyncio.to_thread(sent, node)).startswith("250 ")
         assert len(hop.contents) == 2
         assert repeats(node) == 1
+
+
+async def test_if_its_disk_is_lost_while_it_waits_the_client_still_has_the_message(tmp_path: Path) -> None:
+    """Nothing that was acknowledged is lost with the only copy: it was not acknowledged."""
+    async with ScriptedHop(DATA=[HANG, b"354 go ahead\r\n"]) as hop, alone(tmp_path, hop) as node:
+        await asyncio.to_thread(node.up)
+        sending = asyncio.ensure_future(asyncio.to_thread(sent, node))
+        await asyncio.to_thread(wait_for, lambda: "DATA" in hop.verbs())
+        node.signal(signal.SIGKILL)
+        await asyncio.to_thread(node.ended)
+        assert await sending == ""
+        shutil.rmtree(tmp_path / "data")
+        await asyncio.to_thread(node.start)
+        await asyncio.to_thread(wait_for, lambda: node.text().count('"node_started"') == 2)
+        assert (await asyncio.to_thread(sent, node)).startswith("250 ")
+        assert len(hop.contents) == 1
 
 
 async def test_killed_while_it_waits_it_delivers_once(tmp_path: Path) -> None:
