@@ -44,6 +44,10 @@ PRUNE = 60.0  # seconds between looks for next hops that nobody needs
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
+def _nobody_asks(_: NextHop) -> None:
+    """Nobody waits for mail of that next hop."""
+
+
 async def deliver(
     copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
 ) -> Copy | None:
@@ -73,7 +77,9 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
 
 
 class Queue:
-    """The stage that delivers. Setting ``wake`` tells it that there may be something to send."""
+    """The stage that delivers. Setting ``wake`` tells it that there may be something to send. ``failed`` is
+    called after each attempt that leaves a next hop in retry.
+    """
 
     def __init__(
         self,
@@ -89,6 +95,7 @@ class Queue:
         self.hosts = hosts
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
+        self.failed: Callable[[NextHop], None] = _nobody_asks
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
@@ -326,6 +333,8 @@ class Queue:
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
             await self._put_off(claimed)
+        if outbound.failures:
+            self.failed(claimed.next_hop)
         if again or outbound.failures:  # the fork is still due, or mail waits for its hop to come back
             self.wake.set()
         return session
