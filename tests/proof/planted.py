@@ -23,6 +23,7 @@ from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
+from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
@@ -44,6 +45,7 @@ RELAY: tuple[Fault, ...] = (
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *DOCUMENTS,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,
