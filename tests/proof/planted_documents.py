@@ -52,12 +52,7 @@ DOCUMENTS: tuple[Fault, ...] = (
         name="nothing is said of a node that rejects and has no members",
         rule="one server alone cannot protect mail",
         file="settings/warnings.py",
-        edits=(
-            (
-                "    return found\n\n\ndef _who_is_b",
-                '    return [one for one in found if "reject" not in one]\n\n\ndef _who_is_b',
-            ),
-        ),
+        edits=(('"answered 451 4.4.0" if policy.reject_message_on_shadow_failure else ', ""),),
         test="settings/test_settings_checks.py::test_rejecting_without_members_is_a_warning_and_not_an_error",
     ),
     Fault(

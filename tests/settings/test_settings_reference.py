@@ -20,6 +20,7 @@ DERIVED = {
     "host": "`name`",
     "members[].host": "`name`",
     "routes.NAME.tls": "`opportunistic`, with `username` `required`",
+    "sites.NAME.tls": "`opportunistic`, with `username` `required`",
     "tracking.directory": "`tracking` in `data_dir`",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -20,6 +20,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -49,7 +50,10 @@ def _nobody(_: Sequence[OfferAttempt]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
-    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing."""
+    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing.
+
+    ``ways``: the paths to sites of other boundaries; empty if there are none.
+    """
 
     connector: str
     relay_networks: tuple[IPv4Network | IPv6Network, ...]
@@ -58,6 +62,7 @@ class IntakeOptions:
     content: Path
     room: Room
     submission: bool
+    ways: Mapping[str, SitePath]
 
 
 class Intake:
@@ -122,6 +127,8 @@ class Intake:
             envid=mail.envid,
         )
         addressed = tuple(self._recipients(recipients))
+        if self.options.ways:
+            addressed = fanned_out(addressed, self.options.ways)
         arrival = Arrival(
             id=self._mint(now),
             envelope=envelope,

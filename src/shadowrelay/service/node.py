@@ -44,6 +44,7 @@ from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import journals, routes
+from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
@@ -96,6 +97,7 @@ class Node:
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
+        self.ways = ways(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
         self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)

@@ -10,7 +10,13 @@ from shadowrelay.settings.schema import Settings
 def routes(settings: Settings) -> tuple[Route, ...]:
     """One route for each next hop."""
     return tuple(
-        Route(NextHop(name), tuple(route.domains), route.inside) for name, route in settings.routes.items()
+        Route(
+            NextHop(name),
+            tuple(route.domains),
+            route.inside,
+            site=route.site if route.site and route.site != settings.site else "",
+        )
+        for name, route in settings.routes.items()
     )
 
 

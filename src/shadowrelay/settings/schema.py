@@ -169,14 +169,9 @@ class MemberSettings(Section):
     )
 
 
-class RouteSettings(Section):
-    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
-    host: HostName = Field(description="The next hop.")
-    port: Integer = Field(25, ge=1, le=65535, description="Its port.")
-    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
-    inside: Flag = Field(
-        default=False, description="The next hop is inside the boundary: delivery there is final."
-    )
+class HopSettings(Section):
+    """What is said to next hops: how to log in, and TLS."""
+
     username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
     password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
     mechanism: Mechanism = Field(
@@ -190,9 +185,34 @@ class RouteSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+
+
+class RouteSettings(HopSettings):
+    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
+    site: Label | None = Field(
+        None, description="Site of these domains: from another site their mail goes to that site's hosts."
+    )
+    host: HostName = Field(description="The next hop.")
+    port: Integer = Field(25, ge=1, le=65535, description="Its port.")
+    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
+    inside: Flag = Field(
+        default=False, description="The next hop is inside the boundary: delivery there is final."
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )
+
+
+class SiteSettings(HopSettings):
+    hosts: list[DialAddress] = Field(
+        min_length=1, description="Servers that take mail there, all alike; each is tried once in an attempt."
+    )
+    hub: Flag = Field(default=False, description="Mail for sites behind it stops there on its way.")
+
+
+class SiteLinkSettings(Section):
+    sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
+    cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
 
 
 class Admin(Section):
@@ -304,6 +324,8 @@ class Settings(PolicySettings):
         [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
+    sites: dict[TableName, SiteSettings] = Field({}, description="Sites of other boundaries.")
+    site_links: list[SiteLinkSettings] = Field([], description="How the sites are linked.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

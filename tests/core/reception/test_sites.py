@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import Recipient
 from shadowrelay.core.reception.sites import (
     SiteLink,
     SitePath,
+    fanned_out,
     last_common,
     paths,
     site_hop,
     site_of,
     stops,
 )
+from shadowrelay.core.values import replace
 
 # The sites of the page on Exchange 2010, and Paris.
 LINKS = (
@@ -177,3 +180,22 @@ def test_the_order_in_which_links_stand_changes_nothing(hubs: tuple[str, ...]) -
     given = links(("ab", 1), ("bd", 1), ("ac", 1), ("cd", 1), ("de", 2))
     assert paths("a", given) == paths("a", given[::-1])
     assert stops(paths("a", given)["e"], hubs) == stops(paths("a", given[::-1])["e"], hubs)
+
+
+def recipient(number: int, hop: str) -> Recipient:
+    return Recipient(number, f"r{number}@example.net", NextHop(hop))
+
+
+def test_only_the_recipients_of_several_sites_share_a_copy() -> None:
+    given = [
+        recipient(number, hop)
+        for number, hop in enumerate(("out", "site/dublin", "site/paris", "site/dublin", "site/gone"), 1)
+    ]
+    found = fanned_out(given, paths("chicago", LINKS))
+    hops = ["out", "site/london", "site/london", "site/london", "site/gone"]
+    assert found == tuple(replace(one, next_hop=NextHop(hop)) for one, hop in zip(given, hops, strict=True))
+
+
+def test_recipients_of_one_site_go_there_straight() -> None:
+    given = (recipient(1, "site/dublin"), recipient(2, "site/dublin"), recipient(3, "out"))
+    assert fanned_out(given, paths("chicago", LINKS)) == given

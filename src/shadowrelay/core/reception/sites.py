@@ -13,7 +13,8 @@ from heapq import heappop, heappush
 from itertools import combinations
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.messages import Recipient
+from shadowrelay.core.values import dataclass, replace
 
 PREFIX = "site/"
 """A next hop with this prefix is a site; no route may be called ``site``."""
@@ -75,6 +76,18 @@ def last_common(ways: Sequence[SitePath]) -> dict[str, str]:
     for way in ways:
         branches.setdefault(way.sites[0], []).append(way.sites)
     return {way[-1]: _shared(branch)[-1] for branch in branches.values() for way in branch}
+
+
+def fanned_out(recipients: Sequence[Recipient], ways: Mapping[str, SitePath]) -> tuple[Recipient, ...]:
+    """The recipients of one message, those of several sites with the next hops of their shared copies.
+
+    ``ways``: the path to each site. A site that has none there stays a next hop of its own.
+    """
+    sites = dict.fromkeys(site for one in recipients if (site := site_of(one.next_hop)) in ways and site)
+    if len(sites) < 2:
+        return tuple(recipients)
+    forks = {site_hop(to): site_hop(by) for to, by in last_common([ways[site] for site in sites]).items()}
+    return tuple(replace(one, next_hop=forks.get(one.next_hop, one.next_hop)) for one in recipients)
 
 
 def stops(way: SitePath, hubs: Iterable[str] = ()) -> tuple[str, ...]:
