@@ -1,0 +1,68 @@
+"""Where the settings send recipients: what ``shadowrelay config route`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import Recipient
+from shadowrelay.core.reception.routing import next_hop_for, route_for
+from shadowrelay.core.reception.sites import fanned_out, site_of
+from shadowrelay.settings.routing import routes
+from shadowrelay.settings.schema import Settings
+from shadowrelay.settings.sites import stops_to, ways
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """Where one of the recipients of a message goes.
+
+    ``route`` is '' if none leads to its domain. ``path``: the sites behind ours, up to ``site``, which is
+    where its domain belongs; at that ``cost``; '' and none if it is no other site. ``hosts``: groups, tried
+    in this order; ``MX`` stands for those that the DNS has.
+    """
+
+    address: str
+    route: str
+    next_hop: NextHop
+    site: str = ""
+    path: tuple[str, ...] = ()
+    cost: int = 0
+    hosts: tuple[tuple[str, ...], ...] = ()
+
+
+def ways_of(settings: Settings, addresses: Sequence[str]) -> list[Way]:
+    """Where the recipients of one message go: those with the same next hop share a copy."""
+    paths = ways(settings)
+    routed = [route_for(address, routes(settings)) for address in addresses]
+    recipients = fanned_out(
+        [
+            Recipient(number, address, next_hop_for(route, address) if route else NextHop(""))
+            for number, (address, route) in enumerate(zip(addresses, routed, strict=True), 1)
+        ],
+        paths,
+    )
+    found = []
+    for one, route in zip(recipients, routed, strict=True):
+        path = paths.get(route.site) if route else None
+        found.append(
+            Way(
+                address=one.address,
+                route=route.name if route else "",
+                next_hop=one.next_hop,
+                site=route.site if route else "",
+                path=path.sites if path else (),
+                cost=path.cost if path else 0,
+                hosts=_hosts(settings, one.next_hop) if route else (),
+            )
+        )
+    return found
+
+
+def _hosts(settings: Settings, next_hop: NextHop) -> tuple[tuple[str, ...], ...]:
+    if (site := site_of(next_hop)) is not None:
+        stops = stops_to(settings, site)
+        return tuple(tuple(str(host) for host in settings.sites[stop].hosts) for stop in stops)
+    route = settings.routes[next_hop]
+    return ((f"{route.host}:{route.port}",),)
