@@ -29,6 +29,7 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -46,6 +47,7 @@ RELAY: tuple[Fault, ...] = (
     *DATABASE,
     *SPECIFIED,
     *DOCUMENTS,
+    *SITES,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,
