@@ -89,8 +89,8 @@ DOCUMENTS: tuple[Fault, ...] = (
         file="smtp/receiving/content.py",
         edits=(
             (
-                "            return await self._sink.finish()\n",
-                '            async with __import__("asyncio").timeout(0.01):\n                return await self._sink.finish()\n',
+                "await self._sink.finish()\n",
+                'await __import__("asyncio").wait_for(self._sink.finish(), 0.01)\n',
             ),
         ),
         test="smtp/test_receive_session.py::test_a_message_is_finished_though_its_client_vanished",
