@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,9 @@ from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.settings import Settings, SettingsInvalid, settings_from_tree
 from shadowrelay.settings.routing import routes
 from shadowrelay.settings.sites import stops_to, ways
+from shadowrelay.settings.ways import ways_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-sites.md"
 
 SITES = {
     "ny": {"hosts": ["hub1.ny.example.net:25"]},
@@ -99,3 +105,28 @@ def test_what_does_not_go_together_is_told(changes: dict[str, Any], key: str, to
     found = [text for one, text in errors.items() if one.startswith(key)]
     assert found, errors
     assert told in found[0]
+
+
+def on_the_page(site: str) -> Settings:
+    """The settings of the page on several sites, for a node in that site."""
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    receive = {"default": {"listen": "127.0.0.1:2525"}}
+    return settings_from_tree(
+        {"name": "mx1.example.net", "receive": receive, **tomllib.loads(example), "site": site}
+    )
+
+
+@pytest.mark.parametrize("site", ["chicago", "ny", "london", "dublin"])
+def test_what_the_page_sets_is_right_in_each_site(site: str) -> None:
+    assert len(ways(on_the_page(site))) == 3
+
+
+def test_what_the_page_says_of_mail_from_chicago_is_so() -> None:
+    addresses = ["a@london.example.net", "b@dublin.example.net"]
+    london, dublin = ways_of(on_the_page("chicago"), addresses)
+    assert (london.next_hop, dublin.next_hop) == ("site/london", "site/london")
+    assert (london.path, london.cost) == (("ny", "london"), 30)
+    assert (dublin.path, dublin.cost) == (("ny", "london", "dublin"), 40)
+    assert dublin.hosts[0][0] == "mx1.london.example.net:25"
+    (here,) = [way for way in ways_of(on_the_page("london"), addresses) if way.address == addresses[0]]
+    assert (here.next_hop, here.site) == ("london", "")
