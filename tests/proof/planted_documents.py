@@ -122,14 +122,9 @@ DOCUMENTS: tuple[Fault, ...] = (
     Fault(
         name="the Message-ID alone says what is the same",
         rule="what has another time is another message",
-        file="database/delivered_to.sql",
-        edits=(
-            (
-                "WHERE message_id = ? AND date = ? AND recipient = ? AND delivered_at >= ?;",
-                "WHERE message_id = ? AND ? = ? OR recipient = ? AND delivered_at >= ?;",
-            ),
-        ),
-        test="database/test_delivered_to.py::test_all_of_the_key_counts[other0]",
+        file="mailbox/receiving.py",
+        edits=(("Delivered(message_id, date, mailbox) for", 'Delivered(message_id, "", mailbox) for'),),
+        test="mailbox/test_mailbox_server.py::test_message_id_and_date_say_what_is_the_same[Message-ID: <1@example.org>\\r\\nDate: tomorrow\\r\\n\\r\\n..hello\\r\\n-False]",
     ),
     Fault(
         name="a delivery is remembered for ever",
@@ -165,8 +160,8 @@ DOCUMENTS: tuple[Fault, ...] = (
     Fault(
         name="a takeover is forgotten with the other events",
         rule="takeovers stay until they are acknowledged",
-        file="database/queries.sql",
-        edits=((" WHERE created_at <= ? AND kind <> 'taken';", " WHERE created_at <= ?;"),),
+        file="database/queue.py",
+        edits=(('SQL["expire_events"], (', 'SQL["expire_events"].replace("kind", "\'\'"), ('),),
         test="database/test_database_queue.py::test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover",
     ),
     Fault(
@@ -218,7 +213,7 @@ DOCUMENTS: tuple[Fault, ...] = (
                 " not all(getattr(policy, key) for key in _RETRIES.values()):\n",
             ),
         ),
-        test="settings/test_settings.py::test_shadow_message_preference_local_only_is_set_in_one_step",
+        test="settings/test_settings_checks.py::test_attempts_must_be_left_for_the_preferred_sites_and_only_for_those[local_only-counts1-True]",
     ),
     Fault(
         name="no retry is for a glitch",
