@@ -21,6 +21,7 @@ from shadowrelay.operator.resubmit import Resubmission
 
 _A_WHILE = timedelta(seconds=2)
 _AWAITED = {
+    "dns": "the DNS",
     "connect": "the connection",
     "greeting": "the greeting of the next hop",
     "tls": "the TLS handshake",
@@ -64,12 +65,32 @@ class MemberStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatus:
+    """One host of a next hop. ``group``: 0 for the hosts of its own route, then those of its alternatives.
+
+    ``sessions`` send mail of this next hop. After ``failures`` in a row, the last with ``error``, it is not
+    tried before ``rests_until`` (None: it does not rest).
+    """
+
+    host: str
+    route: NextHop
+    group: int = 0
+    preference: int = 0
+    weight: int = 1
+    sessions: int = 0
+    failures: int = 0
+    error: str = ""
+    rests_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HopStatus:
     """What this process knows of a next hop, in memory.
 
     ``sessions`` send its mail; at most ``places`` may now, because of ``limit``. After ``failures`` in a row,
     the last with ``error``, no session tries it before ``rests_until``, then one. ``awaits`` is the step that
-    a session has waited for longest, since ``awaits_since``.
+    a session has waited for longest, since ``awaits_since``. ``hosts``: those of the settings, or those that
+    the DNS had at the last attempt.
     """
 
     sessions: int
@@ -80,6 +101,7 @@ class HopStatus:
     rests_until: datetime | None = None
     awaits: str = ""
     awaits_since: datetime | None = None
+    hosts: tuple[HostStatus, ...] = ()
 
     def awaited(self, now: datetime) -> str:
         """What a session waits for, as a sentence, if it takes a while; else empty."""

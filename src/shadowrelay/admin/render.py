@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, RunningNode, ScrubState
+from shadowrelay.admin.node import HopStatus, HostStatus, MemberState, MemberStatus, RunningNode, ScrubState
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.forecast import Forecast
@@ -245,6 +245,21 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
         "rests_until": maybe(hop.rests_until) if hop.resting(now) else None,
         "awaits": hop.awaits,
         "awaits_since": maybe(hop.awaits_since),
+        "hosts": [_host(one) for one in hop.hosts],
+    }
+
+
+def _host(found: HostStatus) -> Json:
+    return {
+        "host": found.host,
+        "route": found.route,
+        "group": found.group,
+        "preference": found.preference,
+        "weight": found.weight,
+        "sessions": found.sessions,
+        "failures": found.failures,
+        "last_error": found.error,
+        "rests_until": maybe(found.rests_until),
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
@@ -33,14 +34,14 @@ from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
-from shadowrelay.operator.counting import Counting
+from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
 from shadowrelay.service import resubmit
-from shadowrelay.service.adapters import addresses, servers
+from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import journals, routes
@@ -99,7 +100,9 @@ class Node:
         self.routes = routes(settings)
         self.ways = ways(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
-        self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
+        self.resolver = resolver(settings)
+        self.hosts = hosts(settings, self.resolver, clock)
+        self.queue = Queue(database, boundary, self.hosts, self.routes, self.reporter, policy, clock)
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
             place.name: Link(
@@ -128,13 +131,12 @@ class Node:
         self.resubmitting = Resubmitting(
             self.members, database, self.contacts, self.examiner, self.has_room, policy, clock
         )
-        self._servers = servers(settings)
         counting = Counting(
             database=database,
             policy=policy,
             clock=clock,
             mint=mint,
-            servers=resubmit.listed(self._servers),
+            servers=resubmit.listed(self.routes, self.hosts),
             contacts=self.contacts,
             away=lambda: resubmit.away(self.member_statuses()),
             ask=self.members.operate,
@@ -154,8 +156,9 @@ class Node:
         """The other members, as far as it matters for whom this node answers."""
         return self.boundary.contacts(seconds())
 
-    async def _remembers(self, route: NextHop, timeout: float) -> datetime | None:
-        return await remembers_since(self._servers[route], timeout)
+    async def _remembers(self, server: RouteServer, timeout: float) -> datetime | None:
+        host = Host(server.route, server.host, server.port)
+        return await remembers_since(self.hosts.server(host), timeout)
 
     def _having(self, request: Request) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
@@ -193,7 +196,8 @@ class Node:
         ]
 
     def hop(self, name: NextHop) -> HopStatus:
-        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time(), utcnow())
+        at = asyncio.get_running_loop().time()
+        return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         return [

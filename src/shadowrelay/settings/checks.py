@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
@@ -12,13 +12,12 @@ from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
+from shadowrelay.settings.route_checks import Refuse, route_checks
 from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import HopSettings, ReceiveConnector, Settings, Tls
 from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
-
-Refuse = Callable[..., SettingError]
 
 _KEY = "a file in PEM, without a passphrase"
 
@@ -197,6 +196,7 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         yield from _hop(f"routes.{name}", route, refuse)
     for name, site in settings.sites.items():
         yield from _hop(f"sites.{name}", site, refuse)
+    yield from route_checks(settings, refuse)
 
 
 def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:

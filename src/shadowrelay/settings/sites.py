@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shadowrelay.core.reception.sites import SiteLink, SitePath, paths, stops
+from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, Ways, groups
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.reception.sites import SiteLink, SitePath, paths, site_hop, site_of, stops
 from shadowrelay.settings.errors import SettingError
+from shadowrelay.settings.routing import route_hosts
 from shadowrelay.settings.schema import Settings
 
 
@@ -25,6 +28,25 @@ def stops_to(settings: Settings, site: str) -> tuple[str, ...]:
     way = ways(settings).get(site)
     hubs = [name for name, one in settings.sites.items() if one.hub]
     return stops(way, hubs) if way else ()
+
+
+def hop_groups(settings: Settings) -> Ways:
+    """From a next hop to its groups of hosts: those of a route, or of the sites to try for a site."""
+    routes = route_hosts(settings)
+    sites: dict[NextHop, tuple[Group, ...]] = {
+        site_hop(site): tuple(_hosts(settings, stop) for stop in stops_to(settings, site))
+        for site in ways(settings)
+    }
+
+    def found(next_hop: NextHop) -> tuple[Group, ...]:
+        return groups(next_hop, routes) if site_of(next_hop) is None else sites.get(next_hop, ())
+
+    return found
+
+
+def _hosts(settings: Settings, site: str) -> HostGroup:
+    hop = site_hop(site)
+    return HostGroup(tuple(Host(hop, one.host, one.port) for one in settings.sites[site].hosts))
 
 
 def site_checks(settings: Settings, refuse: Callable[..., SettingError]) -> Iterator[SettingError]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shadowrelay.core.delivery.hosts import Group, HostGroup
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.reception.routing import next_hop_for, route_for
-from shadowrelay.core.reception.sites import fanned_out, site_of
+from shadowrelay.core.reception.sites import fanned_out
 from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import Settings
-from shadowrelay.settings.sites import stops_to, ways
+from shadowrelay.settings.sites import hop_groups, ways
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Way:
 
 def ways_of(settings: Settings, addresses: Sequence[str]) -> list[Way]:
     """Where the recipients of one message go: those with the same next hop share a copy."""
-    paths = ways(settings)
+    paths, groups = ways(settings), hop_groups(settings)
     routed = [route_for(address, routes(settings)) for address in addresses]
     recipients = fanned_out(
         [
@@ -54,15 +55,11 @@ def ways_of(settings: Settings, addresses: Sequence[str]) -> list[Way]:
                 site=route.site if route else "",
                 path=path.sites if path else (),
                 cost=path.cost if path else 0,
-                hosts=_hosts(settings, one.next_hop) if route else (),
+                hosts=tuple(_hosts(group) for group in groups(one.next_hop)),
             )
         )
     return found
 
 
-def _hosts(settings: Settings, next_hop: NextHop) -> tuple[tuple[str, ...], ...]:
-    if (site := site_of(next_hop)) is not None:
-        stops = stops_to(settings, site)
-        return tuple(tuple(str(host) for host in settings.sites[stop].hosts) for stop in stops)
-    route = settings.routes[next_hop]
-    return ((f"{route.host}:{route.port}",),)
+def _hosts(group: Group) -> tuple[str, ...]:
+    return tuple(str(host) for host in group.hosts) if isinstance(group, HostGroup) else ("MX",)

@@ -16,7 +16,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 from shadowrelay.wire.replies import Reply
 
-SessionStep = Literal["connect", "greeting", "ehlo", "tls", "auth", "mail", "rcpt", "data", "rset"]
+SessionStep = Literal["dns", "connect", "greeting", "ehlo", "tls", "auth", "mail", "rcpt", "data", "rset"]
 
 MechanismName = Literal["plain", "login", "cram-md5", "xoauth2"]
 
@@ -28,7 +28,10 @@ about us, and not about the message."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds that one step may take, whole replies included; the defaults are those of RFC 5321 4.5.3.2."""
+    """Seconds that one step may take, whole replies included; the defaults are those of RFC 5321 4.5.3.2.
+
+    ``connect`` is for each address of a host. ``idle``: how long a session may wait for mail.
+    """
 
     connect: float = 30.0
     tls: float = 30.0
@@ -41,6 +44,18 @@ class Timeouts:
     block: float = 180.0
     final_dot: float = 600.0
     quit: float = 5.0
+    idle: float = 600.0
+
+    @classmethod
+    def within(cls, silence: float) -> Timeouts:
+        """The next hop may be silent for so long, and at no step but the last for longer than RFC 5321 asks.
+
+        The answer to the final dot is the last step: a server may need the time, and a session given up there
+        may make a duplicate (RFC 5321 4.5.3.2.6).
+        """
+        usual = cls()
+        shorter = {name: min(getattr(usual, name), silence) for name in cls.__slots__}
+        return cls(**shorter | {"final_dot": silence, "idle": silence})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from functools import partial
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, open_connection
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, Lookup, open_connection
 from shadowrelay.smtp.sending.hop import (
     Awaited,
     ConnectionFailed,
@@ -37,8 +37,9 @@ __all__ = [
 class DeliverySession:
     """Talks to one server, for one task at a time. It closes at 421, and when no reply comes in time."""
 
-    def __init__(self, server: NextHopServer) -> None:
+    def __init__(self, server: NextHopServer, lookup: Lookup | None = None) -> None:
         self.server = server
+        self._lookup = lookup
         self.awaits = Awaited()
         self._connection: HopConnection | None = None
         self._reused = False
@@ -57,7 +58,7 @@ class DeliverySession:
     async def connect(self) -> None:
         """Open the session, AUTH included. Raises ConnectionFailed; may be called again after that."""
         self.abort()
-        self._connection = await open_connection(self.server, self.awaits)
+        self._connection = await open_connection(self.server, self.awaits, self._lookup)
         self._reused = self._needs_reset = False
 
     async def deliver(
