@@ -140,11 +140,15 @@ async def test_what_goes_to_two_sites_leaves_once_and_forks_at_the_last_common_o
 def _forks_at_london(directory: Path, paris: ScriptedHop, store: ScriptedHop) -> None:
     with line(directory, paris.port, {"dublin": store.port}) as sites:
         send(sites["chicago"], DUBLIN, PARIS)
-        wait_for(lambda: paris.contents and store.contents)
+        wait_for(lambda: len(paris.contents) == len(store.contents) == 1)
+        wait_for(
+            lambda: (
+                len(sites["london"].events("SENDEXTERNAL")) == 2 and sites["dublin"].events("SENDEXTERNAL")
+            )
+        )
         (sent,) = sites["chicago"].events("SENDEXTERNAL")
         assert sent["recipient-address"].split(";") == [DUBLIN, PARIS]
         assert sites["ny"].events("RECEIVE") == []
-        assert len(sites["london"].events("SENDEXTERNAL")) == 2
 
         sites["london"].kill()
         send(sites["chicago"], DUBLIN, PARIS)
@@ -153,6 +157,7 @@ def _forks_at_london(directory: Path, paris: ScriptedHop, store: ScriptedHop) ->
         assert len(paris.contents) == len(store.contents) == 1
         sites["london"].up()
         wait_for(lambda: len(paris.contents) == len(store.contents) == 2)
+        wait_for(lambda: sites["ny"].events("SENDEXTERNAL"))
         (to_ny,) = sites["chicago"].events("SENDEXTERNAL")[1:]
         (onward,) = sites["ny"].events("SENDEXTERNAL")
         assert to_ny["recipient-address"] == onward["recipient-address"] == f"{DUBLIN};{PARIS}"

@@ -89,4 +89,25 @@ SITES: tuple[Fault, ...] = (
         test="settings/test_site_settings.py::"
         "test_a_route_leads_to_its_site_from_others_and_to_its_own_host_there",
     ),
+    Fault(
+        name="only the end of a path is tried",
+        rule="straight to the site at the end, else back to the closest that answers",
+        file="settings/sites.py",
+        edits=((" for stop in stops_to(settings, site))", " for stop in stops_to(settings, site)[:1])"),),
+        test="settings/test_site_settings.py::"
+        "test_the_hosts_of_a_site_are_tried_and_then_those_of_the_sites_back_along_the_path",
+    ),
+    Fault(
+        name="the settings of the end count for all sites on the path",
+        rule="each site has its own TLS and login",
+        file="settings/sites.py",
+        edits=(
+            (
+                "    hop = site_hop(site)\n    return HostGroup(",
+                "    hop = site_hop(sorted(settings.sites)[0])\n    return HostGroup(",
+            ),
+        ),
+        test="settings/test_site_settings.py::"
+        "test_the_hosts_of_each_site_are_spoken_to_as_the_settings_of_that_site_say",
+    ),
 )

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from shadowrelay.core.delivery.hosts import HostGroup
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.sites import SitePath
+from shadowrelay.service.adapters import servers
 from shadowrelay.settings import Settings, SettingsInvalid, settings_from_tree
 from shadowrelay.settings.routing import routes
-from shadowrelay.settings.sites import stops_to, ways
+from shadowrelay.settings.sites import hop_groups, stops_to, ways
 from shadowrelay.settings.ways import ways_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-sites.md"
 
+DUBLIN = NextHop("site/dublin")
 SITES = {
     "ny": {"hosts": ["hub1.ny.example.net:25"]},
     "london": {"hosts": ["hub1.london.example.net:25", "hub2.london.example.net:25"]},
@@ -70,6 +74,32 @@ def test_a_hub_is_where_mail_stops() -> None:
     hub = SITES | {"london": SITES["london"] | {"hub": True}}
     assert stops_to(read(sites=hub), "dublin") == ("london", "ny")
     assert stops_to(read(), "chicago") == ()
+
+
+def test_the_hosts_of_a_site_are_tried_and_then_those_of_the_sites_back_along_the_path() -> None:
+    found = hop_groups(read())
+    named = [[str(host) for host in group.hosts] for group in found(DUBLIN) if isinstance(group, HostGroup)]
+    london = SITES["london"]["hosts"]
+    assert named == [["hub1.dublin.example.net:25"], london, ["hub1.ny.example.net:25"]]
+    assert found(NextHop("site/rome")) == found(NextHop("site/chicago")) == ()
+
+
+def test_the_hosts_of_each_site_are_spoken_to_as_the_settings_of_that_site_say() -> None:
+    secure = {"tls": "required", "connection_inactivity_timeout": "20m"}
+    found = servers(read(sites=SITES | {"dublin": SITES["dublin"] | secure}))
+    assert (found[DUBLIN].tls, found[DUBLIN].timeouts.final_dot) == ("required", 1200)
+    assert (found[NextHop("site/ny")].tls, found[NextHop("site/ny")].inside) == ("opportunistic", False)
+    groups = hop_groups(read())(DUBLIN)
+    templates = [host.route for group in groups if isinstance(group, HostGroup) for host in group.hosts]
+    assert templates == ["site/dublin", "site/london", "site/london", "site/ny"]
+
+
+def test_a_route_to_another_site_needs_no_host_and_one_in_its_own_site_does() -> None:
+    route = {"domains": ["example.ie"], "site": "dublin"}
+    assert [one.site for one in routes(read(routes={"ireland": route}))] == ["dublin"]
+    chicago = {"chicago": {"hosts": ["hub1.chicago.example.net:25"]}}
+    errors = errors_of(routes={"ireland": route}, site="dublin", sites=SITES | chicago)
+    assert "one of host, hosts and mx" in errors["routes.ireland.host"]
 
 
 def test_without_sites_there_are_no_ways() -> None:
