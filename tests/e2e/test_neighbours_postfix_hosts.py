@@ -75,12 +75,13 @@ async def test_postfix_has_its_share_among_several_hosts_and_its_end_delays_noth
                 taken = 60 - len(other.contents)
                 await eventually(lambda: kept(mailboxes) == taken, within=30)
                 assert 15 < taken < 45
-                await asyncio.to_thread(instance.stop)
+                await asyncio.to_thread(instance.kill)
                 await send(found, 20)
                 await eventually(lambda: settled(found), within=30)
                 assert len(other.contents) == 60 - taken + 20
                 assert "DEFER" not in await found.events()
             finally:
+                await asyncio.to_thread(instance.start)  # so that it can be stopped
                 await found.stop()
 
 
