@@ -269,4 +269,18 @@ DOCUMENTS: tuple[Fault, ...] = (
         edits=(("shown.replace('\"', '\"\"')", "shown"),),
         test="tracking/test_tracking_format.py::test_a_field_is_quoted_only_if_it_holds_a_comma_or_a_quote",
     ),
+    Fault(
+        name="an edge connector has the limits of a mailbox server",
+        rule="Edge servers have timeouts of 1 and 5 min",
+        file="settings/schema.py",
+        edits=(("timedelta(minutes=1 if _is_edge(data) else 5)", "timedelta(minutes=5)"),),
+        test="settings/test_route_settings.py::test_a_profile_has_the_defaults_of_exchange[given2-5-1]",
+    ),
+    Fault(
+        name="a next hop may be silent as long as it likes",
+        rule="ConnectionInactivityTimeOut of Send connectors",
+        file="smtp/sending/hop.py",
+        edits=(('"final_dot": silence, "idle": silence', '"final_dot": 600.0, "idle": 600.0'),),
+        test="settings/test_route_settings.py::test_the_silence_of_a_next_hop_has_a_limit[20m-1200-300-120]",
+    ),
 )
