@@ -24,6 +24,7 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
+from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -38,6 +39,7 @@ RELAY: tuple[Fault, ...] = (
     *HOLDING,
     *MACHINES,
     *DELIVERING,
+    *HOSTS,
     *MAILBOX,
     *OPERATING,
     *PACING,
