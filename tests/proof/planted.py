@@ -25,6 +25,7 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
+from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -40,6 +41,7 @@ RELAY: tuple[Fault, ...] = (
     *HOLDING,
     *MACHINES,
     *DELIVERING,
+    *HOSTS,
     *MAILBOX,
     *OPERATING,
     *PACING,
