@@ -17,7 +17,7 @@ from shadowrelay.settings import (
     load_settings,
     settings_warnings,
 )
-from shadowrelay.settings.ways import Way, ways_of
+from shadowrelay.settings.ways import RecipientWay, ways_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +78,7 @@ def route(file: Path, addresses: tuple[str, ...], *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _print_ways(found: list[Way]) -> None:
+def _print_ways(found: list[RecipientWay]) -> None:
     from rich.table import Table
 
     table = Table("recipient", "route", "next hop", "path (cost)", "hosts", box=None, pad_edge=False)

@@ -81,16 +81,16 @@ def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
     return found
 
 
-def _template(settings: Settings, name: NextHop, hop: HopSettings, host: str, port: int) -> NextHopServer:
+def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, port: int) -> NextHopServer:
     return NextHopServer(
         name=name,
         host=host,
         port=port,
         local_hostname=settings.name,
-        tls=hop.tls.value,
-        ca_file=str(hop.ca) if hop.ca else None,
-        login=_login(hop),
-        timeouts=Timeouts.within(hop.connection_inactivity_timeout.total_seconds()),
+        tls=route.tls.value,
+        ca_file=str(route.ca) if route.ca else None,
+        login=_login(route),
+        timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
     )
 
 

@@ -16,7 +16,7 @@ from shadowrelay.settings.sites import hop_groups, ways
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class RecipientWay:
     """Where one of the recipients of a message goes.
 
     ``route`` is '' if none leads to its domain. ``path``: the sites behind ours, up to ``site``, which is
@@ -33,7 +33,7 @@ class Way:
     hosts: tuple[tuple[str, ...], ...] = ()
 
 
-def ways_of(settings: Settings, addresses: Sequence[str]) -> list[Way]:
+def ways_of(settings: Settings, addresses: Sequence[str]) -> list[RecipientWay]:
     """Where the recipients of one message go: those with the same next hop share a copy."""
     paths, groups = ways(settings), hop_groups(settings)
     routed = [route_for(address, routes(settings)) for address in addresses]
@@ -48,7 +48,7 @@ def ways_of(settings: Settings, addresses: Sequence[str]) -> list[Way]:
     for one, route in zip(recipients, routed, strict=True):
         path = paths.get(route.site) if route else None
         found.append(
-            Way(
+            RecipientWay(
                 address=one.address,
                 route=route.name if route else "",
                 next_hop=one.next_hop,
