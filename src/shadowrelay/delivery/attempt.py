@@ -202,7 +202,7 @@ class Sender:
                 told.update(one.number for one in part.results)
                 await heard(self._sent(claimed, hop, part, frozenset()))
 
-            trying = self._hosts.begin(host)
+            trying, began = self._hosts.begin(host), asyncio.get_running_loop().time()
             outbound.on[host] += 1
             try:
                 session, result = await self._attempt(claimed, outbound, server, group, tell)
@@ -215,7 +215,7 @@ class Sender:
             finally:
                 outbound.on[host] -= 1
                 self._hosts.end(host, trying=trying)
-            self._hosts.restored(host)
+            self._hosts.answered(host, asyncio.get_running_loop().time() - began)
             if outbound.failures:
                 log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
             outbound.restored()
