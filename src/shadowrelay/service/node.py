@@ -158,7 +158,7 @@ class Node:
 
     async def _remembers(self, server: RouteServer, timeout: float) -> datetime | None:
         host = Host(server.route, server.host, server.port)
-        return await remembers_since(self.hosts.server(host), timeout)
+        return await remembers_since(self.hosts.server(host), timeout, self.resolver.addresses)
 
     def _having(self, request: Request) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
