@@ -24,12 +24,15 @@ from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
+from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
 from .planted_hops_in import HOPS_IN
+from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -42,12 +45,15 @@ RELAY: tuple[Fault, ...] = (
     *HOPS_IN,
     *MACHINES,
     *DELIVERING,
+    *HOSTS,
     *MAILBOX,
     *OPERATING,
     *PACING,
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *DOCUMENTS,
+    *SITES,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,
