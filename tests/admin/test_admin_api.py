@@ -39,7 +39,8 @@ from shadowrelay.admin.node import HopStatus, MemberState, RefusalView
 from shadowrelay.core.decisions import Decision, Outcome
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.hops import Handed
+from shadowrelay.core.identifiers import DatabaseId, NextHop, ServerName
 from shadowrelay.core.members.damage import digested
 from shadowrelay.core.ownership.heartbeat import cut_off
 from shadowrelay.database import queue_views
@@ -339,6 +340,22 @@ async def test_a_message_shows_all_that_is_known_of_it(node):
     assert shown["holders"] == [
         {"name": MX2, "state": "holding", "rank": 1, "database_id": "d2", "mark": f"{'2' * 16}:5"}
     ]
+
+
+async def test_a_message_shows_who_beyond_the_boundary_handed_it_over(node):
+    handed = Handed(message_id(1), ServerName("hub.example.net"), DatabaseId("d9"), message_id(77), (2, 5))
+    await fill(node, received(1, MX2, "a@inside.test", "b@outside.test"), received(2, MX2))
+    await fill(node, lambda ledger: ledger.apply(Decision(None, (handed,))))
+    async with serving(node) as port:
+        shown = (await ask(port, f"/api/v1/messages/{message_id(1)}")).json
+        other = (await ask(port, f"/api/v1/messages/{message_id(2)}")).json
+    assert shown["handed_over_by"] == {
+        "name": "hub.example.net",
+        "database_id": "d9",
+        "id": message_id(77),
+        "numbers": [2, 5],
+    }
+    assert other["handed_over_by"] is None
 
 
 async def test_a_shadow_copy_is_shown_as_held_for_its_owner(node):

@@ -25,6 +25,7 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
+from .planted_hops_in import HOPS_IN
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -37,6 +38,7 @@ RELAY: tuple[Fault, ...] = (
     *ADMITTING,
     *ASKING,
     *HOLDING,
+    *HOPS_IN,
     *MACHINES,
     *HOP_SHADOWS,
     *DELIVERING,

@@ -8,6 +8,7 @@ from datetime import datetime
 from shadowrelay.admin.node import HopStatus, RefusalView
 from shadowrelay.admin.render import Json, mark, maybe
 from shadowrelay.core.decisions import DamagedRow, HopShadow
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
@@ -82,6 +83,7 @@ def message(
             "rank": view.tombstone.rank,
             "kept_until": timestamp(view.tombstone.keep_until),
         },
+        "handed_over_by": view.handed and _handed(view.handed),
     }
     copy = view.copy
     if view.damaged:
@@ -176,6 +178,15 @@ def _hop(kept: HopShadow) -> Json:
         "mark": mark(kept.mark),
         "recipients": list(kept.recipients),
         "since": timestamp(kept.since),
+    }
+
+
+def _handed(handed: Handed) -> Json:
+    return {
+        "name": handed.peer,
+        "database_id": handed.database_id,
+        "id": handed.their_id,
+        "numbers": list(handed.numbers),
     }
 
 

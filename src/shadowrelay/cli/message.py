@@ -222,6 +222,8 @@ def _facts(answer: JsonTree) -> list[list[object]]:
     if damage := answer["damage"]:
         rows += [["damage", _DAMAGE[damage]], ["found", answer.get("found_at")], ["what", answer.get("why")]]
         rows.append(["good copy", _good_copy(answer)])
+    if handed := answer.get("handed_over_by"):
+        rows.append(["handed over by", f"{handed['name']} as {handed['id']}"])
     if outcome := answer["outcome"]:
         settled = f"recipients {clean(outcome['settled'])} at epoch {outcome['epoch']}"
         rows.append(["remembered", f"settled: {settled}, until {outcome['kept_until']}"])

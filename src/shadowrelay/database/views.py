@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from shadowrelay.core.decisions import DamagedRow, HopShadow, Member, Outcome, Tombstone
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
@@ -95,6 +96,7 @@ class MessageView:
     tombstone: Tombstone | None
     active: frozenset[NextHop] = frozenset()
     hops: tuple[HopShadow, ...] = ()
+    handed: Handed | None = None
 
 
 def snapshot(ledger: SqlLedger) -> Snapshot:
@@ -161,6 +163,7 @@ def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
         tombstone=tombstone,
         active=hops,
         hops=tuple(ledger.hop_shadows_of(message_id)),
+        handed=ledger.handed(message_id),
     )
 
 

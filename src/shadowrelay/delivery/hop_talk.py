@@ -18,7 +18,7 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import hop_discards, hops
 from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.hop import ConnectionFailed
@@ -110,7 +110,10 @@ class HopConversations:
                 log.error("discard_line_skipped", hop=name, line=line[:200])
             return answered
 
-        await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+        try:
+            await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+        except DatabaseFailed:  # which ends the node, and says so
+            return
         if failures:
             raise failures[0]
         self.watches[name] = self.watch(name).answered(began)
