@@ -17,6 +17,7 @@ from test_queue import Crowded, free_port, later, only, settled
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
+from shadowrelay.delivery.hosts import PACE_KEPT
 from shadowrelay.delivery.queue import PRUNE
 
 OUT = NextHop("out")
@@ -353,6 +354,8 @@ async def test_next_hops_of_domains_are_forgotten_when_they_have_nothing_left(tm
         assert len(queue.hops) == 20
         for hop in queue.hops.values():
             hop.idle = [(session, since - 3600) for session, since in hop.idle]
+        for known in found.node.hosts._known.values():
+            known.answered_at -= PACE_KEPT
         queue._prune_at -= PRUNE
         queue.wake.set()
         await eventually(lambda: not queue.hops)

@@ -26,6 +26,7 @@ from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_in import HOPS_IN
+from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -42,6 +43,7 @@ RELAY: tuple[Fault, ...] = (
     *MACHINES,
     *HOP_SHADOWS,
     *DELIVERING,
+    *HOSTS,
     *MAILBOX,
     *OPERATING,
     *PACING,

@@ -297,7 +297,8 @@ SELECT r.settled_at, r.message_id,
            SELECT min(x.settled_at) FROM recipient x
             WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
               AND x.status IN ('delivered', 'relayed')
-              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
               AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
               AND (:recipient_end IS NULL OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
        AND EXISTS (

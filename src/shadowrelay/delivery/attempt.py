@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Set
 from dataclasses import field
@@ -25,6 +24,7 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.delivery.hosts import Hosts, Search
+from shadowrelay.delivery.replies import expired_reply, sent_away
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
@@ -34,8 +34,6 @@ from shadowrelay.smtp.sending.session import (
 )
 
 log = structlog.get_logger(__name__)
-
-_CODES = re.compile(r"[45]\d\d(?: [45]\.\d{1,3}\.\d{1,3})?(?= |$)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -104,17 +102,6 @@ class Outbound:
         self.probes.clear()
 
 
-def _expired(last: str) -> str:
-    """The last reply of an expired recipient, with the codes of the actual problem if it is known.
-
-    RFC 3463 3.5 wants *delivery time expired* only if nothing else is known.
-    """
-    codes = _CODES.match(last)
-    if codes is None:
-        return "451 4.4.7 Message expired in the queue"
-    return f"{codes[0]} Message expired in the queue; last error: {last}"
-
-
 class OutOfTime(Exception):
     """The message expired while the next hop was being reached."""
 
@@ -163,7 +150,7 @@ class Sender:
             hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
             return Sent(
                 tuple(
-                    AttemptResult(r.number, Ending.EXPIRED, _expired(r.last_reply or hops), remote=False)
+                    AttemptResult(r.number, Ending.EXPIRED, expired_reply(r.last_reply or hops), remote=False)
                     for r in claimed.recipients
                 ),
                 hop,
@@ -216,7 +203,7 @@ class Sender:
                 told.update(one.number for one in part.results)
                 await heard(self._sent(claimed, hop, part, frozenset()))
 
-            trying = self._hosts.begin(host)
+            trying, began = self._hosts.begin(host), asyncio.get_running_loop().time()
             outbound.on[host] += 1
             try:
                 session, result = await self._attempt(claimed, outbound, server, group, tell)
@@ -229,13 +216,13 @@ class Sender:
             finally:
                 outbound.on[host] -= 1
                 self._hosts.end(host, trying=trying)
-            self._hosts.restored(host)
+            self._hosts.answered(host, asyncio.get_running_loop().time() - began)
             if outbound.failures:
                 log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
             outbound.restored()
             outbound.known = search.found
             answer = self._sent(claimed, hop, result, told)
-            if told or session.alive or not _sent_away(result):
+            if told or session.alive or not sent_away(result):
                 return answer, session
         outbound.known = search.found
         if answer is not None:
@@ -398,10 +385,3 @@ class Sender:
         alike = [one for one, hop in zip(claimed.recipients, hops, strict=True) if hop == hops[0]]
         groups = self._hosts.ways(hops[0]) if hops[0] else ()
         return replace(claimed, recipients=tuple(alike)), groups
-
-
-def _sent_away(result: DeliveryResult) -> bool:
-    """Did the host end the session by 421, and take nothing?"""
-    return all(
-        one.ending is Ending.DEFERRED and one.remote and one.reply.startswith("421") for one in result.results
-    )

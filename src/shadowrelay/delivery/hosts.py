@@ -37,6 +37,12 @@ log = structlog.get_logger(__name__)
 FORGET = timedelta(hours=1)
 """So long after its rest a host that nobody tries is forgotten."""
 
+PACE_KEPT = 60.0
+"""Seconds for which the pace of a host that has no sessions is remembered."""
+
+LATELY = 8
+"""Messages over which the pace of a host is averaged."""
+
 WELL = Standing()
 NO_HOST = Standing(step="connect", error="no host", status="4.4.1")
 
@@ -44,7 +50,8 @@ NO_HOST = Standing(step="connect", error="no host", status="4.4.1")
 @dataclass(slots=True)
 class _Known:
     """One host and port. ``trying``: sessions that find out whether it is back. ``fewer`` sessions are enough
-    for it until ``fewer_until``, on the loop's clock.
+    for it until ``fewer_until``, on the loop's clock. ``pace``: seconds for a message, lately; it answered at
+    ``answered_at``, or has had sessions since then.
     """
 
     standing: Standing = WELL
@@ -52,6 +59,8 @@ class _Known:
     trying: int = 0
     fewer: int = 0
     fewer_until: float = 0.0
+    pace: float = 0.0
+    answered_at: float = 0.0
 
 
 class Hosts:
@@ -116,10 +125,17 @@ class Hosts:
         """How a host stands for the next message of a next hop with so many ``sessions`` on it."""
         known = self._known.get((host.name, host.port))
         standing = self.standing(host)
-        full = bool(
-            known and known.fewer_until > asyncio.get_running_loop().time() and known.sessions >= known.fewer
+        if known is None:
+            return Chance(standing.resting(self._clock()), sessions=sessions)
+        now = asyncio.get_running_loop().time()
+        return Chance(
+            rests=standing.resting(self._clock()),
+            tried_now=bool(known.trying),
+            full=known.fewer_until > now and known.sessions >= known.fewer,
+            sessions=sessions,
+            # A host that says nothing at all has a pace too.
+            pace=max(known.pace, now - known.answered_at) if known.sessions else known.pace,
         )
-        return Chance(standing.resting(self._clock()), bool(known and known.trying), full, sessions)
 
     def pick(
         self, hosts: tuple[Host, ...], tried: Iterable[Host], on: Mapping[Host, int], most: int
@@ -135,18 +151,17 @@ class Hosts:
         end.
         """
         known = self._known.setdefault((host.name, host.port), _Known())
+        if not known.sessions:
+            known.answered_at = asyncio.get_running_loop().time()
         known.sessions += 1
         trying = bool(self.standing(host).failures)
         known.trying += trying
         return trying
 
     def end(self, host: Host, *, trying: bool) -> None:
-        key = (host.name, host.port)
-        known = self._known[key]
+        known = self._known[host.name, host.port]
         known.sessions -= 1
         known.trying -= trying
-        if not known.sessions and known.standing == WELL and not known.fewer_until:
-            del self._known[key]
 
     def failed(self, host: Host, failure: ConnectionFailed, *, several: bool) -> Standing:
         """A session with the host failed. ``several``: its next hop has others."""
@@ -169,10 +184,12 @@ class Hosts:
             )
         return found
 
-    def restored(self, host: Host) -> None:
-        """The host took mail: forget its failures."""
+    def answered(self, host: Host, took: float) -> None:
+        """The host answered for a message after so many seconds: forget its failures."""
         if known := self._known.get((host.name, host.port)):
             known.standing = WELL
+            known.pace = known.pace + (took - known.pace) / LATELY if known.pace else took
+            known.answered_at = asyncio.get_running_loop().time()
         if self._by_route:
             self._by_route.pop((host.route, host.name, host.port), None)
 
@@ -197,7 +214,8 @@ class Hosts:
         old, now = self._clock() - FORGET, asyncio.get_running_loop().time()
         self._by_route = {key: one for key, one in self._by_route.items() if not _ended(one, old)}
         for key, known in [*self._known.items()]:
-            if not known.sessions and known.fewer_until < now and _ended(known.standing, old):
+            idle = not known.sessions and max(known.fewer_until, known.answered_at + PACE_KEPT) < now
+            if idle and _ended(known.standing, old):
                 del self._known[key]
 
 

@@ -41,6 +41,7 @@ T = TypeVar("T")
 STEP = timedelta(minutes=1)  # a wall clock that moved at least this far was set, and did not drift
 IDLE = 1.0  # seconds between looks at the queue if nothing wakes it
 PRUNE = 60.0  # seconds between looks for next hops that nobody needs
+LOOKS = 4.0  # times what a look took, until the next one: looking through thousands of domains takes a while
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
@@ -102,6 +103,8 @@ class Queue:
         self._looking = asyncio.Lock()  # held while deliveries are begun
         self._noting = asyncio.Lock()  # held while the consequences of silence are stored
         self._prune_at = 0.0  # on the loop's clock
+        self._idle_at = 0.0  # when sessions are looked at again, on the loop's clock
+        self._look_took = 0.0  # seconds
         self._short = False  # at the last look, more forks were due than sessions were allowed
         self._ahead: timedelta | None = None  # how far the wall clock is ahead of the one that is never set
 
@@ -112,7 +115,7 @@ class Queue:
             async with self._looking:
                 pause = await self._dispatch()
             if not self._stopping:
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(max(GATHER, LOOKS * self._look_took))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.wake.wait()
@@ -133,7 +136,7 @@ class Queue:
         now = self._clock()
         await self._watch_the_clock(now)
         pause, self._short = IDLE, False
-        waiting = await self._database.transact_briefly(due_hops)
+        waiting = await self._database.transact_briefly(self._look)
         for name, due in waiting:
             if self._stopping:
                 break
@@ -153,25 +156,19 @@ class Queue:
                 await self._start_late(name, outbound)
             elif await self._start(name, outbound, free) == free:
                 self._short = True
-        self._close_idle()
-        self._prune({name for name, _ in waiting})
+        self._close_idle({name for name, _ in waiting})
         return max(pause, 0.01)
+
+    def _look(self, ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
+        began = seconds()
+        found = due_hops(ledger)
+        self._look_took = seconds() - began
+        return found
 
     def _outbound(self, name: NextHop) -> Outbound:
         if name not in self.hops:
             self.hops[name] = Outbound(self.hosts.template(name))
         return self.hops[name]
-
-    def _prune(self, waiting: Set[NextHop]) -> None:
-        """Once a minute, forget next hops of single domains that have neither mail nor sessions."""
-        now = asyncio.get_running_loop().time()
-        if now < self._prune_at:
-            return
-        self._prune_at = now + PRUNE
-        for name in self.hops.keys() - waiting - self._fixed:
-            if self.hops[name].quiet:
-                del self.hops[name]
-        self.hosts.prune()
 
     async def _watch_the_clock(self, now: datetime) -> None:
         """If the wall clock was set back, bring planned times forward: mail must not wait for hours."""
@@ -351,8 +348,12 @@ class Queue:
             ),
         )
 
-    def _close_idle(self) -> None:
+    def _close_idle(self, waiting: Set[NextHop]) -> None:
+        """Once a second, close the sessions that waited too long. ``waiting``: next hops that have mail."""
         now, most = asyncio.get_running_loop().time(), self._policy.queue_max_idle_time.total_seconds()
+        if now < self._idle_at:
+            return
+        self._idle_at = now + IDLE
         for outbound in self.hops.values():
             old = [
                 session
@@ -365,11 +366,24 @@ class Queue:
             for item in [one for one in outbound.idle if one[0].owes and one[1] < now - IDLE]:
                 outbound.idle.remove(item)
                 self._in_background(self._ask(outbound, *item))
+        self._prune(waiting)
+
+    def _prune(self, waiting: Set[NextHop]) -> None:
+        """Once a minute, forget next hops of single domains that have neither mail nor sessions."""
+        now = asyncio.get_running_loop().time()
+        if now < self._prune_at:
+            return
+        self._prune_at = now + PRUNE
+        for name in self.hops.keys() - waiting - self._fixed:
+            if self.hops[name].quiet:
+                del self.hops[name]
+        self.hosts.prune()
 
     async def _ask(self, outbound: Outbound, session: DeliverySession, since: float) -> None:
         """A session has nothing to do: ask the hop what it delivered of the mail that it tracks."""
         await session.ask()
-        if session.alive and not self._stopping:
+        forgotten = all(one is not outbound for one in self.hops.values())
+        if session.alive and not self._stopping and not forgotten:
             outbound.idle.append((session, since))
         else:
             await session.close()

@@ -106,9 +106,11 @@ class Resubmission:
     )
 
     def routes_to(self, given: str) -> tuple[NextHop, ...]:
-        """The routes that a name means: a route, or a server to which routes lead. Raises CannotDo."""
+        """The routes that a name means: a route, one of its domains (``world/example.net``), or a server to
+        which routes lead. Raises CannotDo.
+        """
         servers = self.counting.servers
-        if any(server.route == given for server in servers):
+        if any(given == server.route or given.startswith(f"{server.route}/") for server in servers):
             return (NextHop(given),)
         host, _, port = given.lower().partition(":")
         there = (one.route for one in servers if one.host == host and port in ("", str(one.port)))

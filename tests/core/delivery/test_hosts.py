@@ -84,6 +84,27 @@ def test_the_share_is_of_the_hosts_that_do_not_rest() -> None:
     assert set(drawn(A, B, C, chances=chances)) == {"a", "b"}
 
 
+def test_the_share_goes_by_weight() -> None:
+    heavy = host("a", weight=3)
+    assert set(drawn(heavy, B, chances={heavy: Chance(sessions=14), B: Chance(sessions=5)})) == {"a"}
+    assert set(drawn(heavy, B, chances={heavy: Chance(sessions=15), B: Chance(sessions=4)})) == {"b"}
+
+
+def test_the_share_of_a_slow_host_is_smaller_but_never_nothing() -> None:
+    """One second against a ninth of one: a tenth of twenty sessions."""
+    fast = Chance(sessions=15, pace=1 / 9)
+    assert set(drawn(A, B, chances={A: Chance(sessions=1, pace=1.0), B: fast})) == {"a", "b"}
+    assert set(drawn(A, B, chances={A: Chance(sessions=2, pace=1.0), B: fast})) == {"b"}
+    assert set(drawn(A, B, chances={A: Chance(pace=1000.0), B: fast})) == {"a", "b"}
+
+
+def test_a_host_of_unknown_pace_counts_as_the_fastest() -> None:
+    found = drawn(
+        A, B, C, chances={A: Chance(sessions=9), B: Chance(sessions=9, pace=0.1), C: Chance(pace=9.0)}
+    )
+    assert set(found) == {"a", "b", "c"}
+
+
 def test_if_all_have_their_share_the_one_with_the_fewest_sessions_takes_the_message() -> None:
     assert drawn(A, B, chances={A: Chance(sessions=11), B: Chance(sessions=10)}) == {"b": 400}
 

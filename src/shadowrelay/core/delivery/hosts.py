@@ -134,13 +134,15 @@ def failed(standing: Standing, step: str, error: str, status: str, now: datetime
 class Chance:
     """How a host stands for the next message. ``rests``: it must not be tried. ``tried_now``: it failed, its
     rest is over, and another session finds out whether it is back. ``full``: it said that it takes no more
-    sessions now. ``sessions``: those that it has of this next hop.
+    sessions now. ``sessions``: those that it has of this next hop. ``pace``: seconds that it takes for a
+    message, as far as that is known; 0 if it is not.
     """
 
     rests: bool = False
     tried_now: bool = False
     full: bool = False
     sessions: int = 0
+    pace: float = 0.0
 
 
 def pick(
@@ -153,8 +155,9 @@ def pick(
     """The host of one group to try next; None if none is left. ``draw`` gives a number from 0 to below 1.
 
     ``sessions`` is how many the next hop may have. Of several equal hosts none gets more than its share of
-    them while others can take more, so a slow host never holds up the mail for the others. A host that is
-    full, or that another session tries now, is left alone while there is another.
+    them while others can take more. The share goes by weight, and is smaller for a slow host: a session with
+    it sends less mail than one with another host. So a slow host never holds up the mail for the others. A
+    host that is full, or that another session tries now, is left alone while there is another.
     """
     left = [(host, chance(host)) for host in hosts if host not in tried]
     left = [(host, how) for host, how in left if not how.rests]
@@ -166,8 +169,19 @@ def pick(
     equals = [(host, how) for host, how in left if host.preference == best]
     if len(equals) == 1:
         return equals[0][0]
-    share = -(-sessions // len(equals))
-    return _drawn([host for host, how in equals if how.sessions < share] or _least(equals), draw())
+    below = [
+        host
+        for (host, how), share in zip(equals, _shares(equals), strict=True)
+        if how.sessions < share * sessions
+    ]
+    return _drawn(below or _least(equals), draw())
+
+
+def _shares(equals: Sequence[tuple[Host, Chance]]) -> list[float]:
+    """The share of each of several hosts; together 1. One whose pace is not known counts as the fastest."""
+    fastest = min((how.pace for _, how in equals if how.pace), default=1.0)
+    rates = [max(host.weight, 0.001) / (how.pace or fastest) for host, how in equals]
+    return [rate / sum(rates) for rate in rates]
 
 
 def _least(equals: Sequence[tuple[Host, Chance]]) -> list[Host]:
