@@ -53,6 +53,11 @@ NOTHING = f"251 2.0.0 No discard events {RUN}:9\r\n".encode()
 class Talk:
     """Introduces us, and remembers nothing."""
 
+    tracking = True
+
+    def may_track(self) -> bool:
+        return self.tracking
+
     async def greet(self, session: DeliverySession) -> None:
         await session.say_hello(OURS)
 
@@ -110,6 +115,16 @@ async def test_what_the_hop_refuses_is_not_tracked_and_its_reply_is_kept_without
         result = await deliver(await connected(hop, certificate))
     assert (result.tracks, result.results[0].reply) == (None, reply)
     assert "XQDISCARD" not in hop.verbs()  # there is nothing to ask about
+
+
+async def test_where_redundancy_is_switched_off_a_hop_is_not_told_to_track_more(
+    tls: ssl.SSLContext, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Talk, "tracking", False)
+    async with ScriptedHop(offers=OFFERS, tls=tls, **MARKED) as hop:
+        result = await deliver(await connected(hop, certificate))
+    assert (result.tracks, result.results[0].ending) == (None, Ending.ACCEPTED)
+    assert not [command for command in hop.commands if "XSHADOW=" in command or "XFORK=" in command]
 
 
 async def test_a_hop_whose_250_has_no_mark_tracks_nothing(tls: ssl.SSLContext, certificate: Path) -> None:

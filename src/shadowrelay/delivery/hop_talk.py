@@ -67,10 +67,17 @@ async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | N
 class HopConversations:
     """What this process knows of hops that track, and how it talks with them: a ``tracked.HopTalk``.
 
-    ``watches``: by name; every talk in any session counts. ``met_at``: where each hop was met (host, port).
+    ``may_track``: see ``HopTalk``. ``watches``: by name; every talk in any session counts. ``met_at``: where
+    each hop was met (host, port).
     """
 
-    def __init__(self, database: TransportDatabase, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        database: TransportDatabase,
+        clock: Callable[[], datetime],
+        enabled: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.may_track = enabled
         self._database = database
         self._clock = clock
         self.watches: dict[ServerName, HopWatch] = {}
