@@ -17,6 +17,7 @@ from typing import TypeVar, assert_never
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -39,6 +40,7 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     Write,
 )
 from shadowrelay.core.hops import Handed, HopPeer
@@ -48,11 +50,12 @@ from shadowrelay.core.identifiers import (
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
 from shadowrelay.core.members.damage import counted
-from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.tracking import Load, RowsDamaged
@@ -251,6 +254,15 @@ class SqlLedger(Copies):
         rows = self._run(SQL["progress"], (request_id,)).fetchall()
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
 
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        asked = (sent.content, sent.envelope, sent.client, records.micros(since))
+        return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        # Few messages have so many recipients that this counts too few of them.
+        rows = self._run(SQL["queued_for"], (next_hop, 20 * most)).fetchall()
+        return min(most, len(set(rows)))
+
     def resubmitting(self) -> int:
         return int(self._run(SQL["resubmitting"]).fetchone()[0])
 
@@ -343,8 +355,8 @@ class SqlLedger(Copies):
                     self._run(SQL["heard"], (sequence, name))
             case Request() | Progress() | ForgetRequest():
                 self._write_of_request(write)
-            case HopPeer() | Handed() | HopShadow() | DropHopShadow():
-                self._write_of_hop(write)
+            case HopPeer() | Handed() | HopShadow() | DropHopShadow() | Unacknowledged() | Acknowledged():
+                self._write_of_neighbours(write)
             case _:
                 assert_never(write)
 
@@ -353,8 +365,15 @@ class SqlLedger(Copies):
         if self._any_handed:
             self._run(SQL["drop_handed"], (message_id,))
 
-    def _write_of_hop(self, write: HopPeer | Handed | HopShadow | DropHopShadow) -> None:
+    def _write_of_neighbours(
+        self, write: HopPeer | Handed | HopShadow | DropHopShadow | Unacknowledged | Acknowledged
+    ) -> None:
         match write:
+            case Unacknowledged(message_id, sent, at):
+                row = (message_id, sent.client, sent.envelope, sent.content, records.micros(at))
+                self._run(SQL["put_unacknowledged"], row)
+            case Acknowledged(message_id):
+                self._run(SQL["drop_unacknowledged"], (message_id,))
             case HopShadow() | DropHopShadow():
                 self.hop_shadow_rows.write(write)
             case HopPeer():

@@ -45,6 +45,10 @@ LOOKS = 4.0  # times what a look took, until the next one: looking through thous
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
+def _nobody_asks(_: NextHop) -> None:
+    """Nobody waits for mail of that next hop."""
+
+
 async def deliver(
     copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
 ) -> Copy | None:
@@ -74,7 +78,9 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
 
 
 class Queue:
-    """The stage that delivers. Setting ``wake`` tells it that there may be something to send."""
+    """The stage that delivers. Setting ``wake`` tells it that there may be something to send. ``failed`` is
+    called after each attempt that leaves a next hop in retry.
+    """
 
     def __init__(
         self,
@@ -87,6 +93,7 @@ class Queue:
         clock: Callable[[], datetime],
     ) -> None:
         self.wake = asyncio.Event()
+        self.failed: Callable[[NextHop], None] = _nobody_asks
         self.hosts = hosts
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
@@ -323,6 +330,8 @@ class Queue:
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
             await self._put_off(claimed)
+        if outbound.failures:
+            self.failed(claimed.next_hop)
         if again or outbound.failures:  # the fork is still due, or mail waits for its hop to come back
             self.wake.set()
         return session

@@ -141,6 +141,12 @@ class ReceiveConnector(Section):
         le=_DAY,
         description="Longest silence; below `connection_timeout`. Default: `5m`; `1m` with `edge`.",
     )
+    max_acknowledgement_delay: Duration = Field(
+        timedelta(seconds=30),
+        ge=timedelta(),
+        le=timedelta(minutes=10),
+        description="Longest wait of a 250 for the next hops, if no member has a copy; 0s: none.",
+    )
     tarpit_interval: Duration = Field(
         timedelta(seconds=5),
         ge=timedelta(),
