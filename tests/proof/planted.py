@@ -24,6 +24,7 @@ from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
+from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_in import HOPS_IN
@@ -32,6 +33,7 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -52,6 +54,8 @@ RELAY: tuple[Fault, ...] = (
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *DOCUMENTS,
+    *SITES,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -22,6 +22,7 @@ from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -53,7 +54,8 @@ def _nobody(_: Sequence[OfferAttempt]) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
     """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing.
-    ``delay``: how long a 250 waits at most, if no member has a copy.
+    ``delay``: how long a 250 waits at most, if no member has a copy. ``ways``: the paths to sites of other
+    boundaries; empty if there are none.
     """
 
     connector: str
@@ -63,6 +65,7 @@ class IntakeOptions:
     content: Path
     room: Room
     submission: bool
+    ways: Mapping[str, SitePath]
     delay: timedelta = timedelta(0)
 
 
@@ -137,6 +140,8 @@ class Intake:
             envid=mail.envid,
         )
         addressed = tuple(self._recipients(recipients))
+        if self.options.ways:
+            addressed = fanned_out(addressed, self.options.ways)
         message_id = self._mint(now)
         arrival = Arrival(
             id=message_id,

@@ -49,6 +49,7 @@ from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import journals, routes
+from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
@@ -101,6 +102,7 @@ class Node:
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
+        self.ways = ways(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
@@ -189,7 +191,7 @@ class Node:
 
     async def _remembers(self, server: RouteServer, timeout: float) -> datetime | None:
         host = Host(server.route, server.host, server.port)
-        return await remembers_since(self.hosts.server(host), timeout)
+        return await remembers_since(self.hosts.server(host), timeout, self.resolver.addresses)
 
     def _having(self, request: Request) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members

@@ -207,21 +207,9 @@ class MemberSettings(Section):
     )
 
 
-class RouteSettings(Section):
-    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
-    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
-    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
-    mx: Flag = Field(
-        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
-    )
-    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
-    alternatives: list[TableName] = Field(
-        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
-    )
-    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
-    inside: Flag = Field(
-        default=False, description="The next hop is inside the boundary: delivery there is final."
-    )
+class HopSettings(Section):
+    """What is said to next hops: how to log in, and TLS."""
+
     username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
     password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
     mechanism: Mechanism = Field(
@@ -248,9 +236,41 @@ class RouteSettings(Section):
         le=_DAY,
         description="Longest silence of the next hop in an open session.",
     )
+
+
+class RouteSettings(HopSettings):
+    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
+    site: Label | None = Field(
+        None, description="Site of these domains: from another site their mail goes to that site's hosts."
+    )
+    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
+    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
+    mx: Flag = Field(
+        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
+    )
+    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
+    alternatives: list[TableName] = Field(
+        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
+    )
+    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
+    inside: Flag = Field(
+        default=False, description="The next hop is inside the boundary: delivery there is final."
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )
+
+
+class SiteSettings(HopSettings):
+    hosts: list[DialAddress] = Field(
+        min_length=1, description="Servers that take mail there, all alike; each is tried once in an attempt."
+    )
+    hub: Flag = Field(default=False, description="Mail for sites behind it stops there on its way.")
+
+
+class SiteLinkSettings(Section):
+    sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
+    cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
 
 
 class Admin(Section):
@@ -362,6 +382,8 @@ class Settings(PolicySettings):
         [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
+    sites: dict[TableName, SiteSettings] = Field({}, description="Sites of other boundaries.")
+    site_links: list[SiteLinkSettings] = Field([], description="How the sites are linked.")
     dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
