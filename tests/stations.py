@@ -260,7 +260,8 @@ async def station(
     content.prepare(node.spool)
     made = Station(full(name), node, directory / name, wall)
     reporter = replace(node.reporter, clock=made.clock)
-    node.hosts = hosts(found, node.resolver, made.clock)
+    node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
+    node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
     node.queue = Queue(database, node.boundary, node.hosts, node.routes, reporter, node.policy, made.clock)
     node.queue.failed = node.acknowledgements.release
     for link in node.links.values():

@@ -26,6 +26,8 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
+from .planted_hop_shadows import HOP_SHADOWS
+from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
@@ -41,7 +43,9 @@ RELAY: tuple[Fault, ...] = (
     *ADMITTING,
     *ASKING,
     *HOLDING,
+    *HOPS_IN,
     *MACHINES,
+    *HOP_SHADOWS,
     *DELIVERING,
     *HOSTS,
     *MAILBOX,

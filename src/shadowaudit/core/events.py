@@ -46,6 +46,8 @@ class Kind(StrEnum):
     """No event-id: RESUBMIT of Safety Net, which begins a message. Other rows RESUBMIT are promotions."""
     RESUBMISSION = "RESUBMIT of it"
     """No event-id: that row among the rows of the message that is given back."""
+    SENT_AGAIN = "RESUBMIT past a hop"
+    """No event-id: RESUBMIT of what a hop beyond the boundary failed to deliver. It begins a message."""
     JOURNAL = "RECEIVE as copy"
     """No event-id: RECEIVE of a journal copy. No sender was answered."""
 
@@ -59,7 +61,7 @@ SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
 FINALS = SENT | {Kind.FAIL}
 """The recipient is settled: nobody owes it anything any more."""
 
-ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.JOURNAL})
+ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL})
 """The message begins: accepted from a sender, or made here."""
 
 ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION})
@@ -67,6 +69,9 @@ ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION})
 
 SAFETY_NET, AGENT = "SAFETYNET", "AGENT"
 """Sources: RESUBMIT of the one begins a message, RECEIVE of the other is a journal copy."""
+
+PAST_A_HOP = "/"
+"""Stands in the reference of RESUBMIT between a message and the database of the hop that had taken it."""
 
 COMPARED = ORIGINS | FINALS | {Kind.HARECEIVE, Kind.HARESTORE, Kind.HADISCARD}
 """Rows that say which content and envelope they are about, and how many octets."""
@@ -121,6 +126,8 @@ def kind_by(kind: Kind, source: str, reference: str) -> Kind:
     """The kind of a row of ours with that event, source and reference."""
     if kind is Kind.RESUBMIT and source == SAFETY_NET:
         return Kind.RESUBMITTED
+    if kind is Kind.RESUBMIT and PAST_A_HOP in reference:
+        return Kind.SENT_AGAIN
     return Kind.JOURNAL if kind is Kind.RECEIVE and source == AGENT and reference else kind
 
 

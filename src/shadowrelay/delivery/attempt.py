@@ -162,6 +162,7 @@ class Sender:
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
         search = Search(self._hosts, groups, outbound.on, most)
+        search.avoided = self._hosts.avoided(claimed.copy.id)
         try:
             return await self._by_hosts(claimed, outbound, search, hop, heard)
         except OutOfTime:
@@ -249,7 +250,7 @@ class Sender:
             for one in result.results
             if one.number not in but
         )
-        return Sent(results, hop, result.dsn_offered)
+        return Sent(results, replace(hop, tracks=result.tracks), result.dsn_offered)
 
     async def _attempt(
         self,
@@ -278,7 +279,12 @@ class Sender:
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
                 return session, await session.deliver(
-                    envelope, claimed.recipients, octets, wanted=wanted, heard=heard
+                    envelope,
+                    claimed.recipients,
+                    octets,
+                    message_id=claimed.copy.id,
+                    wanted=wanted,
+                    heard=heard,
                 )
             except Withdrawn:
                 raise Overtaken(None) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 
@@ -24,11 +24,12 @@ from shadowrelay.core.delivery.hosts import (
 )
 from shadowrelay.core.delivery.mx import DnsTrouble, as_hosts
 from shadowrelay.core.events.reports import ReportKind
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.resolver import Resolver
 from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, NextHopServer
+from shadowrelay.smtp.sending.tracked import HopTalk
 from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)
@@ -79,6 +80,8 @@ class Hosts:
     ) -> None:
         self.ways = ways
         self.resolver = resolver
+        self.talk: HopTalk | None = None  # with hops that track our messages
+        self.avoided: Callable[[MessageId], Collection[tuple[str, int]]] = lambda _: ()  # see HopShadows
         self._servers = servers
         self._policy = policy
         self._clock = clock
@@ -97,7 +100,9 @@ class Hosts:
         return self._servers.get(group.route)
 
     def server(self, host: Host) -> NextHopServer:
-        return replace(self._servers[host.route], host=host.name, port=host.port)
+        template = self._servers[host.route]
+        pinned = template.pinned and template.pinned.at(host.name)
+        return replace(template, host=host.name, port=host.port, pinned=pinned)
 
     def session(self, server: NextHopServer, group: Group) -> DeliverySession:
         """A new session, which looks the host up when it connects."""
@@ -106,7 +111,7 @@ class Hosts:
         async def lookup(host: str) -> tuple[str, ...]:
             return await self.resolver.addresses(host, mx=mx)
 
-        return DeliverySession(server, lookup)
+        return DeliverySession(server, lookup, self.talk)
 
     def standing(self, host: Host) -> Standing:
         """How a host stands for the next hops of its route: by its own failures, or by those of the route."""
@@ -248,6 +253,7 @@ class Search:
     found: dict[Group, tuple[Host, ...]] = field(default_factory=dict)
     last: Standing | None = None
     crowded: bool = False  # a host is well, and takes no more sessions
+    avoided: Collection[tuple[str, int]] = ()  # hosts that this message goes past
 
     async def next(self) -> tuple[Host, Group] | None:
         """The host to try now; None if none is left. Raises DomainRefused: the DNS says no."""
@@ -257,6 +263,8 @@ class Search:
             hosts = self.found.get(group)
             if hosts is None:
                 hosts = self.found[group] = await self._hosts_of(group)
+            if self.avoided:
+                hosts = tuple(host for host in hosts if (host.name, host.port) not in self.avoided)
             if host := self.hosts.pick(hosts, self.tried, self.on, self.most):
                 self.tried.append(host)
                 return host, group

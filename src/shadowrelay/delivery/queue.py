@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Set
+from collections.abc import Callable, Coroutine, Set
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -372,6 +372,9 @@ class Queue:
             outbound.idle = [item for item in outbound.idle if item[0] not in old]
             for session in old:
                 self._close(session)
+            for item in [one for one in outbound.idle if one[0].owes and one[1] < now - IDLE]:
+                outbound.idle.remove(item)
+                self._in_background(self._ask(outbound, *item))
         self._prune(waiting)
 
     def _prune(self, waiting: Set[NextHop]) -> None:
@@ -385,8 +388,20 @@ class Queue:
                 del self.hops[name]
         self.hosts.prune()
 
+    async def _ask(self, outbound: Outbound, session: DeliverySession, since: float) -> None:
+        """A session has nothing to do: ask the hop what it delivered of the mail that it tracks."""
+        await session.ask()
+        forgotten = all(one is not outbound for one in self.hops.values())
+        if session.alive and not self._stopping and not forgotten:
+            outbound.idle.append((session, since))
+        else:
+            await session.close()
+
     def _close(self, session: DeliverySession) -> None:
         """Close in the background, so that a hop that ignores QUIT delays no one."""
-        closing = asyncio.create_task(session.close())
+        self._in_background(session.close())
+
+    def _in_background(self, talk: Coroutine[None, None, None]) -> None:
+        closing = asyncio.create_task(talk)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

@@ -14,6 +14,7 @@ import structlog
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
@@ -121,7 +122,14 @@ class Intake:
             return Reply(451, "4.4.4", "No route to that domain for now")
         return None
 
-    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
+    async def content(
+        self,
+        session: Client,
+        mail: MailFrom,
+        recipients: Sequence[RcptTo],
+        handed: Callable[[MessageId], Handed] | None = None,
+    ) -> IntakeSink:
+        """``handed``: who hands the message over, for the id that it gets here."""
         now = self.clock()
         envelope = Envelope(
             sender=mail.sender,
@@ -134,8 +142,9 @@ class Intake:
         addressed = tuple(self._recipients(recipients))
         if self.options.ways:
             addressed = fanned_out(addressed, self.options.ways)
+        message_id = self._mint(now)
         arrival = Arrival(
-            id=self._mint(now),
+            id=message_id,
             envelope=envelope,
             recipients=addressed,
             digests=Digests(None, of_envelope(envelope, addressed)),
@@ -145,11 +154,14 @@ class Intake:
             connector=self.options.connector,
             session=session.id,
             login=session.login,
+            handed=handed(message_id) if handed else None,
         )
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
-        late = self._as_sent(session, mail, recipients) if shadow is not None else None
+        # A peer that keeps its copy until it is delivered waits for no more than this node's own.
+        waits = shadow is not None and handed is None
+        late = self._as_sent(session, mail, recipients) if waits else None
         return IntakeSink(self, session, arrival, shadow, late)
 
     def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
@@ -240,6 +252,9 @@ class IntakeSink:
             failpoints.passed("before-250")
             return [self._accepted(self._arrival.id)]
         self._spool.discard()
+        if answer is Answer.REPEATED and (handed := self._arrival.handed):
+            log.info("handed_over_again", peer=handed.peer, handed_as=handed.their_id)
+            return [Reply(250, "2.6.0", f"{handed.their_id} Taken before")]
         if answer is Answer.HANG_UP:
             log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
             return Hangup()

@@ -17,12 +17,13 @@ from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.resolver import NameServer, Resolver, is_own
-from shadowrelay.settings import MemberConnector, Settings
+from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
+from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.routing import route_hosts
 from shadowrelay.settings.schema import HopSettings
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
-from shadowrelay.smtp.sending.session import Login, NextHopServer, Timeouts
+from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -52,6 +53,25 @@ def server_context(peer: MemberConnector) -> ssl.SSLContext | None:
     context.verify_mode = ssl.CERT_REQUIRED
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
+
+
+def asking_context(connector: ReceiveConnector) -> ssl.SSLContext:
+    """The STARTTLS of a connector that knows peers beyond the boundary by their certificates: it asks for
+    one, and trusts the pinned ones themselves, whoever issued them.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if connector.tls_certificate and connector.tls_key:
+        context.load_cert_chain(connector.tls_certificate, connector.tls_key)
+    for peer in connector.accept_xshadow:
+        context.load_verify_locations(peer.certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def pinned(connector: ReceiveConnector) -> dict[bytes, ServerName]:
+    """The peers that a connector knows, by their certificates (DER)."""
+    return {pinned_certificate(peer.certificate): ServerName(peer.name) for peer in connector.accept_xshadow}
 
 
 def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
@@ -90,7 +110,21 @@ def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, 
         tls=route.tls.value,
         ca_file=str(route.ca) if route.ca else None,
         login=_login(route),
+        pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
         timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
+    )
+
+
+def _pinned(route: HopSettings) -> Pinned | None:
+    """The hops that the route may tell to track. Reads their certificates; raises OSError."""
+    if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
+        return None
+    shown = {pinned_certificate(peer.certificate): peer for peer in route.send_xshadow}
+    return Pinned(
+        {certificate: ServerName(peer.name) for certificate, peer in shown.items()},
+        route.xshadow_certificate,
+        route.xshadow_key,
+        {certificate: peer.host for certificate, peer in shown.items() if peer.host},
     )
 
 

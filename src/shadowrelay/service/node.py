@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
@@ -22,6 +23,8 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.hop_shadows import HopShadows
+from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
@@ -103,7 +106,19 @@ class Node:
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
+        self.hop_conversations = self.hosts.talk = HopConversations(database, clock)
         self.queue = Queue(database, boundary, self.hosts, self.routes, self.reporter, policy, clock)
+        self.hop_shadows = HopShadows(
+            database,
+            self.hop_conversations,
+            self.hosts,
+            self.examiner,
+            self.has_room,
+            lambda: self.queue.wake.set(),  # noqa: PLW0108 – tests give a node another queue
+            policy,
+            clock,
+        )
+        self.hosts.avoided = self.hop_shadows.avoided
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
             place.name: Link(
@@ -216,6 +231,9 @@ class Node:
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
         return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        return self.hop_conversations.watch(hop)
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         return [

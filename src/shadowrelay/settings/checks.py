@@ -12,9 +12,17 @@ from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
+from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.route_checks import Refuse, route_checks
 from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import HopSettings, ReceiveConnector, Settings, Tls
+from shadowrelay.settings.schema import (
+    HopSettings,
+    NextHopProtocol,
+    ReceiveConnector,
+    RouteSettings,
+    Settings,
+    Tls,
+)
 from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
@@ -74,6 +82,31 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     yield from _files(files, refuse, certificate=certificate, key=private)
     if connector.users_file is not None:
         yield from _users(key, connector.users_file, connector, refuse)
+    yield from _pinned(key, connector, refuse)
+
+
+def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
+    """Each peer has a name and a certificate of its own: the one tells who shows the other."""
+    if connector.accept_xshadow and connector.tls_certificate is None:
+        yield refuse(
+            f"{key}.tls_certificate",
+            "has to be set: with accept_xshadow peers are known by certificates in TLS",
+        )
+    names: set[str] = set()
+    shown: dict[bytes, str] = {}
+    for index, peer in enumerate(connector.accept_xshadow):
+        at = f"{key}.accept_xshadow[{index}]"
+        if peer.name in names:
+            yield refuse(f"{at}.name", "another peer has the same name", value=peer.name)
+        names.add(peer.name)
+        wrong = _unreadable(peer.certificate) or _no_certificate(peer.certificate)
+        if wrong:
+            yield refuse(f"{at}.certificate", wrong, value=peer.certificate)
+            continue
+        certificate = pinned_certificate(peer.certificate)
+        if other := shown.get(certificate):
+            yield refuse(f"{at}.certificate", f"{other} has the same certificate", value=peer.certificate)
+        shown.setdefault(certificate, peer.name)
 
 
 def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
@@ -212,6 +245,39 @@ def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
     if hop.tls is not Tls.NONE:
         yield from _files({f"{key}.ca": hop.ca}, refuse)
     yield from _login(key, hop, refuse)
+    yield from _tracking_hops(key, hop, refuse)
+
+
+def _tracking_hops(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
+    """Both sides are known by their certificates, in STARTTLS, beyond the boundary."""
+    certificate, private = f"{key}.xshadow_certificate", f"{key}.xshadow_key"
+    files = {certificate: route.xshadow_certificate, private: route.xshadow_key}
+    yield from _files(files, refuse, certificate=certificate, key=private)
+    if not route.send_xshadow:
+        return
+    for name, value in files.items():
+        if value is None:
+            yield refuse(name, "has to be set: with send_xshadow the hop knows us by our certificate")
+    if route.tls is Tls.NONE:
+        yield refuse(
+            f"{key}.tls",
+            "with send_xshadow the hop is known by its certificate",
+            value=route.tls,
+            allowed="opportunistic or required",
+        )
+    to_store = isinstance(route, RouteSettings) and route.protocol is not NextHopProtocol.SMTP
+    if isinstance(route, RouteSettings) and (route.inside or to_store):
+        wrong = "inside the boundary" if route.inside else "an LMTP server"
+        yield refuse(f"{key}.send_xshadow", f"the next hop is {wrong}: it tracks nothing")
+    shown: dict[bytes, str] = {}
+    for index, peer in enumerate(route.send_xshadow):
+        at = f"{key}.send_xshadow[{index}].certificate"
+        if wrong := _unreadable(peer.certificate) or _no_certificate(peer.certificate):
+            yield refuse(at, wrong, value=peer.certificate)
+            continue
+        other = shown.setdefault(pinned_certificate(peer.certificate), peer.name)
+        if other != peer.name:
+            yield refuse(at, f"{other} has the same certificate", value=peer.certificate)
 
 
 def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:

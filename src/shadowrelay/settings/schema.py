@@ -89,6 +89,19 @@ class Profile(StrEnum):
     EDGE = "edge"
 
 
+class PinnedPeer(Section):
+    """A peer beyond the boundary that may track messages here."""
+
+    name: Fqdn = Field(description="Its name, as it says it in XSHADOW.")
+    certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
+
+
+class TrackingHop(PinnedPeer):
+    """A hop that is told to track messages."""
+
+    host: HostName | None = Field(None, description="The host of the route that it is. Default: any of them.")
+
+
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
     profile: Profile = Field(
@@ -101,6 +114,9 @@ class ReceiveConnector(Section):
     tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
+    )
+    accept_xshadow: list[PinnedPeer] = Field(
+        [], description="Peers beyond the boundary that may track messages here (XSHADOW)."
     )
     proxy_networks: list[Cidr] = Field(
         [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
@@ -207,6 +223,13 @@ class HopSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+    send_xshadow: list[TrackingHop] = Field(
+        [], description="Hops that are told to track messages (XSHADOW), and the certificates they show."
+    )
+    xshadow_certificate: FilePath | None = Field(
+        None, description="PEM chain that shows our name to these hops; with `xshadow_key`."
+    )
+    xshadow_key: FilePath | None = Field(None, description="PEM private key of `xshadow_certificate`.")
     connection_inactivity_timeout: Duration = Field(
         timedelta(minutes=10),
         ge=_SECOND,

@@ -30,6 +30,7 @@ def settings_warnings(settings: Settings) -> list[str]:
         found.append("relay_networks contains every address: this is an open relay")
     for name, receive in settings.receive.items():
         found += _who_is_believed(f"receive.{name}", receive)
+        found += _not_tracked(f"receive.{name}", receive, settings)
     if settings.peer and not settings.peer.tls:
         found.append("members are trusted by their address (peer.externally_secured), without TLS")
     if settings.admin.token is None and not _loopback(settings.admin.listen.host):
@@ -81,6 +82,18 @@ def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
             yield f"{key}.users_file has no user: AUTH is not offered"
     except (OSError, ValueError):  # an error of that setting
         return
+
+
+def _not_tracked(key: str, connector: ReceiveConnector, settings: Settings) -> Iterator[str]:
+    if not connector.accept_xshadow:
+        return
+    if any(member.name != settings.name for member in settings.members):
+        yield (
+            f"{key}.accept_xshadow has no effect: this node has members, so it makes a second copy of each "
+            "message itself, and its peers need not keep theirs"
+        )
+    elif not settings.policy().shadow_redundancy_enabled:
+        yield f"{key}.accept_xshadow has no effect: shadow_redundancy_enabled is false"
 
 
 def _merged(networks: Sequence[IPv4Network | IPv6Network]) -> Iterator[IPv4Network | IPv6Network]:

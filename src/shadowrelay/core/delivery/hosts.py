@@ -19,7 +19,7 @@ from shadowrelay.core.values import dataclass, replace
 MOST_HOSTS = 10
 """Hosts that one attempt tries at most; the others have their turn at the next attempt."""
 
-ABOUT_US = frozenset({"tls", "auth"})
+ABOUT_US = frozenset({"tls", "auth", "xshadow"})
 """Steps that depend on the route: where they fail, the host rests for next hops of that route alone."""
 
 

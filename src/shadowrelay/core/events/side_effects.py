@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.events.announcements import addressed, delivered, listeners
+from shadowrelay.core.events.announcements import announced
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding
@@ -37,16 +37,16 @@ def already_safe(ledger: Ledger, report: MessageId) -> bool:
 def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[None]:
     """End the wait of recipients for what is safe already: no further event will end it."""
     awaited = {id_ for one in original.recipients for id_ in (one.report, one.journal) if id_}
-    return _announced(original, {id_ for id_ in awaited if already_safe(ledger, id_)}, now)
+    return _announced(ledger, original, {id_ for id_ in awaited if already_safe(ledger, id_)}, now)
 
 
 def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:
     """A DSN or a journal copy is safe: announce the settlement of the recipients that waited for it."""
     original = report.reports_on and ledger.copy(report.reports_on)
-    return _announced(original, {report.id}, now) if original else Decision(None)
+    return _announced(ledger, original, {report.id}, now) if original else Decision(None)
 
 
-def _announced(original: Copy, safe: Collection[MessageId], now: datetime) -> Decision[None]:
+def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now: datetime) -> Decision[None]:
     waiting = [
         replace(
             one,
@@ -59,5 +59,4 @@ def _announced(original: Copy, safe: Collection[MessageId], now: datetime) -> De
     if not waiting:
         return Decision(None)
     after = original.with_recipients(waiting)
-    told = addressed(listeners(after), delivered(after, waiting), now)
-    return Decision(None, (SaveCopy(original, after), *told))
+    return Decision(None, (SaveCopy(original, after), *announced(ledger, after, waiting, now)))

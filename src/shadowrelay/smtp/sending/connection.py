@@ -30,6 +30,7 @@ from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
 from shadowrelay.core.delivery.mx import DnsTrouble
+from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.sending.hop import (
     Awaited,
@@ -42,7 +43,9 @@ from shadowrelay.smtp.sending.hop import (
     one_line,
     read_password,
 )
+from shadowrelay.smtp.sending.marks import unmarked
 from shadowrelay.smtp.sending.message import Extensions
+from shadowrelay.smtp.sending.tls import context_for, pinned_hop
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
 
 log = structlog.get_logger(__name__)
@@ -75,6 +78,8 @@ class HopProtocol(SMTPProtocol):
         self._outstanding = 1  # the greeting
         self._broken: Exception | None = None
         self._news = asyncio.Event()
+        self.marked = False  # the hop ends its replies with its mark, which we keep and take off
+        self.mark: Mark | None = None  # of the last reply
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -119,7 +124,7 @@ class HopProtocol(SMTPProtocol):
         not answer a later command), or SMTPResponseException with code -1 for what is no reply.
         """
         if self._replies:
-            return self._replies.popleft()
+            return self._next()
         try:
             async with asyncio.timeout(timeout):
                 while not self._replies:
@@ -130,7 +135,13 @@ class HopProtocol(SMTPProtocol):
         except TimeoutError:
             self.abort()
             raise SMTPReadTimeoutError("no reply in time") from None
-        return self._replies.popleft()
+        return self._next()
+
+    def _next(self) -> Reply:
+        reply = self._replies.popleft()
+        if self.marked:
+            reply, self.mark = unmarked(reply)
+        return reply
 
     async def execute_command(self, *args: bytes, timeout: float | None = None) -> SMTPResponse:
         """A command of the library's own, and its reply."""
@@ -156,7 +167,7 @@ class HopProtocol(SMTPProtocol):
 
     def early_reply(self) -> Reply | None:
         """A reply that came before it was due, if there is one; nothing is waited for."""
-        return self._replies.popleft() if self._replies else None
+        return self._next() if self._replies else None
 
     def abort(self) -> None:
         """Close at once; what is buffered is not sent."""
@@ -273,13 +284,15 @@ def no_reply(error: BaseException) -> str:
 @dataclass(slots=True)
 class HopConnection:
     """A session past EHLO, and AUTH. ``protocol`` is the client's, which forgets it when the connection is
-    lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text.
+    lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text. ``peer``: the
+    hop whose pinned certificate the server has shown.
     """
 
     client: HopClient
     protocol: HopProtocol
     extensions: Extensions
     encrypted: str = ""
+    peer: ServerName | None = None
 
 
 async def open_connection(
@@ -290,12 +303,13 @@ async def open_connection(
     ``lookup`` gives the addresses of the host, anew for each connection; without it the system looks it up.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
-    known state. Where it is required, nothing is said in clear text after EHLO.
+    known state. Where it is required, nothing is said in clear text after EHLO. A server that is to show a
+    pinned certificate, and fails to, gets nothing.
     """
     try:
         return await _open(server, awaits, lookup)
     except ConnectionFailed as failure:
-        if failure.step != "tls" or server.tls != "opportunistic":
+        if failure.step != "tls" or server.tls != "opportunistic" or server.pinned:
             raise
         log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
         return await _open(replace(server, tls="none"), awaits, lookup)
@@ -339,9 +353,12 @@ async def _encrypt(connection: HopConnection) -> None:
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
     with client.step("tls"):
-        context = await asyncio.to_thread(_context, server)
+        context = await asyncio.to_thread(context_for, server)
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
-        connection.encrypted = client.get_transport_info("ssl_object").version() or "TLS"
+        shown: ssl.SSLObject = client.get_transport_info("ssl_object")
+        connection.encrypted = shown.version() or "TLS"
+    if server.pinned:
+        connection.peer = pinned_hop(server.pinned, shown)
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
     connection.extensions = await _introduce(client)
 
@@ -364,13 +381,3 @@ async def _log_in(client: HopClient, login: Login) -> None:
         except SMTPResponseException as error:
             said = masked(error.message, login.username, password)
             raise SMTPAuthenticationError(error.code, said) from None
-
-
-def _context(server: NextHopServer) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=server.ca_file)
-    if server.tls == "opportunistic":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        context.check_hostname = server.check_hostname
-    return context
