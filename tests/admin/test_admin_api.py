@@ -22,6 +22,7 @@ from admin_node import (
     fill,
     gone,
     held,
+    kept_for_hop,
     meet,
     message_id,
     peer,
@@ -494,7 +495,7 @@ async def test_an_exposed_message_shows_which_member_refused_its_copy_and_why(no
 async def test_every_field_of_an_answer_is_in_the_reference(node):
     node.statuses = [UNREACHABLE, peer(MX3)]
     await fill(node, received(1, MX2), received(2, None), held(3, MX2), damaged(3))
-    await fill(node, received(4, MX2), unbelievable(4))
+    await fill(node, received(4, MX2), unbelievable(4), kept_for_hop(1))
     node.refused[message_id(2)] = [REFUSAL]
     page = PAGE.read_text()
     async with serving(node) as port:
@@ -533,6 +534,7 @@ async def test_a_drain_begins_ends_and_tells_what_is_left(node):
         "held_by": {MX2: 1},
         "handed_over": {MX2: 2},
         "not_yet_taken": {MX2: 1},
+        "kept_for_hops": {},
     }
     assert [key for key in begun if f"`{key}`" not in PAGE.read_text()] == []
 

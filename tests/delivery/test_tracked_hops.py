@@ -183,6 +183,22 @@ async def test_a_hop_that_is_given_up_is_passed_by_on_another_host(tmp_path: Pat
         assert (len(there.contents), len(other.contents)) == (1, 1)
 
 
+async def test_the_stage_asks_by_itself_and_passes_a_silent_hop_by(tmp_path: Path) -> None:
+    quick = {"shadow_heartbeat_timeout_interval": "1s", "shadow_heartbeat_retry_count": 1}
+    async with ScriptedHop() as other, sending(tmp_path, **quick) as node:
+        async with hop(tmp_path) as edge:
+            await hand_over(node, edge)
+            node.run(node.node.hop_shadows.run())
+
+            async def answered() -> bool:
+                return node.node.hop_conversations.watch(HOP).talked_at is not None
+
+            await eventually(answered)
+            leads(node, edge.port, other.port)
+        await eventually(lambda: len(other.contents) == 1, within=10)
+        assert await shadows(node) == 0
+
+
 async def test_a_content_that_was_damaged_meanwhile_is_not_sent_again(tmp_path: Path) -> None:
     async with ScriptedHop() as other, sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
         async with hop(tmp_path) as edge:

@@ -26,6 +26,7 @@ from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
+from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
@@ -44,6 +45,7 @@ RELAY: tuple[Fault, ...] = (
     *HOLDING,
     *HOPS_IN,
     *MACHINES,
+    *HOP_SHADOWS,
     *DELIVERING,
     *HOSTS,
     *MAILBOX,

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.members.pace import Amount, Round
 from shadowrelay.core.ownership.handover import Remains
@@ -198,6 +199,9 @@ class RunningNode(Protocol):
     def host(self) -> str: ...
 
     @property
+    def policy(self) -> Policy: ...
+
+    @property
     def database(self) -> TransportDatabase: ...
 
     @property
@@ -226,6 +230,10 @@ class RunningNode(Protocol):
 
     def hop(self, name: NextHop) -> HopStatus:
         """The status of a next hop, even if nothing was sent to it yet."""
+        ...
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        """What this process knows of reaching a hop that tracks messages."""
         ...
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:

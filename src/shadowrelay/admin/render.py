@@ -16,15 +16,17 @@ from shadowrelay.admin.node import (
     ScrubState,
 )
 from shadowrelay.core.decisions import Member
+from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.forecast import Forecast
 from shadowrelay.core.members.pace import Round, share
 from shadowrelay.core.members.second_opinion import others
 from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
-from shadowrelay.database.queue_views import QueueView, ShadowQueue
+from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
 from shadowrelay.database.views import Counts, Snapshot
 
 Json = dict[str, Any]
@@ -48,6 +50,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "sequence": lineage.sequence,
         **counts(seen.counts),
         "refused": min(node.refused_copies(), seen.counts.exposed),
+        "kept_for_hops": sum(seen.hops.values()),
         "acknowledged_late": late(node.late()),
         "discard_events": sum(seen.events.values()),
         "commits": node.database.commits,
@@ -138,6 +141,7 @@ def drain(node: RunningNode, left: Remains) -> Json:
         "held_by": dict(left.held_by),
         "handed_over": dict(left.handed_over),
         "not_yet_taken": dict(left.awaited),
+        "kept_for_hops": dict(left.hops),
     }
 
 
@@ -298,6 +302,20 @@ def shadow_queue(name: str, found: ShadowQueue, peer: Json | None) -> Json:
             for hop, messages, recipients in found.next_hops
         ],
         "next": peer["next"] if peer else "",
+    }
+
+
+def hop_queue(name: str, found: HopQueue, watch: HopWatch, policy: Policy) -> Json:
+    """The shadow queue of a hop beyond the boundary."""
+    state = "failing" if watch.failures else "untried" if watch.talked_at is None else "reachable"
+    return {
+        "identity": f"{name}\\Shadow\\{found.hop}",
+        "next_hop": found.hop,
+        "messages": found.messages,
+        "oldest": maybe(found.oldest),
+        "state": "given_up" if watch.gone(policy) else state,
+        "failures": watch.failures,
+        "error": watch.error,
     }
 
 

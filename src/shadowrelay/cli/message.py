@@ -70,6 +70,14 @@ def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     print_table(
         out, columns, rows, "Held for its owner." if of_others else "No other member is known to hold a copy."
     )
+    if hops := answer.get("hops"):
+        out.print()
+        rows = [
+            [hop["name"], hop["recipients"], hop["since"], hop["database_id"], hop["mark"]] for hop in hops
+        ]
+        print_table(
+            out, ("hop that has not delivered yet", "recipients", "since", "database", "at"), rows, ""
+        )
     return None
 
 

@@ -32,6 +32,9 @@ _HOSTS = (
 )
 
 
+_SHADOWS = ("shadow queue", "hop", "messages", "oldest", "failed heartbeats", "last error")
+
+
 @click.group(short_help="Show the queues of a node: the backlog.")
 def queue() -> None:
     """Show the queues of a node: the backlog. Shadow queues are not part of it."""
@@ -43,7 +46,8 @@ def list_queues(node: AdminClient, *, as_json: bool) -> None:
     """One row per next hop: its next attempt, and why its mail waits.
 
     The column "due" counts messages that may be sent now and are not being sent. A second table shows the
-    hosts of next hops that have several.
+    hosts of next hops that have several. A third shows shadow queues of hops: mail that they took and have
+    not delivered yet. It is no backlog.
     """
     with reporting():
         answer = node.get("queues")
@@ -82,4 +86,17 @@ def list_queues(node: AdminClient, *, as_json: bool) -> None:
     ]
     if hosts:
         print_table(console(), _HOSTS, hosts, "")
+    hops = [
+        [
+            found["identity"],
+            found["state"].replace("_", " "),
+            found["messages"],
+            found["oldest"],
+            found["failures"],
+            found["error"],
+        ]
+        for found in answer.get("hop_shadow_queues", ())
+    ]
+    if hops:
+        print_table(console(), _SHADOWS, hops, "")
     return None

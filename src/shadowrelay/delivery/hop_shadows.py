@@ -27,7 +27,7 @@ from shadowrelay.smtp.sending.hop import ConnectionFailed
 
 log = structlog.get_logger(__name__)
 
-HopPlace = tuple[str, int]
+HostAddress = tuple[str, int]
 """Name and port of a host."""
 
 INTERVAL = 1.0  # seconds between looks
@@ -59,7 +59,7 @@ class HopShadows:
         self._changed = changed
         self._policy = policy
         self._clock = clock
-        self._bad: dict[ServerName, frozenset[HopPlace]] = {}  # where a hop did not answer when last asked
+        self._bad: dict[ServerName, frozenset[HostAddress]] = {}  # where a hop did not answer when last asked
         self._past: dict[MessageId, ServerName] = {}  # which hop a message goes past
         self._looked: dict[ServerName, tuple[object, float]] = {}  # on what the last look rested, and when
 
@@ -70,7 +70,7 @@ class HopShadows:
             await asyncio.gather(*(self._look_after(hop) for hop in hops))
             await asyncio.sleep(INTERVAL)
 
-    def avoided(self, message_id: MessageId) -> Collection[HopPlace]:
+    def avoided(self, message_id: MessageId) -> Collection[HostAddress]:
         """The hosts that a message goes past, because a hop that is given up was found there."""
         hop = self._past.get(message_id)
         if hop is None or not self._conversations.watch(hop).gone(self._policy):
@@ -112,7 +112,7 @@ class HopShadows:
     async def _places(self, hop: ServerName) -> list[tuple[Host, Group]]:
         """Hosts that may be this hop: those of next hops of its messages that are to show its certificate."""
         next_hops = await self._database.transact(partial(_next_hops, hop, Part(most=FEW)))
-        found: dict[HopPlace, tuple[Host, Group]] = {}
+        found: dict[HostAddress, tuple[Host, Group]] = {}
         for next_hop in sorted(next_hops):
             for host, group in await self._hosts_of(next_hop):
                 pinned = self.hosts.server(host).pinned
@@ -192,7 +192,7 @@ class HopShadows:
         self._looked[hop] = rests_on, seconds()
         return True
 
-    async def _has_another(self, next_hop: NextHop, bad: Collection[HopPlace]) -> bool:
+    async def _has_another(self, next_hop: NextHop, bad: Collection[HostAddress]) -> bool:
         """Does the next hop have a host that has not failed, beside those?"""
         now = self._clock()
         hosts = [host for host, _ in await self._hosts_of(next_hop) if (host.name, host.port) not in bad]

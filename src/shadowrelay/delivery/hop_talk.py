@@ -18,7 +18,7 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import hop_discards, hops
 from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.hop import ConnectionFailed
@@ -67,10 +67,17 @@ async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | N
 class HopConversations:
     """What this process knows of hops that track, and how it talks with them: a ``tracked.HopTalk``.
 
-    ``watches``: by name; every talk in any session counts. ``met_at``: where each hop was met (host, port).
+    ``may_track``: see ``HopTalk``. ``watches``: by name; every talk in any session counts. ``met_at``: where
+    each hop was met (host, port).
     """
 
-    def __init__(self, database: TransportDatabase, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        database: TransportDatabase,
+        clock: Callable[[], datetime],
+        enabled: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.may_track = enabled
         self._database = database
         self._clock = clock
         self.watches: dict[ServerName, HopWatch] = {}
@@ -110,7 +117,10 @@ class HopConversations:
                 log.error("discard_line_skipped", hop=name, line=line[:200])
             return answered
 
-        await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+        try:
+            await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+        except DatabaseFailed:  # which ends the node, and says so
+            return
         if failures:
             raise failures[0]
         self.watches[name] = self.watch(name).answered(began)

@@ -391,7 +391,8 @@ class Queue:
     async def _ask(self, outbound: Outbound, session: DeliverySession, since: float) -> None:
         """A session has nothing to do: ask the hop what it delivered of the mail that it tracks."""
         await session.ask()
-        if session.alive and not self._stopping:
+        forgotten = all(one is not outbound for one in self.hops.values())
+        if session.alive and not self._stopping and not forgotten:
             outbound.idle.append((session, since))
         else:
             await session.close()

@@ -140,9 +140,9 @@ class Intake:
             envid=mail.envid,
         )
         addressed = tuple(self._recipients(recipients))
-        message_id = self._mint(now)
         if self.options.ways:
             addressed = fanned_out(addressed, self.options.ways)
+        message_id = self._mint(now)
         arrival = Arrival(
             id=message_id,
             envelope=envelope,
@@ -159,8 +159,8 @@ class Intake:
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
-        # A sender that tracks its message keeps its own copy: it never waits for the next hops.
-        waits = shadow is not None and arrival.handed is None
+        # A peer that keeps its copy until it is delivered waits for no more than this node's own.
+        waits = shadow is not None and handed is None
         late = self._as_sent(session, mail, recipients) if waits else None
         return IntakeSink(self, session, arrival, shadow, late)
 

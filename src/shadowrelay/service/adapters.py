@@ -20,7 +20,7 @@ from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.routing import route_hosts
-from shadowrelay.settings.schema import HopSettings, RouteSettings
+from shadowrelay.settings.schema import HopSettings
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
 from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
@@ -94,7 +94,6 @@ def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
             _template(settings, NextHop(name), route, *first),
             protocol=route.protocol.value,
             inside=route.inside,
-            pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
         )
     for name, site in settings.sites.items():
         hop = site_hop(name)
@@ -111,11 +110,12 @@ def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, 
         tls=route.tls.value,
         ca_file=str(route.ca) if route.ca else None,
         login=_login(route),
+        pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
         timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
     )
 
 
-def _pinned(route: RouteSettings) -> Pinned | None:
+def _pinned(route: HopSettings) -> Pinned | None:
     """The hops that the route may tell to track. Reads their certificates; raises OSError."""
     if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
         return None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
@@ -230,6 +231,9 @@ class Node:
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
         return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        return self.hop_conversations.watch(hop)
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         return [

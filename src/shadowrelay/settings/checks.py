@@ -236,13 +236,19 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
                 )
             claimed.setdefault(domain, name)
         yield from _hop(f"routes.{name}", route, refuse)
-        yield from _tracking_hops(f"routes.{name}", route, refuse)
     for name, site in settings.sites.items():
         yield from _hop(f"sites.{name}", site, refuse)
     yield from route_checks(settings, refuse)
 
 
-def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
+def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
+    if hop.tls is not Tls.NONE:
+        yield from _files({f"{key}.ca": hop.ca}, refuse)
+    yield from _login(key, hop, refuse)
+    yield from _tracking_hops(key, hop, refuse)
+
+
+def _tracking_hops(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
     """Both sides are known by their certificates, in STARTTLS, beyond the boundary."""
     certificate, private = f"{key}.xshadow_certificate", f"{key}.xshadow_key"
     files = {certificate: route.xshadow_certificate, private: route.xshadow_key}
@@ -259,7 +265,8 @@ def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[S
             value=route.tls,
             allowed="opportunistic or required",
         )
-    if route.inside or route.protocol is not NextHopProtocol.SMTP:
+    to_store = isinstance(route, RouteSettings) and route.protocol is not NextHopProtocol.SMTP
+    if isinstance(route, RouteSettings) and (route.inside or to_store):
         wrong = "inside the boundary" if route.inside else "an LMTP server"
         yield refuse(f"{key}.send_xshadow", f"the next hop is {wrong}: it tracks nothing")
     shown: dict[bytes, str] = {}
@@ -271,12 +278,6 @@ def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[S
         other = shown.setdefault(pinned_certificate(peer.certificate), peer.name)
         if other != peer.name:
             yield refuse(at, f"{other} has the same certificate", value=peer.certificate)
-
-
-def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
-    if hop.tls is not Tls.NONE:
-        yield from _files({f"{key}.ca": hop.ca}, refuse)
-    yield from _login(key, hop, refuse)
 
 
 def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:

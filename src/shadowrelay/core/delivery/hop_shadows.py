@@ -29,7 +29,7 @@ from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy, Digests, Reason, Recipient
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.tracking import HopDiscard, SentAgain
+from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 from shadowrelay.core.values import dataclass, replace
 
 

@@ -36,6 +36,13 @@ def told(ledger: Transaction, hop: ServerName, answered: Answered, now: datetime
     if numbers:
         upto = Mark(answered.mark.incarnation, max(numbers))
         known = ledger.hop_peer(hop)
-        if known and known.applied != upto:
+        if known and not _is_past(known.applied, upto):
             ledger.apply(Decision(None, (replace(known, applied=upto),)))
     return len(answered.lines) >= MAX_LINES
+
+
+def _is_past(applied: Mark | None, upto: Mark) -> bool:
+    """Did the answer in another session go as far already? Two sessions may ask at once."""
+    return (
+        applied is not None and applied.incarnation == upto.incarnation and applied.sequence >= upto.sequence
+    )

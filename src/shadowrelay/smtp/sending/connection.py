@@ -38,15 +38,15 @@ from shadowrelay.smtp.sending.hop import (
     Login,
     NextHopServer,
     NoPassword,
-    Pinned,
     SessionStep,
     masked,
     one_line,
     read_password,
 )
+from shadowrelay.smtp.sending.marks import unmarked
 from shadowrelay.smtp.sending.message import Extensions
+from shadowrelay.smtp.sending.tls import context_for, pinned_hop
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
-from shadowrelay.wire.xshadow import Malformed, parse_mark
 
 log = structlog.get_logger(__name__)
 
@@ -177,17 +177,6 @@ class HopProtocol(SMTPProtocol):
     def _break(self, error: Exception) -> None:
         self._broken = self._broken or error
         self._news.set()
-
-
-def unmarked(reply: Reply) -> tuple[Reply, Mark | None]:
-    """The reply without the mark that ends it, and the mark; the whole reply if there is none."""
-    *before, last = reply.lines or ("",)
-    text, _, word = last.rpartition(" ")
-    try:
-        mark = parse_mark(word)
-    except Malformed:
-        return reply, None
-    return Reply(reply.code, reply.enhanced, (*before, text) if before else text), mark
 
 
 SESSION_ERRORS = (SMTPException, OSError, TimeoutError)
@@ -364,22 +353,14 @@ async def _encrypt(connection: HopConnection) -> None:
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
     with client.step("tls"):
-        context = await asyncio.to_thread(_context, server)
+        context = await asyncio.to_thread(context_for, server)
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
         shown: ssl.SSLObject = client.get_transport_info("ssl_object")
         connection.encrypted = shown.version() or "TLS"
     if server.pinned:
-        connection.peer = _pinned(server.pinned, shown)
+        connection.peer = pinned_hop(server.pinned, shown)
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
     connection.extensions = await _introduce(client)
-
-
-def _pinned(pinned: Pinned, shown: ssl.SSLObject) -> ServerName:
-    certificate = shown.getpeercert(binary_form=True)
-    if certificate is None or certificate not in pinned.peers:
-        names = ", ".join(sorted(pinned.peers.values()))
-        raise ConnectionFailed("tls", f"the certificate is not the pinned one of {names}")
-    return pinned.peers[certificate]
 
 
 async def _log_in(client: HopClient, login: Login) -> None:
@@ -400,15 +381,3 @@ async def _log_in(client: HopClient, login: Login) -> None:
         except SMTPResponseException as error:
             said = masked(error.message, login.username, password)
             raise SMTPAuthenticationError(error.code, said) from None
-
-
-def _context(server: NextHopServer) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=server.ca_file)
-    if server.pinned:
-        context.load_cert_chain(server.pinned.certificate, server.pinned.key)
-    if server.tls == "opportunistic" or server.pinned:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        context.check_hostname = server.check_hostname
-    return context

@@ -149,7 +149,7 @@ class DeliverySession:
         aborted; so does Withdrawn, when the message was not wanted any more.
         """
         connection = self._usable("mail")
-        tracking = self.hop if message_id else None
+        tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         need, content = await examine(envelope, content, connection.extensions, eight_bit=eight_bit)
         results = {
             refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)

@@ -27,6 +27,10 @@ ANSWER = 30.0
 class HopTalk(Protocol):
     """Who we are, and what is remembered of hops. Whatever it does is durable when it returns."""
 
+    def may_track(self) -> bool:
+        """Whether hops are told to track messages now. They are asked about what they track all the same."""
+        ...
+
     async def greet(self, session: DeliverySession) -> None:
         """Introduce ourselves with ``say_hello``, and remember the hop. Raises ConnectionFailed."""
         ...
