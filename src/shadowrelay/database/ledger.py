@@ -263,15 +263,6 @@ class SqlLedger(Copies):
         asked = parameters(selector, place) | {"owner": owner, "most": most}
         return part(self._run(SQL["resubmittable"], asked).fetchall(), most)
 
-    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
-        return self.hop_shadow_rows.one(message_id, hop)
-
-    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
-        return self.hop_shadow_rows.of(message_id)
-
-    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
-        return self.hop_shadow_rows.part(hop, part)
-
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they and ``then`` are valid once the transaction commits."""
         for write in decision.writes:
