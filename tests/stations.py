@@ -254,7 +254,7 @@ async def station(
     made = Station(full(name), node, directory / name, wall)
     reporter = replace(node.reporter, clock=made.clock)
     node.queue = Queue(
-        database, node.boundary, servers(found), node.routes, reporter, node.policy, made.clock
+        database, node.boundary, servers(found), node.routes, reporter, node.policy, made.clock, node.book
     )
     for link in node.links.values():
         link.changed = node.queue.wake.set

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -20,6 +20,14 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.recipients import (
+    EMPTY,
+    AddressBook,
+    Becomes,
+    Rewriting,
+    no_book,
+    rewrite,
+)
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -36,6 +44,7 @@ from shadowrelay.smtp.receiving.contract import Client, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
+from shadowrelay.wire.xtext import typed_recipient
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +67,7 @@ class IntakeOptions:
     content: Path
     room: Room
     submission: bool
+    book: Callable[[], AddressBook] = no_book
 
 
 class Intake:
@@ -106,8 +116,16 @@ class Intake:
         trusted = session.login or self._trusted(session.address)
         if not trusted and route_for(self._address(rcpt), self._accepted) is None:
             return Reply(550, "5.7.1", "Relaying denied")
-        if self._route(rcpt) is None:
-            log.warning("no_route", recipient=rcpt.address)
+        address = self._address(rcpt)
+        if (book := self.options.book()) is not EMPTY:
+            found = book.resolve(address)
+            if found.what in (Becomes.UNKNOWN, Becomes.LOOP):
+                return Reply(550, "5.1.1", "No such recipient here")
+            if found.what is Becomes.LIST:
+                return None
+            address = found.address
+        if route_for(address, self.options.routes) is None:
+            log.warning("no_route", recipient=address)
             return Reply(451, "4.4.4", "No route to that domain for now")
         return None
 
@@ -121,7 +139,7 @@ class Intake:
             ret=mail.ret,
             envid=mail.envid,
         )
-        addressed = tuple(self._recipients(recipients))
+        addressed, rewritten = self._recipients(recipients)
         arrival = Arrival(
             id=self._mint(now),
             envelope=envelope,
@@ -133,6 +151,7 @@ class Intake:
             connector=self.options.connector,
             session=session.id,
             login=session.login,
+            rewritten=rewritten,
         )
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
@@ -146,18 +165,27 @@ class Intake:
     def _in_relay_networks(self, address: str) -> bool:
         return within(address, self.options.relay_networks)
 
-    def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
-        for number, rcpt in enumerate(recipients, 1):
-            route = self._route(rcpt)
-            address = self._address(rcpt)
-            hop = next_hop_for(route, address) if route else NextHop("")
-            yield Recipient(number, address, hop, rcpt.notify, rcpt.orcpt)
+    def _recipients(
+        self, recipients: Sequence[RcptTo]
+    ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
+        book = self.options.book()
+        found = tuple(
+            Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
+            for number, rcpt in enumerate(recipients, 1)
+        )
+        rewritings: tuple[Rewriting, ...] = ()
+        if book is not EMPTY:
+            found, rewritings = rewrite(found, book, typed_recipient)
+        return tuple(self._routed(one) for one in found), rewritings
+
+    def _routed(self, recipient: Recipient) -> Recipient:
+        if recipient.next_hop:  # a list
+            return recipient
+        route = route_for(recipient.address, self.options.routes)
+        return replace(recipient, next_hop=next_hop_for(route, recipient.address)) if route else recipient
 
     def _address(self, rcpt: RcptTo) -> str:
         return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
-
-    def _route(self, rcpt: RcptTo) -> Route | None:
-        return route_for(self._address(rcpt), self.options.routes)
 
 
 class IntakeSink:

@@ -31,6 +31,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         content=node.spool,
         room=node.room,
         submission=connector.submission,
+        book=node.book,
     )
     tls = None
     if connector.tls_certificate and connector.tls_key:

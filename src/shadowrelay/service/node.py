@@ -14,6 +14,7 @@ from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.recipients import no_book
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.database.examining import Examiner
@@ -37,13 +38,15 @@ from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
+from shadowrelay.reception.recipient_files import RecipientsInvalid
+from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import journals, routes
+from shadowrelay.settings.routing import book_limits, journals, routes
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
@@ -66,6 +69,15 @@ def mint(now: datetime) -> MessageId:
 
 class NodeFailed(Exception):
     """The node cannot go on; the message says why."""
+
+
+def _recipients(settings: Settings) -> RecipientsFile | None:
+    if settings.recipients_file is None:
+        return None
+    try:
+        return RecipientsFile(settings.recipients_file, book_limits(settings))
+    except (OSError, RecipientsInvalid) as error:
+        raise NodeFailed(f"recipients_file: {error}") from error
 
 
 class Node:
@@ -96,8 +108,12 @@ class Node:
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
-        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
-        self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
+        self._recipients = _recipients(settings)
+        self.book = self._recipients.book if self._recipients else no_book
+        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings), self.book)
+        self.queue = Queue(
+            database, boundary, servers(settings), self.routes, self.reporter, policy, clock, self.book
+        )
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
             place.name: Link(
@@ -225,6 +241,10 @@ class Node:
         if not self.room.admits():
             return False, self.room.shortage
         return True, "the node takes mail"
+
+    def warning(self) -> str:
+        wrong = self._recipients.wrong if self._recipients else ""
+        return f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
 
     def live(self) -> bool:
         return not self.database.failed.is_set()
