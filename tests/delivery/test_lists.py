@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damaging import spoil
 from scripted_hop import ScriptedHop, original
 from sending import MESSAGE, sender, sent
 from stations import Station, boundary, eventually, station
@@ -144,7 +145,7 @@ async def test_each_member_of_a_list_gets_the_message_once_and_a_bad_one_stops_n
             child.id,
             "ROUTING",
         )
-        (made,) = [row for row in rows if row["source"] == "AGENT"]
+        (made,) = [row for row in rows if (row["event-id"], row["source"]) == ("RECEIVE", "ROUTING")]
         assert (made["network-message-id"], made["reference"]) == (child.id, parent.id)
 
 
@@ -192,6 +193,24 @@ async def deferred(one: Station) -> bool:
         row["event-id"] == "DEFER" and row["source-context"].startswith("451 4.2.4")
         for row in await one.tracked()
     )
+
+
+async def test_a_damaged_message_is_not_expanded(tmp_path: Path) -> None:
+    async with (
+        ScriptedHop() as hop,
+        boundary(tmp_path, "mx1", **with_file(tmp_path, hop)) as (one,),
+    ):
+        await sent(one, MESSAGE, "plain@example.net")
+        (copy,) = await one.copies()
+        await spoil(one, "UPDATE content SET data = ? WHERE message_id = ?", b"other", copy.id)
+        one.run_queue()
+        await eventually(lambda: damaged(one))
+        assert await having(one, 1)
+        assert got(hop) == []
+
+
+async def damaged(one: Station) -> bool:
+    return "HADAMAGE" in await one.events()
 
 
 async def test_the_file_is_wrong_and_the_node_says_so_and_goes_on(

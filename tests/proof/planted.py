@@ -24,6 +24,7 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
+from .planted_lists import LISTS, LISTS_AUDITED
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -44,10 +45,12 @@ RELAY: tuple[Fault, ...] = (
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *LISTS,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *RESUBMITTING,
+    *LISTS_AUDITED,
     *SUMMING,
     *WEIGHING,
     *KNOWING,

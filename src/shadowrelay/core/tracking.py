@@ -336,9 +336,7 @@ class Expand(TrackingEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journaled(TrackingEvent):
-    """A journal copy of the message ``original``, or its message to the members of a list, was made and
-    queued.
-    """
+    """A journal copy of the message ``original`` was made and queued."""
 
     event_id: ClassVar[str] = "RECEIVE"
     digested: ClassVar[bool] = True
@@ -347,6 +345,13 @@ class Journaled(TrackingEvent):
 
     def more(self) -> Columns:
         return {"reference": self.original}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToMembers(Journaled):
+    """The message to the members of a list was made of the message ``original``, and queued."""
+
+    source: ClassVar[str] = "ROUTING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ def test_the_members_get_a_message_with_the_content_of_the_one_to_the_list() -> 
     settled = on.copies[M].recipients[0]
     assert (settled.status, settled.report) == (Status.RELAYED, made.id)
     rows = [(e.event_id, e.source, e.columns()["reference"]) for e in on.events]
-    assert rows == [("EXPAND", "ROUTING", made.id), ("RECEIVE", "AGENT", M)]
+    assert rows == [("EXPAND", "ROUTING", made.id), ("RECEIVE", "ROUTING", M)]
 
 
 def test_a_list_is_announced_once_the_message_to_its_members_has_a_second_copy() -> None:

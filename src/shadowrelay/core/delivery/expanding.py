@@ -21,7 +21,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.recipients import LISTS, AddressBook, folded
-from shadowrelay.core.tracking import Expand, Journaled
+from shadowrelay.core.tracking import Expand, ToMembers
 from shadowrelay.core.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -91,6 +91,6 @@ def queue_expansion(
     reply = next(one.reply for one in results if one.number == wanted.about)
     about = tuple(one for one in original.recipients if one.number == wanted.about)
     told = Expand(at=now, copy=original, recipients=about, made=wanted.id, reply=reply)
-    event = Journaled(at=now, copy=made, original=original.id)
+    event = ToMembers(at=now, copy=made, original=original.id)
     queued = queue_once(ledger, original, made, Content(of=original.id), event, now)
     return replace(queued, events=(told, *queued.events))
