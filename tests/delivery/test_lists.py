@@ -195,6 +195,21 @@ async def deferred(one: Station) -> bool:
     )
 
 
+async def test_what_a_member_forwards_to_its_list_is_refused(tmp_path: Path) -> None:
+    async with (
+        ScriptedHop() as hop,
+        boundary(tmp_path, "mx1", "mx2", **with_file(tmp_path, hop)) as (owner, other),
+    ):
+        assert (await sent(owner, MESSAGE, "sales@example.net")).startswith("250 ")
+        owner.run_queue()
+        await eventually(lambda: any(b"report-type" not in content for content in hop.contents))
+        forwarded = original(next(content for content in hop.contents if b"report-type" not in content))
+        for back in (owner, other):  # whichever member of the boundary it comes to
+            assert (await sent(back, forwarded, "Team@example.net")).startswith("554 5.4.6 Mail loop")
+        assert (await sent(owner, forwarded, "plain@example.net")).startswith("250 ")
+        assert (await sent(owner, forwarded, "c@example.net")).startswith("250 ")
+
+
 async def test_a_damaged_message_is_not_expanded(tmp_path: Path) -> None:
     async with (
         ScriptedHop() as hop,

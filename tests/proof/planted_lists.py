@@ -74,6 +74,18 @@ LISTS = (
         test=_BOOK + "test_a_rewritten_recipient_keeps_the_address_that_the_sender_gave_as_orcpt",
     ),
     Fault(
+        name="what a member forwards to its list is expanded again",
+        rule="members get a message once",
+        file="reception/intake.py",
+        edits=(
+            (
+                "            if any(came_by(section, names, address) for address in lists):\n",
+                "            if not names:\n",
+            ),
+        ),
+        test="delivery/test_lists.py::test_what_a_member_forwards_to_its_list_is_refused",
+    ),
+    Fault(
         name="a damaged message is expanded",
         rule="nothing leaves whose digest was not compared",
         file="delivery/lists.py",

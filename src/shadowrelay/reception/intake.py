@@ -22,6 +22,7 @@ from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
 from shadowrelay.core.recipients import (
     EMPTY,
+    LISTS,
     AddressBook,
     Becomes,
     Rewriting,
@@ -42,7 +43,7 @@ from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
 from shadowrelay.smtp.receiving.contract import Client, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
-from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.header import HeaderScan, came_by
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 from shadowrelay.wire.xtext import typed_recipient
 
@@ -321,12 +322,22 @@ class IntakeSink:
             async for block in self._spool.blocks():
                 await self._shadow.stream(block)
 
+    def _refuse_what_comes_back(self, section: bytes) -> None:
+        """A member of a list forwards what it gets to the list: each round would make more messages."""
+        lists = [one.address for one in self._arrival.recipients if one.next_hop == LISTS]
+        if lists:
+            boundary = self._intake.boundary
+            names = [boundary.own.name, *(place.name for place in boundary.places)]
+            if any(came_by(section, names, address) for address in lists):
+                raise Refused(554, "5.4.6", "Mail loop: the list has had this message")
+
     def _header(self) -> bytes:
         """Our Received field; for submission, fields that the sender left out; then the sender's header."""
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = self._intake.boundary.own.name
+        self._refuse_what_comes_back(scan.section)
         added, message_id = trace_field(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:
             fields, message_id = completed(arrival, own, scan.names, message_id)
