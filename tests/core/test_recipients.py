@@ -207,6 +207,13 @@ def test_two_recipients_that_lead_to_one_address_become_one(
         assert {r.number for r in rewritings} == {1}
 
 
+def test_a_list_that_the_sender_named_twice_is_one_recipient() -> None:
+    given = [Recipient(1, f"l@{D}", NextHop("")), Recipient(2, f"L@{D}", NextHop(""))]
+    made, rewritings = rewrite(given, book(lists={f"l@{D}": listed(f"b@{D}")}), typed_recipient)
+    assert [(one.number, one.address) for one in made] == [(1, f"l@{D}")]
+    assert [one.original for one in rewritings] == [f"L@{D}"]
+
+
 def test_recipients_that_the_sender_named_twice_stay_two_if_nothing_was_rewritten() -> None:
     given = [Recipient(1, f"b@{D}", NextHop("")), Recipient(2, f"b@{D}", NextHop(""))]
     made, _ = rewrite(given, book(aliases={f"a@{D}": f"b@{D}"}), typed_recipient)

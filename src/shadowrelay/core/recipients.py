@@ -220,7 +220,7 @@ def rewrite(
 
     ``typed`` spells an address as ORCPT (RFC 3461 4.2): a recipient that is rewritten keeps its ORCPT, or
     gets one with the address that the sender gave (5.2.1), so that reports name that one. Recipients that
-    lead to one address become one, if one of them was rewritten, with the NOTIFY of all of them.
+    lead to one address become one, if one of them was rewritten or it is a list, with the NOTIFY of all.
     """
     made: list[Recipient] = []
     at: dict[str, int] = {}
@@ -229,7 +229,7 @@ def rewrite(
     for one in recipients:
         found = book.resolve(one.address)
         key = folded(found.address)
-        if found.rewritten:
+        if found.rewritten or found.what is Becomes.LIST:
             changed.add(key)
         if key in at and key in changed:
             first = made[at[key]]

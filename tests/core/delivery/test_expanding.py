@@ -106,6 +106,20 @@ def test_each_list_of_a_message_waits_for_its_own_members() -> None:
     assert told(on) == [(3,), (1,)]
 
 
+def test_two_recipients_that_are_one_list_wait_for_one_message() -> None:
+    twice = (Recipient(1, LIST, LISTS), Recipient(2, "Team@example.net", LISTS))
+    copy = message(recipients=twice, holders=(holder(B),))
+    on = ledger_of(A, copy)
+    made = replace(expansion(copy), about=2)
+    results = [AttemptResult(n, Ending.EXPANDED, "250", remote=False) for n in (1, 2)]
+    settled = settle(on, M, results, (expansion(copy), made), HOP, NOW)
+    assert [write.after.id for write in settled.writes].count(made.id) == 1
+    on.apply(settled)
+    assert [e.event_id for e in on.events] == ["EXPAND", "RECEIVE", "EXPAND"]
+    safe(on, made.id)
+    assert told(on) == [()]
+
+
 @pytest.mark.parametrize("report_first", [False, True])
 def test_a_list_waits_for_its_members_message_and_for_the_report_on_it(report_first: bool) -> None:
     on = ledger_of(A, to_list())

@@ -81,9 +81,17 @@ def _but_success(notify: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def queue_expansion(
-    ledger: Ledger, original: Copy, wanted: Expansion, results: Sequence[AttemptResult], now: datetime
+    ledger: Ledger,
+    original: Copy,
+    wanted: Expansion,
+    results: Sequence[AttemptResult],
+    now: datetime,
+    *,
+    first: bool = True,
 ) -> Decision[None]:
-    """Queue the message to the members of a list that is settled, and log what became of the list."""
+    """Queue the message to the members of a list that is settled, and log what became of the list. ``first``:
+    no other recipient that is the same list queues it in this decision.
+    """
     found = original.digests
     digests = found and Digests(found.content, of_envelope(wanted.envelope, wanted.recipients), found.late)
     plain = made_here(ledger, wanted.id, wanted.envelope, wanted.recipients, digests, now)
@@ -91,6 +99,8 @@ def queue_expansion(
     reply = next(one.reply for one in results if one.number == wanted.about)
     about = tuple(one for one in original.recipients if one.number == wanted.about)
     told = Expand(at=now, copy=original, recipients=about, made=wanted.id, reply=reply)
+    if not first:
+        return Decision(None, (), (told,))
     event = ToMembers(at=now, copy=made, original=original.id)
     queued = queue_once(ledger, original, made, Content(of=original.id), event, now)
     return replace(queued, events=(told, *queued.events))

@@ -125,7 +125,11 @@ def settle(
     writes += addressed(listeners(after), delivered(after, settled), now)
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
     events += _told_again(after, results, by_number, hop, now)
-    by_list = [queue_expansion(ledger, after, one, results, now) for one in lists.values()]
+    once = {one.id: one.about for one in reversed(lists.values())}  # two recipients may be one list
+    by_list = [
+        queue_expansion(ledger, after, one, results, now, first=once[one.id] == one.about)
+        for one in lists.values()
+    ]
     for queued in (
         copied,
         *by_list,
