@@ -134,11 +134,11 @@ def test_a_list_waits_for_its_members_message_and_for_the_report_on_it(report_fi
 
 
 def test_a_holder_that_expands_again_asks_about_the_same_message_first() -> None:
-    on = ledger_of(B, to_list(epoch=2, owner=B, owner_database=DB[B]))
-    on.put(replace(on.copies[M], holders=(holder(A),)))
+    on = ledger_of(B, to_list(epoch=2, owner=B, owner_database=DB[B], former_owner=A))
     expand(on, 1)
     made = on.copies[expansion(to_list()).id]
     assert (made.confirmation, made.confirm_since) == (Confirmation.ASK, NOW)
+    assert made.former_owner == A  # which is asked once more when it is back
 
 
 def test_what_a_holder_made_already_is_not_made_again() -> None:

@@ -95,7 +95,8 @@ def queue_expansion(
     found = original.digests
     digests = found and Digests(found.content, of_envelope(wanted.envelope, wanted.recipients), found.late)
     plain = made_here(ledger, wanted.id, wanted.envelope, wanted.recipients, digests, now)
-    made = replace(plain, content_of=original.id)
+    # Who owned the list's message may have made this one: it is asked about it when it is back.
+    made = replace(plain, content_of=original.id, former_owner=original.former_owner)
     reply = next(one.reply for one in results if one.number == wanted.about)
     about = tuple(one for one in original.recipients if one.number == wanted.about)
     told = Expand(at=now, copy=original, recipients=about, made=wanted.id, reply=reply)
