@@ -211,7 +211,13 @@ def settings(
             "ca": str(authority_pair(tls).certificate),
         }
     peer |= changes.pop("peer", {})
-    receive = {"listen": "127.0.0.1:1", "tarpit_interval": "0s"} | changes.pop("receive", {})
+    # Most of these nodes have no stage that delivers, and a 250 would wait for it in vain.
+    receive = {
+        "listen": "127.0.0.1:1",
+        "tarpit_interval": "0s",
+        "max_acknowledgement_delay": "0s",
+        **changes.pop("receive", {}),
+    }
     tree: dict[str, Any] = {
         "name": full(name),
         "host": hosts.get(name, name),
@@ -256,6 +262,7 @@ async def station(
     node.queue = Queue(
         database, node.boundary, servers(found), node.routes, reporter, node.policy, made.clock, node.book
     )
+    node.queue.failed = node.acknowledgements.release
     for link in node.links.values():
         link.changed = node.queue.wake.set
     assert found.peer

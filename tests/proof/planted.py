@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.mutants import MUTANTS
 
 from .planted_accepting import ACCEPTING
+from .planted_acknowledging import ACKNOWLEDGING
 from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
 from .planted_audit_comparing import COMPARING
@@ -34,6 +35,7 @@ from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
     *ACCEPTING,
+    *ACKNOWLEDGING,
     *ADMITTING,
     *ASKING,
     *HOLDING,

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -41,6 +42,7 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     VerdictKind,
     Write,
 )
@@ -50,10 +52,11 @@ from shadowrelay.core.identifiers import (
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
-from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
+from shadowrelay.core.messages import AsSent, Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
@@ -107,6 +110,7 @@ class State:
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     requests: dict[RequestId, Request] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
+    unacknowledged: dict[MessageId, Unacknowledged] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
         """The message that has the octets."""
@@ -135,6 +139,7 @@ class State:
             chores=dict(self.chores),
             requests=dict(self.requests),
             progress=dict(self.progress),
+            unacknowledged=dict(self.unacknowledged),
         )
 
 
@@ -273,6 +278,17 @@ class MemoryLedger:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
 
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        rows = self.state.unacknowledged.values()
+        found = sorted(
+            (row.received_at, row.message_id) for row in rows if row.sent == sent and row.received_at > since
+        )
+        return [message_id for _, message_id in found]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        waiting = (copy for copy in self.state.copies.values() if copy.owned)
+        return min(most, sum(any(one.next_hop == next_hop for one in copy.unsettled) for copy in waiting))
+
     def resubmitting(self) -> int:
         return sum(copy.owned and copy.request is not None for copy in self.state.copies.values())
 
@@ -382,6 +398,10 @@ class MemoryLedger:
                 for key in [key for key in self.state.progress if key[0] == request_id]:
                     self._put("progress", key, _ABSENT)
                 self._put("requests", request_id, _ABSENT)
+            case Unacknowledged():
+                self._put("unacknowledged", write.message_id, write)
+            case Acknowledged(message_id):
+                self._put("unacknowledged", message_id, _ABSENT)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None

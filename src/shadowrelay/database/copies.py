@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import DamagedRow, SaveCopy
@@ -44,12 +44,21 @@ class Copies:
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
         self.damage: Counter[Counted] = Counter()
+        self.awaited: set[MessageId] = set()  # messages for which a sender's 250 waits
+        self.awaited_changes: list[Copy] = []  # what became of those since the last commit
         self.planned = 0  # recipients stored so far that this node may send, now or later
         self.tally = Tally()
         self._old = False
         self._recent: dict[MessageId, Copy] = {}
         self._undisturbed: set[MessageId] = set()
         self._run = connection.execute
+
+    def take_changes(self) -> Sequence[Copy]:
+        """What became of awaited messages since the last call."""
+        if not self.awaited_changes:
+            return ()
+        changes, self.awaited_changes = self.awaited_changes, []
+        return changes
 
     def refresh(self) -> None:
         """Read what is kept in memory again."""
@@ -184,6 +193,8 @@ class Copies:
         elif write.content:
             sharing.put(self._run, after.id, write.content)
         self.tally.changed(before, after)
+        if after.id in self.awaited:
+            self.awaited_changes.append(after)
         self._remember(after)
 
     def _remember(self, copy: Copy) -> None:

@@ -16,6 +16,7 @@ from typing import TypeVar, assert_never
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -36,6 +37,7 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     Write,
 )
 from shadowrelay.core.identifiers import (
@@ -44,11 +46,12 @@ from shadowrelay.core.identifiers import (
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
 from shadowrelay.core.members.damage import counted
-from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.tracking import Load, RowsDamaged
@@ -224,6 +227,15 @@ class SqlLedger(Copies):
         rows = self._run(SQL["progress"], (request_id,)).fetchall()
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
 
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        asked = (sent.content, sent.envelope, sent.client, records.micros(since))
+        return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        # Few messages have so many recipients that this counts too few of them.
+        rows = self._run(SQL["queued_for"], (next_hop, 20 * most)).fetchall()
+        return min(most, len(set(rows)))
+
     def resubmitting(self) -> int:
         return int(self._run(SQL["resubmitting"]).fetchone()[0])
 
@@ -307,8 +319,18 @@ class SqlLedger(Copies):
                     self._run(SQL["heard"], (sequence, name))
             case Request() | Progress() | ForgetRequest():
                 self._write_of_request(write)
+            case Unacknowledged() | Acknowledged():
+                self._write_of_acknowledgement(write)
             case _:
                 assert_never(write)
+
+    def _write_of_acknowledgement(self, write: Unacknowledged | Acknowledged) -> None:
+        match write:
+            case Unacknowledged(message_id, sent, at):
+                row = (message_id, sent.client, sent.envelope, sent.content, records.micros(at))
+                self._run(SQL["put_unacknowledged"], row)
+            case Acknowledged(message_id):
+                self._run(SQL["drop_unacknowledged"], (message_id,))
 
     def _write_of_chore(self, write: Chore | ChoreDone) -> None:
         match write:

@@ -44,6 +44,10 @@ IDLE = 1.0  # seconds between looks at the queue if nothing wakes it
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
+def _nobody_asks(_: NextHop) -> None:
+    """Nobody waits for mail of that next hop."""
+
+
 async def deliver(
     copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
 ) -> Copy | None:
@@ -73,7 +77,9 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
 
 
 class Queue:
-    """The stage that delivers. Setting ``wake`` tells it that there may be something to send."""
+    """The stage that delivers. Setting ``wake`` tells it that there may be something to send. ``failed`` is
+    called after each attempt that leaves a next hop in retry.
+    """
 
     def __init__(
         self,
@@ -87,6 +93,7 @@ class Queue:
         book: Callable[[], AddressBook] = no_book,
     ) -> None:
         self.wake = asyncio.Event()
+        self.failed: Callable[[NextHop], None] = _nobody_asks
         self.hops = {name: Outbound(server) for name, server in servers.items()}
         self._database = database
         self._boundary = boundary
@@ -309,6 +316,8 @@ class Queue:
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
             await self._put_off(claimed)
+        if outbound.failures:
+            self.failed(claimed.next_hop)
         if again or outbound.failures:  # the fork is still due, or mail waits for its hop to come back
             self.wake.set()
         return session

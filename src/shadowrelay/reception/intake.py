@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -13,12 +13,13 @@ import structlog
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.digests import of_envelope
+from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
-from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
 from shadowrelay.core.recipients import (
     EMPTY,
@@ -37,11 +38,12 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import Members, seconds
+from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
 from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
-from shadowrelay.smtp.receiving.contract import Client, Hangup, within
+from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan, came_by
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -59,7 +61,9 @@ def _nobody(_: Sequence[OfferAttempt]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
-    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing."""
+    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing.
+    ``delay``: how long a 250 waits at most, if no member has a copy.
+    """
 
     connector: str
     relay_networks: tuple[IPv4Network | IPv6Network, ...]
@@ -69,6 +73,7 @@ class IntakeOptions:
     room: Room
     submission: bool
     book: Callable[[], AddressBook] = no_book
+    delay: timedelta = timedelta(0)
 
 
 class Intake:
@@ -84,7 +89,9 @@ class Intake:
         clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
+        acknowledgements: Acknowledgements | None = None,
     ) -> None:
+        self.acknowledgements = acknowledgements
         self.members = members
         self.database = database
         self.boundary = boundary
@@ -157,7 +164,14 @@ class Intake:
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
-        return IntakeSink(self, session, arrival, shadow)
+        late = self._as_sent(session, mail, recipients) if shadow is not None else None
+        return IntakeSink(self, session, arrival, shadow, late)
+
+    def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
+        """What the 250 of this message may wait with; None: it never waits."""
+        if self.acknowledgements is None or not self.options.delay or session.tracks:
+            return None
+        return LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
 
     async def reset(self, session: Client) -> None:
         if shadow := self._shadows.pop(session.id, None):
@@ -193,7 +207,12 @@ class IntakeSink:
     """Takes in one message from a sender."""
 
     def __init__(
-        self, intake: Intake, session: Client, arrival: Arrival, shadow: ShadowSession | None
+        self,
+        intake: Intake,
+        session: Client,
+        arrival: Arrival,
+        shadow: ShadowSession | None,
+        late: LateSender | None = None,
     ) -> None:
         self._intake = intake
         self._session = session
@@ -202,19 +221,25 @@ class IntakeSink:
         self._scan = HeaderScan()
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
+        self._late = late
+        # Where members may take a copy, it is made only if none does.
+        alone = late is not None and (shadow is None or shadow.first is None)
+        self._as_sent = ContentDigest() if alone else None
+        self._added = 0  # octets in front of what the client sent
+        self._waiting: Waiting | None = None
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
             if not self._scan.feed(data):
-                return
-            data = self._header() + self._scan.rest
-        await self._keep(data)
+                return None
+            return await self._keep(self._header() + self._scan.rest, self._added)
+        return await self._keep(data)
 
-    async def finish(self) -> Sequence[Reply] | Hangup:
+    async def finish(self) -> Sequence[Reply] | Hangup | Delayed:
         try:
             if not self._scan.complete:
                 self._scan.finish()
-                await self._keep(self._header() + self._scan.rest)
+                await self._keep(self._header() + self._scan.rest, self._added)
             decided = await self._accept(await self._sealed())
         except Refused as refused:
             self._spool.discard()
@@ -227,14 +252,26 @@ class IntakeSink:
             if self._shadow is not None:
                 self._shadow.drop()
         answer = decided.answer
+        waiting, admitted = self._waiting, decided.admitted
+        if answer is Answer.ACCEPTED and waiting is not None and admitted is not None:
+            if not admitted.made:
+                self._spool.discard()
+            await waiting.admitted(admitted, self._accepted(admitted.awaits))
+            return waiting
+        if waiting is not None:
+            waiting.drop()
         if answer is Answer.ACCEPTED:
             failpoints.passed("before-250")
-            return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
+            return [self._accepted(self._arrival.id)]
         self._spool.discard()
         if answer is Answer.HANG_UP:
             log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
             return Hangup()
         return [Reply(451, "4.4.0", "Message failed to be made redundant")]
+
+    @staticmethod
+    def _accepted(message_id: MessageId) -> Reply:
+        return Reply(250, "2.6.0", f"{message_id} Queued mail for delivery")
 
     async def abort(self) -> None:
         self._intake.in_flight.discard(self._arrival.id)
@@ -271,9 +308,12 @@ class IntakeSink:
                 raise TypeError("nobody was to be asked")
             try:
                 async with asyncio.timeout_at(latest):
-                    return await shadow.offer(step, self._spool.blocks())
+                    attempt = await shadow.offer(step, self._spool.blocks())
             except TimeoutError:
-                return await members.lost(step)
+                attempt = await members.lost(step)
+            if attempt.leg is not Leg.ACKNOWLEDGED:
+                await self._read_as_sent()
+            return attempt
 
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
@@ -285,16 +325,35 @@ class IntakeSink:
             known=intake.database.ledger.known,
             ask=lambda step: members.ask(step, revoking.left()),
         )
-        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
+        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline, self._ask)
         try:
             decided = await performer.run(script)
         except BaseException:
+            if self._waiting is not None:
+                self._waiting.drop()
             await intake.database.transact_briefly(self._forget)
             raise
         if decided.record is not None:
             # The transaction is queued before the sender gets its reply, and the reply does not wait for it.
             intake.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
+
+    def _ask(self) -> LateQuestion | None:
+        """No member has a copy: what decides whether the 250 waits."""
+        if self._late is None or self._as_sent is None:
+            return None
+        self._waiting = self._late.begin(self._arrival, self._as_sent)
+        return self._waiting.question()
+
+    async def _read_as_sent(self) -> None:
+        """A member did not take the copy: perhaps none will."""
+        if self._late is None or self._as_sent is not None:
+            return
+        digest, ours = ContentDigest(), self._added
+        async for block in self._spool.blocks():
+            digest.update(memoryview(block)[ours:])
+            ours = max(0, ours - len(block))
+        self._as_sent = digest
 
     def _forget(self, ledger: SqlLedger) -> None:
         """No decision was reached, and the sender gets no reply: no later start may accept the message."""
@@ -305,11 +364,14 @@ class IntakeSink:
         if isinstance(error := recording.exception(), Exception):  # the next start records the arrival
             self._intake.database.fail(error)
 
-    async def _keep(self, data: bytes) -> None:
+    async def _keep(self, data: bytes, ours: int = 0) -> None:
+        """Keep the next octets. The first ``ours`` of them were added here."""
         try:
             self._spool.write(data)
         except OSError as error:
             raise self._no_room(error) from error
+        if self._as_sent is not None:
+            self._as_sent.update(memoryview(data)[ours:])
         if self._shadow is None or self._shadow.first is None:
             return
         if self._streaming:
@@ -344,4 +406,5 @@ class IntakeSink:
             added += fields
         envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
         self._arrival = replace(arrival, envelope=envelope)
+        self._added = len(added)
         return added + scan.section

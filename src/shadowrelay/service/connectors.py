@@ -32,6 +32,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         room=node.room,
         submission=connector.submission,
         book=node.book,
+        delay=connector.max_acknowledgement_delay,
     )
     tls = None
     if connector.tls_certificate and connector.tls_key:
@@ -69,6 +70,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         node.clock,
         mint,
         node.in_flight,
+        node.acknowledgements,
     )
     return Connector(limits, intake)
 

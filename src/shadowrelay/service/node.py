@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
@@ -37,6 +37,7 @@ from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
+from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.reception.recipient_files import RecipientsInvalid
 from shadowrelay.reception.recipients import RecipientsFile
@@ -133,6 +134,10 @@ class Node:
             settings.drain_timeout.total_seconds(),
         )
         self.in_flight: set[MessageId] = set()
+        self.acknowledgements = Acknowledgements(
+            database, policy, clock, self.hop_failed, self.suspended, self.promotion_routes
+        )
+        self.queue.failed = self.acknowledgements.release
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
@@ -163,6 +168,19 @@ class Node:
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
+
+    def hop_failed(self, name: NextHop) -> bool:
+        """Has that next hop failed, and taken no mail since?"""
+        hop = self.queue.hops.get(name)
+        return hop is not None and hop.failures > 0
+
+    def suspended(self, name: NextHop) -> bool:  # noqa: ARG002
+        """Has an operator suspended the queue of that next hop? No command does so yet."""
+        return False
+
+    def promotion_routes(self) -> Sequence[NextHop]:
+        """The next hops that take a message whose acknowledgement is not delayed, in order: none yet."""
+        return ()
 
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""
@@ -223,6 +241,11 @@ class Node:
         for one in self.logins.values():
             counts.update(one.counts)
         return counts
+
+    def late(self) -> LateStatus:
+        delays = [one.max_acknowledgement_delay for one in self.settings.receive.values()]
+        longest = max(delays) if self.policy.shadow_redundancy_enabled else timedelta(0)
+        return LateStatus(longest, self.acknowledgements.waiting, self.acknowledgements.counts)
 
     def refused_copies(self) -> int:
         return self.repair.refusals.messages

@@ -59,6 +59,15 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
             value=format_duration(silence),
             allowed=f"less than {format_duration(session)}",
         )
+    delay = connector.max_acknowledgement_delay
+    # By default the wait ends with the session at the latest.
+    if delay >= session and "max_acknowledgement_delay" in connector.model_fields_set:
+        yield refuse(
+            f"{key}.max_acknowledgement_delay",
+            "not below connection_timeout",
+            value=format_duration(delay),
+            allowed=f"less than {format_duration(session)}",
+        )
     if (connector.tls_certificate is None) != (connector.tls_key is None):
         missing = "tls_key" if connector.tls_key is None else "tls_certificate"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="tls_certificate and tls_key, or neither")

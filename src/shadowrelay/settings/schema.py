@@ -114,6 +114,12 @@ class ReceiveConnector(Section):
     connection_inactivity_timeout: Duration = Field(
         timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence; below `connection_timeout`."
     )
+    max_acknowledgement_delay: Duration = Field(
+        timedelta(seconds=30),
+        ge=timedelta(),
+        le=timedelta(minutes=10),
+        description="Longest wait of a 250 for the next hops, if no member has a copy; 0s: none.",
+    )
     tarpit_interval: Duration = Field(
         timedelta(seconds=5),
         ge=timedelta(),
