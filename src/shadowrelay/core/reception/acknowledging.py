@@ -18,6 +18,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import AsSent, Copy, Digests, Recipient, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Answer, Arrival
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.tracking import Repeated
 from shadowrelay.core.values import dataclass, replace
 
