@@ -214,6 +214,12 @@ def test_a_list_that_the_sender_named_twice_is_one_recipient() -> None:
     assert [one.original for one in rewritings] == [f"L@{D}"]
 
 
+def test_recipients_that_a_peer_knows_by_their_numbers_stay_as_many() -> None:
+    given = [Recipient(1, f"a@{D}", NextHop("")), Recipient(2, f"b@{D}", NextHop(""))]
+    made, _ = rewrite(given, book(aliases={f"a@{D}": f"b@{D}"}), typed_recipient, merge=False)
+    assert [(one.number, one.address) for one in made] == [(1, f"b@{D}"), (2, f"b@{D}")]
+
+
 def test_recipients_that_the_sender_named_twice_stay_two_if_nothing_was_rewritten() -> None:
     given = [Recipient(1, f"b@{D}", NextHop("")), Recipient(2, f"b@{D}", NextHop(""))]
     made, _ = rewrite(given, book(aliases={f"a@{D}": f"b@{D}"}), typed_recipient)

@@ -24,12 +24,17 @@ from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
+from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
+from .planted_hop_shadows import HOP_SHADOWS
+from .planted_hops_in import HOPS_IN
+from .planted_hosts import HOSTS
 from .planted_lists import LISTS, LISTS_AUDITED
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -39,8 +44,11 @@ RELAY: tuple[Fault, ...] = (
     *ADMITTING,
     *ASKING,
     *HOLDING,
+    *HOPS_IN,
     *MACHINES,
+    *HOP_SHADOWS,
     *DELIVERING,
+    *HOSTS,
     *MAILBOX,
     *OPERATING,
     *PACING,
@@ -48,6 +56,8 @@ RELAY: tuple[Fault, ...] = (
     *DATABASE,
     *SPECIFIED,
     *LISTS,
+    *DOCUMENTS,
+    *SITES,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,

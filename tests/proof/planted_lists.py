@@ -132,8 +132,8 @@ LISTS_AUDITED = (
         (
             "the message to members begins nowhere",
             "the members of a list are owed",
-            "ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.JOURNAL, Kind.MEMBERS})",
-            "ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.JOURNAL})",
+            "Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS}",
+            "Kind.SENT_AGAIN, Kind.JOURNAL}",
             _ALONE + "[member-lost]",
         ),
         (

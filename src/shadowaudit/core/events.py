@@ -46,6 +46,8 @@ class Kind(StrEnum):
     """No event-id: RESUBMIT of Safety Net, which begins a message. Other rows RESUBMIT are promotions."""
     RESUBMISSION = "RESUBMIT of it"
     """No event-id: that row among the rows of the message that is given back."""
+    SENT_AGAIN = "RESUBMIT past a hop"
+    """No event-id: RESUBMIT of what a hop beyond the boundary failed to deliver. It begins a message."""
     JOURNAL = "RECEIVE as copy"
     """No event-id: RECEIVE of a journal copy. No sender was answered."""
     MEMBERS = "RECEIVE to members"
@@ -63,7 +65,7 @@ SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
 FINALS = SENT | {Kind.FAIL, Kind.EXPAND}
 """The recipient is settled: nobody owes it anything any more. A list is, when its members are owed."""
 
-ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.JOURNAL, Kind.MEMBERS})
+ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS})
 """The message begins: accepted from a sender, or made here."""
 
 ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.MADE})
@@ -73,6 +75,9 @@ SAFETY_NET, AGENT, ROUTING = "SAFETYNET", "AGENT", "ROUTING"
 """Sources: RESUBMIT of the first begins a message, RECEIVE of the second is a journal copy, and RECEIVE of
 the third the message to the members of a list.
 """
+
+PAST_A_HOP = "/"
+"""Stands in the reference of RESUBMIT between a message and the database of the hop that had taken it."""
 
 COMPARED = ORIGINS | FINALS | {Kind.HARECEIVE, Kind.HARESTORE, Kind.HADISCARD}
 """Rows that say which content and envelope they are about, and how many octets."""
@@ -127,6 +132,8 @@ def kind_by(kind: Kind, source: str, reference: str) -> Kind:
     """The kind of a row of ours with that event, source and reference."""
     if kind is Kind.RESUBMIT and source == SAFETY_NET:
         return Kind.RESUBMITTED
+    if kind is Kind.RESUBMIT and PAST_A_HOP in reference:
+        return Kind.SENT_AGAIN
     if kind is Kind.RECEIVE and reference:
         return {AGENT: Kind.JOURNAL, ROUTING: Kind.MEMBERS}.get(source, kind)
     return kind

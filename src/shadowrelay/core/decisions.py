@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     FIRST,
     DatabaseId,
@@ -305,6 +306,32 @@ class DropEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class HopShadow:
+    """Recipients of a message that a hop beyond our boundary took, and that it tracks for us. Our copy of the
+    message is the hop's shadow copy until the hop says that they are delivered.
+
+    ``mark`` is at or after the commit of the hop's copy. ``recipients``: numbers of ours, those of which the
+    hop has said nothing yet. ``since``: when the hop took the first of them. Storing it replaces the stored
+    one of that message and hop.
+    """
+
+    message_id: MessageId
+    hop: ServerName
+    database_id: DatabaseId
+    mark: Mark
+    recipients: tuple[int, ...]
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DropHopShadow:
+    """The shadow queue of that hop has the message no more."""
+
+    message_id: MessageId
+    hop: ServerName
+
+
+@dataclass(frozen=True, slots=True)
 class Unacknowledged:
     """The client of a message has no 250 yet: the message is known by what that client sent."""
 
@@ -339,6 +366,10 @@ Write: TypeAlias = (
     | Request
     | Progress
     | ForgetRequest
+    | HopShadow
+    | DropHopShadow
+    | HopPeer
+    | Handed
     | Unacknowledged
     | Acknowledged
 )

@@ -69,6 +69,15 @@ class Policy:
         least=_s(1),
         most=_d(1),
     )
+    shadow_heartbeat_timeout_interval: timedelta = tunable(
+        _m(15),
+        "How long a hop that tracks our messages may be silent before it is asked in a session of its own.",
+        least=_s(1),
+        most=_d(1),
+    )
+    shadow_heartbeat_retry_count: int = tunable(
+        12, "Such sessions that fail in a row before the hop's messages go another way.", least=1, most=15
+    )
     isolated_resubmit_time_span: timedelta = tunable(
         _s(0),
         "How long a node that reaches no other machine waits before it promotes by time; 0: never.",

@@ -214,7 +214,11 @@ class Rewriting:
 
 
 def rewrite(
-    recipients: Sequence[Recipient], book: AddressBook, typed: Callable[[str], str]
+    recipients: Sequence[Recipient],
+    book: AddressBook,
+    typed: Callable[[str], str],
+    *,
+    merge: bool = True,
 ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
     """The recipients with the addresses to which theirs lead. Only those of lists have a next hop already.
 
@@ -231,7 +235,7 @@ def rewrite(
         key = folded(found.address)
         if found.rewritten or found.what is Becomes.LIST:
             changed.add(key)
-        if key in at and key in changed:
+        if merge and key in at and key in changed:
             first = made[at[key]]
             made[at[key]] = replace(first, notify=_either(first.notify, one.notify))
             rewritings.append(Rewriting(first.number, one.address))

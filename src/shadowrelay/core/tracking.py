@@ -26,6 +26,8 @@ class Receive(TrackingEvent):
     connector: str = ""
     session: str = ""
     login: str = ""  # the user who logged in
+    handed_by: str = ""  # the peer beyond the boundary that keeps a copy until it is told
+    handed_as: str = ""  # its id of the message
     redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication; or arrivals.UNKNOWN
 
     def more(self) -> Columns:
@@ -38,7 +40,8 @@ class Receive(TrackingEvent):
         }
 
     def custom(self) -> dict[str, str]:
-        return {"Replication": self.redundant, "Login": self.login}
+        by = {"HandedBy": self.handed_by, "HandedAs": self.handed_as}
+        return {"Replication": self.redundant, "Login": self.login} | by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

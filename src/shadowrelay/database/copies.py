@@ -12,6 +12,7 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.database import records, sharing, sums
+from shadowrelay.database.hop_shadow_rows import HopShadowRows
 from shadowrelay.database.queries import load
 from shadowrelay.database.selectors import know_folded
 from shadowrelay.database.tally import Tally
@@ -48,6 +49,7 @@ class Copies:
         self.awaited_changes: list[Copy] = []  # what became of those since the last commit
         self.planned = 0  # recipients stored so far that this node may send, now or later
         self.tally = Tally()
+        self.hop_shadow_rows = HopShadowRows(connection)
         self._old = False
         self._recent: dict[MessageId, Copy] = {}
         self._undisturbed: set[MessageId] = set()
@@ -64,6 +66,7 @@ class Copies:
         """Read what is kept in memory again."""
         self._old = self._run(SQL["meta"], (ROWS_FROM_BEFORE,)).fetchone() is not None
         self.freed.clear()
+        self.hop_shadow_rows.refresh()
         self.forget_recent()
 
     def copy(self, message_id: MessageId) -> Copy | None:
@@ -211,6 +214,7 @@ class Copies:
 
     def _drop(self, message_id: MessageId) -> None:
         self.freed.extend(sharing.leave(self._run, message_id))
+        self.hop_shadow_rows.forget(message_id)
         self._recent.pop(message_id, None)
         self._undisturbed.discard(message_id)
         self.suspects.pop(message_id, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -14,6 +14,7 @@ import structlog
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
@@ -21,6 +22,7 @@ from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.recipients import (
     EMPTY,
     LISTS,
@@ -62,7 +64,8 @@ def _nobody(_: Sequence[OfferAttempt]) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
     """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing.
-    ``delay``: how long a 250 waits at most, if no member has a copy.
+    ``delay``: how long a 250 waits at most, if no member has a copy. ``ways``: the paths to sites of other
+    boundaries; empty if there are none.
     """
 
     connector: str
@@ -72,6 +75,7 @@ class IntakeOptions:
     content: Path
     room: Room
     submission: bool
+    ways: Mapping[str, SitePath]
     book: Callable[[], AddressBook] = no_book
     delay: timedelta = timedelta(0)
 
@@ -137,7 +141,14 @@ class Intake:
             return Reply(451, "4.4.4", "No route to that domain for now")
         return None
 
-    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
+    async def content(
+        self,
+        session: Client,
+        mail: MailFrom,
+        recipients: Sequence[RcptTo],
+        handed: Callable[[MessageId], Handed] | None = None,
+    ) -> IntakeSink:
+        """``handed``: who hands the message over, for the id that it gets here."""
         now = self.clock()
         envelope = Envelope(
             sender=mail.sender,
@@ -147,9 +158,13 @@ class Intake:
             ret=mail.ret,
             envid=mail.envid,
         )
-        addressed, rewritten = self._recipients(recipients)
+        # A peer that tracks its message knows each recipient by its number: none may become another one.
+        addressed, rewritten = self._recipients(recipients, merge=handed is None)
+        if self.options.ways:
+            addressed = fanned_out(addressed, self.options.ways)
+        message_id = self._mint(now)
         arrival = Arrival(
-            id=self._mint(now),
+            id=message_id,
             envelope=envelope,
             recipients=addressed,
             digests=Digests(None, of_envelope(envelope, addressed)),
@@ -160,11 +175,14 @@ class Intake:
             session=session.id,
             login=session.login,
             rewritten=rewritten,
+            handed=handed(message_id) if handed else None,
         )
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
-        late = self._as_sent(session, mail, recipients) if shadow is not None else None
+        # A peer that keeps its copy until it is delivered waits for no more than this node's own.
+        waits = shadow is not None and handed is None
+        late = self._as_sent(session, mail, recipients) if waits else None
         return IntakeSink(self, session, arrival, shadow, late)
 
     def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
@@ -181,7 +199,7 @@ class Intake:
         return within(address, self.options.relay_networks)
 
     def _recipients(
-        self, recipients: Sequence[RcptTo]
+        self, recipients: Sequence[RcptTo], *, merge: bool
     ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
         book = self.options.book()
         found = tuple(
@@ -190,7 +208,7 @@ class Intake:
         )
         rewritings: tuple[Rewriting, ...] = ()
         if book is not EMPTY:
-            found, rewritings = rewrite(found, book, typed_recipient)
+            found, rewritings = rewrite(found, book, typed_recipient, merge=merge)
         return tuple(self._routed(one) for one in found), rewritings
 
     def _routed(self, recipient: Recipient) -> Recipient:
@@ -264,6 +282,9 @@ class IntakeSink:
             failpoints.passed("before-250")
             return [self._accepted(self._arrival.id)]
         self._spool.discard()
+        if answer is Answer.REPEATED and (handed := self._arrival.handed):
+            log.info("handed_over_again", peer=handed.peer, handed_as=handed.their_id)
+            return [Reply(250, "2.6.0", f"{handed.their_id} Taken before")]
         if answer is Answer.HANG_UP:
             log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
             return Hangup()

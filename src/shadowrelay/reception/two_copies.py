@@ -123,11 +123,11 @@ async def make_redundant(
                 return Decided(Answer.ACCEPTED, decide(last_resort=True, answered=True))
         if attempts[-1].leg is Leg.ACKNOWLEDGED:
             answer = await decide(last_resort=False)
-            if answer is Answer.ACCEPTED:
+            if answer is not Answer.NOT_REDUNDANT:
                 return Decided(answer)
     if (asked := late()) is None:
         answer = await decide(last_resort=True)
-        if answer is Answer.ACCEPTED:
+        if answer is not Answer.NOT_REDUNDANT:
             return Decided(answer)
     else:
         admitted = await decide_late(asked)

@@ -6,11 +6,13 @@ import ssl
 from datetime import timedelta
 
 from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
+from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
-from shadowrelay.service.adapters import server_context
+from shadowrelay.service.adapters import asking_context, pinned, server_context
 from shadowrelay.service.node import Node, mint
 from shadowrelay.settings import MemberConnector, ReceiveConnector
+from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions
@@ -32,6 +34,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         room=node.room,
         submission=connector.submission,
         book=node.book,
+        ways=node.ways,
         delay=connector.max_acknowledgement_delay,
     )
     tls = None
@@ -72,7 +75,10 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         node.in_flight,
         node.acknowledgements,
     )
-    return Connector(limits, intake)
+    if tls is None or not connector.accept_xshadow:
+        return Connector(limits, intake)
+    hops = HopIntakes(intake, HopTls(asking_context(connector), tls, pinned(connector)))
+    return Connector(limits, hops, session=HopSession)  # type: ignore[arg-type]
 
 
 def for_members(node: Node, peer: MemberConnector) -> Connector:

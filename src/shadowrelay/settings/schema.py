@@ -12,12 +12,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, model_validator
+from pydantic import Field, PrivateAttr, create_model, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
+from shadowrelay.settings.hosts import Dns, RouteHostSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
+from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
     Delimiter,
@@ -81,14 +83,31 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-class Section(BaseModel):
-    """A table of the settings file. Unknown keys are errors."""
+class Profile(StrEnum):
+    """Whose default limits a Receive connector has: those of a mailbox server, or of an edge server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    MAILBOX = "mailbox"
+    EDGE = "edge"
+
+
+class PinnedPeer(Section):
+    """A peer beyond the boundary that may track messages here."""
+
+    name: Fqdn = Field(description="Its name, as it says it in XSHADOW.")
+    certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
+
+
+class TrackingHop(PinnedPeer):
+    """A hop that is told to track messages."""
+
+    host: HostName | None = Field(None, description="The host of the route that it is. Default: any of them.")
 
 
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
+    profile: Profile = Field(
+        Profile.MAILBOX, description="Whose defaults its two time limits have; `edge` faces the Internet."
+    )
     submission: Flag = Field(
         default=False, description="Mail from users (RFC 6409): missing header fields are added."
     )
@@ -96,6 +115,9 @@ class ReceiveConnector(Section):
     tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
+    )
+    accept_xshadow: list[PinnedPeer] = Field(
+        [], description="Peers beyond the boundary that may track messages here (XSHADOW)."
     )
     proxy_networks: list[Cidr] = Field(
         [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
@@ -109,10 +131,16 @@ class ReceiveConnector(Section):
         default=False, description="Take local parts such as `user..name`; they are passed on in quotes."
     )
     connection_timeout: Duration = Field(
-        timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
+        default_factory=lambda data: timedelta(minutes=5 if _is_edge(data) else 10),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest session, busy or not. Default: `10m`; `5m` with the profile `edge`.",
     )
     connection_inactivity_timeout: Duration = Field(
-        timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence; below `connection_timeout`."
+        default_factory=lambda data: timedelta(minutes=1 if _is_edge(data) else 5),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest silence; below `connection_timeout`. Default: `5m`; `1m` with `edge`.",
     )
     max_acknowledgement_delay: Duration = Field(
         timedelta(seconds=30),
@@ -137,6 +165,10 @@ class ReceiveConnector(Section):
     max_recipients_per_message: Integer = Field(
         200, ge=100, le=20_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
     )
+
+
+def _is_edge(data: Mapping[str, Any]) -> bool:
+    return data.get("profile") is Profile.EDGE
 
 
 class MemberConnector(Section):
@@ -176,14 +208,9 @@ class MemberSettings(Section):
     )
 
 
-class RouteSettings(Section):
-    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
-    host: HostName = Field(description="The next hop.")
-    port: Integer = Field(25, ge=1, le=65535, description="Its port.")
-    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
-    inside: Flag = Field(
-        default=False, description="The next hop is inside the boundary: delivery there is final."
-    )
+class HopSettings(Section):
+    """What is said to next hops: how to log in, and TLS."""
+
     username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
     password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
     mechanism: Mechanism = Field(
@@ -197,9 +224,54 @@ class RouteSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+    send_xshadow: list[TrackingHop] = Field(
+        [], description="Hops that are told to track messages (XSHADOW), and the certificates they show."
+    )
+    xshadow_certificate: FilePath | None = Field(
+        None, description="PEM chain that shows our name to these hops; with `xshadow_key`."
+    )
+    xshadow_key: FilePath | None = Field(None, description="PEM private key of `xshadow_certificate`.")
+    connection_inactivity_timeout: Duration = Field(
+        timedelta(minutes=10),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest silence of the next hop in an open session.",
+    )
+
+
+class RouteSettings(HopSettings):
+    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
+    site: Label | None = Field(
+        None, description="Site of these domains: from another site their mail goes to that site's hosts."
+    )
+    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
+    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
+    mx: Flag = Field(
+        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
+    )
+    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
+    alternatives: list[TableName] = Field(
+        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
+    )
+    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
+    inside: Flag = Field(
+        default=False, description="The next hop is inside the boundary: delivery there is final."
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )
+
+
+class SiteSettings(HopSettings):
+    hosts: list[DialAddress] = Field(
+        min_length=1, description="Servers that take mail there, all alike; each is tried once in an attempt."
+    )
+    hub: Flag = Field(default=False, description="Mail for sites behind it stops there on its way.")
+
+
+class SiteLinkSettings(Section):
+    sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
+    cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
 
 
 class Admin(Section):
@@ -319,6 +391,9 @@ class Settings(PolicySettings):
         [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
+    sites: dict[TableName, SiteSettings] = Field({}, description="Sites of other boundaries.")
+    site_links: list[SiteLinkSettings] = Field([], description="How the sites are linked.")
+    dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

@@ -31,6 +31,7 @@ from shadowrelay.core.reception.acknowledging import (
     ended,
 )
 from shadowrelay.core.reception.redundancy import Answer, Arrival
+from shadowrelay.core.recipients import LISTS
 
 POLICY = Policy()
 PROMOTING = Policy(shadow_redundancy_promotion_enabled=True)

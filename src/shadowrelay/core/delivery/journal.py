@@ -19,6 +19,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.tracking import Dsn, Journaled
+from shadowrelay.core.tracking_hops import SentAgain
 from shadowrelay.core.values import dataclass, replace
 
 Journals = Mapping[NextHop, tuple[str, NextHop]]
@@ -83,7 +84,7 @@ def queue_once(
     original: Copy,
     made: Copy,
     content: Content,
-    event: Dsn | Journaled,
+    event: Dsn | Journaled | SentAgain,
     now: datetime,
     *,
     awaited: bool = True,

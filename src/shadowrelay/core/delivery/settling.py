@@ -8,9 +8,10 @@ from enum import Enum
 
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy, SaveDamaged, Write
 from shadowrelay.core.delivery.expanding import Expansion, queue_expansion
+from shadowrelay.core.delivery.hop_shadows import Tracker, taken
 from shadowrelay.core.delivery.journal import JournalCopy, journaled, queue_once
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.events.announcements import addressed, delivered, listeners
+from shadowrelay.core.events.announcements import announced, to_giver
 from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
@@ -69,6 +70,7 @@ class Hop:
     server: str
     inside: bool  # inside the boundary: Safety Net may resubmit
     mailbox: bool  # LMTP: the message reached its mailbox
+    tracks: Tracker | None = None  # beyond the boundary: it tells us when it has delivered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,10 @@ def settle(
         after = settled_now(after, now)
     settled = [recipient for recipient in changed if recipient.settled]
     writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
-    writes += addressed(listeners(after), delivered(after, settled), now)
+    writes += announced(ledger, after, settled, now)
+    if hop.tracks is not None:
+        accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
+        writes += taken(ledger, message_id, accepted, hop.tracks, now)
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
     events += _told_again(after, results, by_number, hop, now)
     once = {one.id: one.about for one in reversed(lists.values())}  # two recipients may be one list
@@ -161,7 +166,8 @@ def _settle_rows(
     changed = [_after(by_number[one.number], one, hop, {}, now) for one in done]
     settled = dict(rows.settled) | {one.number: one.status for one in changed}
     saved = SaveDamaged(replace(rows, settled=tuple(sorted(settled.items()))))
-    told: Decision[Copy | None] = Decision(None, (saved,), tuple(_told(sent, done, changed, hop, now)))
+    heard = to_giver(ledger, sent.id, changed, now)
+    told: Decision[Copy | None] = Decision(None, (saved, *heard), tuple(_told(sent, done, changed, hop, now)))
     first = bool(done) and not rows.settled
     return told.after(journaled(ledger, sent, journal, now)) if first else told
 

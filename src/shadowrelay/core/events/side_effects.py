@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.events.announcements import addressed, delivered, listeners
+from shadowrelay.core.events.announcements import announced
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
@@ -61,8 +61,7 @@ def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now:
     if not waiting:
         return Decision(None)
     after = original.with_recipients(waiting)
-    told = addressed(listeners(after), delivered(after, waiting), now)
-    return Decision(None, (SaveCopy(original, after), *told))
+    return Decision(None, (SaveCopy(original, after), *announced(ledger, after, waiting, now)))
 
 
 def _next(ledger: Ledger, original: Copy, one: Recipient) -> MessageId | None:

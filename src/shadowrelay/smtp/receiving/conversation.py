@@ -96,7 +96,7 @@ class Conversation:
         self.junk = 0  # commands since the last message
         self._session, self._duplex, self._options = session, duplex, options
         self._limits, self._longest_command = limits, max(limits.values())
-        self._longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
+        self.longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
         self._lost = lost
         self._leaving = self._draining = self._busy = self._grouped = False
         self._errors = self._served = 0
@@ -231,7 +231,7 @@ class Conversation:
 
     def encoded(self, reply: Reply) -> bytes:
         """Its octets. No line is longer than what the other end must take."""
-        return reply.encode(most=self._longest_reply)
+        return reply.encode(most=self.longest_reply)
 
     async def _tarpit(self, seconds: float) -> None:
         await self._duplex.flush()
