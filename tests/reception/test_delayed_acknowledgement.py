@@ -19,7 +19,6 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
 from shadowrelay.core.reception import acknowledging
 from shadowrelay.reception import acknowledgements
-from shadowrelay.smtp.receiving.session import ReceiveSession
 
 DELAY: dict[str, Any] = {"receive": {"max_acknowledgement_delay": "20s"}}
 BRIEF: dict[str, Any] = {"receive": {"max_acknowledgement_delay": "200ms"}}
@@ -206,23 +205,6 @@ async def test_where_redundancy_is_disabled_no_250_waits(tmp_path: Path) -> None
     async with alone(tmp_path, 9, run=False, shadow_redundancy_enabled=False) as found:
         assert (await sent(found, MESSAGE)).startswith("250 ")
         assert counted(found) == {}
-
-
-async def test_a_hop_that_keeps_its_copy_does_not_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    greeted = ReceiveSession.greeted
-
-    async def tracking(self: ReceiveSession, service: Any, name: str) -> bytes:
-        reply = await greeted(self, service, name)
-        self.client = replace(self.client, tracks=True)
-        return reply
-
-    monkeypatch.setattr(ReceiveSession, "greeted", tracking)
-    async with alone(tmp_path, 9, run=False) as found:
-        assert (await sent(found, MESSAGE)).startswith("250 ")
-        assert counted(found) == {}
-        assert await found.rows("unacknowledged") == 0
 
 
 async def test_other_sessions_go_on_while_one_waits(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from shadowrelay import failpoints
-from shadowrelay.core.decisions import DamagedRow, SaveCopy
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.decisions import ALL, DamagedRow, HopShadow, Part, SaveCopy
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.database import records, sharing, sums
@@ -144,6 +144,15 @@ class Copies:
         for (message_id,) in self._run(SQL[query], values).fetchall():
             if copy := self.expected(message_id):
                 yield copy
+
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        return self.hop_shadow_rows.one(message_id, hop)
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        return self.hop_shadow_rows.of(message_id)
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        return self.hop_shadow_rows.part(hop, part)
 
     def forget_recent(self) -> None:
         """Forget remembered copies. Call it after changing messages or recipients without ``apply``."""

@@ -27,7 +27,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
-from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
@@ -96,10 +96,10 @@ class Queue:
         book: Callable[[], AddressBook] = no_book,
     ) -> None:
         self.wake = asyncio.Event()
-        self.failed: Callable[[NextHop], None] = _nobody_asks
         self.hosts = hosts
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
+        self.failed: Callable[[NextHop], None] = _nobody_asks
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
@@ -151,7 +151,9 @@ class Queue:
         for name, due in waiting:
             if self._stopping:
                 break
-            outbound = self._outbound(name)
+            if name not in self.hops:
+                self.hops[name] = Outbound(self.hosts.template(name))
+            outbound = self.hops[name]
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
@@ -175,11 +177,6 @@ class Queue:
         found = due_hops(ledger)
         self._look_took = seconds() - began
         return found
-
-    def _outbound(self, name: NextHop) -> Outbound:
-        if name not in self.hops:
-            self.hops[name] = Outbound(self.hosts.template(name))
-        return self.hops[name]
 
     async def _watch_the_clock(self, now: datetime) -> None:
         """If the wall clock was set back, bring planned times forward: mail must not wait for hours."""
@@ -371,22 +368,16 @@ class Queue:
             return
         self._idle_at = now + IDLE
         for outbound in self.hops.values():
-            old = [
-                session
-                for session, since in outbound.idle
-                if since < now - min(most, session.server.timeouts.idle) or not session.alive
-            ]
-            outbound.idle = [item for item in outbound.idle if item[0] not in old]
+            outbound.idle, old = worn_out(outbound.idle, now, most)
             for session in old:
                 self._close(session)
             for item in [one for one in outbound.idle if one[0].owes and one[1] < now - IDLE]:
                 outbound.idle.remove(item)
                 self._in_background(self._ask(outbound, *item))
-        self._prune(waiting)
+        self._prune(waiting, now)
 
-    def _prune(self, waiting: Set[NextHop]) -> None:
+    def _prune(self, waiting: Set[NextHop], now: float) -> None:
         """Once a minute, forget next hops of single domains that have neither mail nor sessions."""
-        now = asyncio.get_running_loop().time()
         if now < self._prune_at:
             return
         self._prune_at = now + PRUNE

@@ -187,7 +187,7 @@ class Intake:
 
     def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
         """What the 250 of this message may wait with; None: it never waits."""
-        if self.acknowledgements is None or not self.options.delay or session.tracks:
+        if self.acknowledgements is None or not self.options.delay:
             return None
         return LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
 

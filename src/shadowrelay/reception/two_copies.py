@@ -131,7 +131,7 @@ async def make_redundant(
             return Decided(answer)
     else:
         admitted = await decide_late(asked)
-        if admitted.answer is Answer.ACCEPTED:
+        if admitted.answer is not Answer.NOT_REDUNDANT:
             return Decided(admitted.answer, admitted=admitted)
     return Decided(await take_back(arrival, attempts))
 

@@ -19,6 +19,7 @@ from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings.hosts import Dns, RouteHostSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
+from shadowrelay.settings.outputs import Admin, Log, Tracking
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
@@ -30,12 +31,10 @@ from shadowrelay.settings.values import (
     Flag,
     Fqdn,
     HostName,
-    HostPort,
     Integer,
     JournalAddress,
     Label,
     ListenAddress,
-    Secret,
     Size,
     TableName,
     UserName,
@@ -66,21 +65,6 @@ class Mechanism(StrEnum):
     LOGIN = "login"
     CRAM_MD5 = "cram-md5"
     XOAUTH2 = "xoauth2"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(StrEnum):
-    """``auto``: for people on a terminal, else JSON."""
-
-    AUTO = "auto"
-    JSON = "json"
-    CONSOLE = "console"
 
 
 class Profile(StrEnum):
@@ -272,30 +256,6 @@ class SiteSettings(HopSettings):
 class SiteLinkSettings(Section):
     sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
     cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
-
-
-class Admin(Section):
-    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API and metrics.")
-    token: Secret | None = Field(None, description="Bearer token that requests must carry.")
-
-
-class Tracking(Section):
-    directory: FilePath = Field(description="Directory of the log. Default: `tracking` in `data_dir`.")
-    max_file_size: Size = Field(10 * 10**6, ge=10**4, le=4 * 10**9, description="A larger file is rolled.")
-    max_file_age: Duration = Field(
-        timedelta(hours=1), ge=_SECOND, le=timedelta(days=30), description="An older file is rolled."
-    )
-    max_directory_size: Size = Field(
-        1000 * 10**6, ge=10**5, le=10**13, description="Beyond it the oldest files are deleted."
-    )
-    max_age: Duration = Field(
-        timedelta(days=30), ge=_SECOND, le=timedelta(days=3650), description="Older files are deleted."
-    )
-
-
-class Log(Section):
-    level: LogLevel = Field(LogLevel.INFO, description="Least severity that is written to standard error.")
-    format: LogFormat = Field(LogFormat.AUTO, description="`auto` is `console` on a terminal, else `json`.")
 
 
 def _policy_fields() -> dict[str, Any]:

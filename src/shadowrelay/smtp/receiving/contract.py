@@ -43,7 +43,6 @@ class Client:
     certificate: Mapping[str, Any] | None = None  # verified; as ssl.SSLSocket.getpeercert() returns it
     service: Service = "SMTP"  # as which it greeted us
     login: str = ""  # the user who logged in, '' for nobody
-    tracks: bool = False  # a hop that keeps its copy until we tell it that the next hop has the message
 
     def protocol(self, *, smtputf8: bool) -> str:
         """How a message came, for its Received field (RFC 3848, RFC 6531 section 4.3)."""
