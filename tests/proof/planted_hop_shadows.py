@@ -157,4 +157,11 @@ HOP_SHADOWS = (
         edits=(("        if self.owes:\n            await self.ask()\n", ""),),
         test=f"{_REAL}test_a_session_asks_before_it_says_quit",
     ),
+    Fault(
+        name="a hop that is back still counts as given up",
+        rule="a hop is given up after so many failed heartbeats in a row",
+        file="delivery/hop_talk.py",
+        edits=(("            self.watches[name] = self.watch(name).answered(began)\n\n", "\n"),),
+        test=f"{_REAL}test_a_hop_that_was_given_up_and_is_back_keeps_what_it_takes",
+    ),
 )
