@@ -204,6 +204,7 @@ def _not_taken(
     taken = {number for one in before for number in one.numbers}
     kept = [pair for pair in zip(arrival.recipients, handed.numbers, strict=True) if pair[1] not in taken]
     recipients = tuple(replace(one, number=number) for number, (one, _) in enumerate(kept, 1))
+    became = {one.number: number for number, (one, _) in enumerate(kept, 1)}
     told = [
         event
         for one in before
@@ -215,6 +216,9 @@ def _not_taken(
     rest = replace(
         arrival,
         recipients=recipients,
+        rewritten=tuple(
+            replace(one, number=became[one.number]) for one in arrival.rewritten if one.number in became
+        ),
         digests=replace(arrival.digests, envelope=of_envelope(arrival.envelope, recipients)),
         handed=replace(handed, numbers=tuple(number for _, number in kept)),
     )
