@@ -86,6 +86,7 @@ class FakeNode:
     unasked: list[ServerName] = field(default_factory=list)  # for good copies
     logged: tuple[str, str] | None = None  # of damage
     scrub_interval: timedelta = timedelta(0)
+    redirecting: Any = None
 
     def __post_init__(self) -> None:
         examiner = Examiner(self.database, lambda: NOW)

@@ -28,6 +28,7 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_redirecting import REDIRECTING
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
@@ -41,6 +42,7 @@ RELAY: tuple[Fault, ...] = (
     *MAILBOX,
     *OPERATING,
     *PACING,
+    *REDIRECTING,
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,

@@ -45,7 +45,7 @@ from shadowrelay.core.steps import (
     WriteReports,
 )
 from shadowrelay.delivery.queue import deliver
-from shadowrelay.members import mend, repair
+from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
@@ -197,6 +197,7 @@ class Node:
         self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
+        self.redirecting: set[MessageId] = set()
         self.concluding = self.carrying = False
         self.pump_at: float | None = None
         self.resubmitter: Resubmitter | None = None  # since there was a request
@@ -726,6 +727,24 @@ class Node:
             return
         self.world.say(self.name, "hands over its queue")
         self.transact(work, lambda _: None)
+
+    def redirect(self, to: ServerName) -> None:
+        """Give what is in the queue to that member; what has no copy there is copied first."""
+        if chores.held_back(self.ledger) or to not in self.boundary.reachable():
+            return
+        self.world.say(self.name, f"redirects its queue to {to}")
+        for copy in tuple(self.ledger.state.copies.values()):
+            if copy.owned and copy.id not in self.redirecting:
+                self.redirecting.add(copy.id)
+
+                def done(_: Any, message_id: MessageId = copy.id) -> None:
+                    self.redirecting.discard(message_id)
+
+                self.start(giving.give_to(copy.id, to, self._being_sent, self.clock), done)
+
+    def _being_sent(self, ledger: Transaction, message_id: MessageId) -> bool:
+        del ledger
+        return any(one == message_id for one, _ in self.active)
 
     # Receiving.
 

@@ -400,6 +400,19 @@ class Run:
                 node = self.world.nodes[draw.choice([place.name for place in self.world.places])]
                 self.world.after(start - self.world.now + 12.0 * draw.random(), self._hand_over, node)
 
+    def _redirects(self, start: float) -> None:
+        """In every eighth run operators redirect queues to members, at any moment; drawn apart likewise."""
+        draw = random.Random(self.world.seed ^ 0x1000)
+        if draw.random() < 0.12:
+            for _ in range(draw.randint(1, 3)):
+                one, to = draw.sample([place.name for place in self.world.places], 2)
+                at = start - self.world.now + 12.0 * draw.random()
+                self.world.after(at, self._redirect, self.world.nodes[one], to)
+
+    def _redirect(self, node: Node, to: ServerName) -> None:
+        if node.up:
+            node.attend(node.redirect, to)
+
     def _hand_over(self, node: Node) -> None:
         if node.up:
             node.attend(node.hand_over)
@@ -424,6 +437,7 @@ class Run:
             self._mail(start, draw.randint(2, 5))
             self._fault(kind, start)
             self._hand_overs(start)
+            self._redirects(start)
             if self.operator:
                 self.operator.plan(start)
             healed = index + 1

@@ -17,6 +17,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.resubmit import Resubmission
 
 _A_WHILE = timedelta(seconds=2)
@@ -181,6 +182,9 @@ class RunningNode(Protocol):
 
     @property
     def resubmission(self) -> Resubmission: ...
+
+    @property
+    def redirecting(self) -> Redirecting: ...
 
     @property
     def opening(self) -> bool:

@@ -368,6 +368,18 @@ SELECT m.id FROM message AS m
    AND (:after IS NULL OR NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = m.id AND r.due_at <= :after))
  ORDER BY m.id LIMIT :most;
 
+-- name: to_redirect
+SELECT id FROM message
+ WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND received_at <= ? AND id > ?
+ ORDER BY id LIMIT ?;
+
+-- name: count_to_redirect
+SELECT COUNT(*) FROM message
+ WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND received_at <= ?;
+
+-- name: being_sent
+SELECT EXISTS (SELECT 1 FROM temp.active WHERE message_id = ?);
+
 -- name: awaited
 SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;

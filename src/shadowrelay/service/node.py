@@ -35,6 +35,7 @@ from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
+from shadowrelay.operator.redirect import TAKES, Redirecting, takes
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
@@ -116,6 +117,18 @@ class Node:
             Drain(database, boundary, policy, clock, self._speak_to_all),
             settings.drain_timeout.total_seconds(),
         )
+        self.redirecting = Redirecting(
+            self.members,
+            database,
+            boundary,
+            self.examiner,
+            ask=self.members.operate,
+            enabled=lambda: policy.shadow_redundancy_enabled,
+            draining=lambda: self.draining.active,
+            mint=mint,
+            clock=clock,
+            changed=self._speak_to_all,
+        )
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
@@ -143,7 +156,11 @@ class Node:
         )
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
-            {ACTION: Action(Scope.OPERATE, self._take_request, quiet=True), **counting.actions()},
+            {
+                ACTION: Action(Scope.OPERATE, self._take_request, quiet=True),
+                TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
+                **counting.actions(),
+            },
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
@@ -173,6 +190,10 @@ class Node:
             raise ActRefused(str(error)) from error
         self.resubmitting.wake.set()
         return told
+
+    async def _say_whether_it_takes(self, member: ServerName, act: Act) -> Told:
+        del member, act
+        return takes(self.ready())
 
     def member_statuses(self) -> Sequence[MemberStatus]:
         now, clock = self.clock(), seconds()

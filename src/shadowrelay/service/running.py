@@ -205,6 +205,7 @@ async def _drain(node: Node, members: Connector | None) -> None:
     drain = 0.0 if node.opening else node.settings.drain_timeout.total_seconds()
     until = asyncio.get_running_loop().time() + drain
     log.info("node_stopping", drain=drain)
+    await node.redirecting.end()
     if drain:
         await node.draining.finish(node.connectors, until)
     with contextlib.suppress(TimeoutError):
