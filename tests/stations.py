@@ -256,6 +256,7 @@ async def station(
     node.queue = Queue(
         database, node.boundary, servers(found), node.routes, reporter, node.policy, made.clock
     )
+    node.queue.detour = node.detour
     for link in node.links.values():
         link.changed = node.queue.wake.set
     assert found.peer

@@ -122,6 +122,9 @@ class FakeNode:
     def login_counts(self) -> Mapping[str, int]:
         return {"succeeded": 3, "failed": 2, "put_off": 1}
 
+    def extra_hops(self) -> Mapping[str, int]:
+        return {"taken": 4, "alone": 1}
+
     def refused_copies(self) -> int:
         return len(self.refused)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .planting import Fault
 
 _REDIRECT = "operator/test_redirect.py::"
+_HOP = "delivery/test_extra_hop.py::"
 _CLAIMS = "core/members/test_claims.py::"
 
 REDIRECTING = (
@@ -31,7 +32,7 @@ REDIRECTING = (
         name="a redirect to a full member is begun",
         rule="a member that takes no mail now is refused as the target of a redirect",
         file="operator/redirect.py",
-        edits=(("        if why := await self._unwilling(to):\n", "        if why := '':\n"),),
+        edits=(("        if why := await self._unwilling(to, PATIENCE):\n", "        if why := '':\n"),),
         test=_REDIRECT + "test_a_member_that_cannot_take_the_queue_is_refused_with_the_reason",
     ),
     Fault(
@@ -60,5 +61,38 @@ REDIRECTING = (
         file="core/members/claims.py",
         edits=(("copy if claim.reason is Reason.HANDED_OVER else intended", "intended"),),
         test=_CLAIMS + "test_the_holder_to_which_the_owner_gave_the_message_promotes_whatever_the_ranks",
+    ),
+    Fault(
+        name="the owner delivers to its own machine",
+        rule="mail for a destination on the owner's machine is delivered by a member on another one",
+        file="delivery/queue.py",
+        edits=(
+            (
+                "        if self.detour and self.detour.wanted(claimed) and",
+                "        if claimed.copy.damaged and self.detour and",
+            ),
+        ),
+        test=_HOP + "test_a_member_on_another_machine_delivers_and_the_owner_keeps_the_copy",
+    ),
+    Fault(
+        name="an extra hop goes to and fro",
+        rule="a message makes one extra hop at most",
+        file="delivery/detour.py",
+        edits=(
+            (
+                "        return claimed.copy.former_owner not in self._boundary.reachable()\n",
+                "        return True\n",
+            ),
+        ),
+        test=_HOP + "test_nodes_whose_settings_contradict_each_other_do_not_pass_a_message_to_and_fro",
+    ),
+    Fault(
+        name="an extra hop takes a message out of another attempt",
+        rule="a message is not handed over while another fork of it is under way",
+        file="delivery/detour.py",
+        edits=(
+            ("            return being_sent(ledger, message_id, but=hop)\n", "            return False\n"),
+        ),
+        test=_HOP + "test_it_does_not_wait_for_another_fork_for_long",
     ),
 )

@@ -311,6 +311,7 @@ class _Api:
             scrub=node.scrub,
             opened=node.database.opened,
             logins=node.login_counts(),
+            extra_hops=node.extra_hops(),
             commits=node.database.commits,
             resubmit=await node.resubmission.figures(),
             free=node.room.free,

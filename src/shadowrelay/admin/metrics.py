@@ -31,6 +31,7 @@ class Scrape:
     scrub: ScrubState
     opened: Opening
     logins: Mapping[str, int]
+    extra_hops: Mapping[str, int]
     commits: int
     resubmit: Figures
     free: int
@@ -102,6 +103,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     for event in sorted(EVENT_IDS | set(scrape.seen.tracked)):
         tracked.add_metric([event], scrape.seen.tracked.get(event, 0))
     yield tracked
+    hops = "Messages for this node's machine: taken by a member elsewhere, or delivered here alone."
+    yield _labelled("extra_hops_total", hops, "result", scrape.extra_hops)
     yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits

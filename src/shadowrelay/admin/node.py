@@ -211,6 +211,10 @@ class RunningNode(Protocol):
         """Logins since the start, by result."""
         ...
 
+    def extra_hops(self) -> Mapping[str, int]:
+        """Messages for this node's machine since the start, by what became of them (``Detour.counts``)."""
+        ...
+
     def waits_for(self, message_id: MessageId) -> Collection[ServerName]:
         """Members that have yet to answer whether they have a good copy of a damaged message."""
         ...

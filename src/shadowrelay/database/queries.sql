@@ -378,7 +378,7 @@ SELECT COUNT(*) FROM message
  WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND received_at <= ?;
 
 -- name: being_sent
-SELECT EXISTS (SELECT 1 FROM temp.active WHERE message_id = ?);
+SELECT EXISTS (SELECT 1 FROM temp.active WHERE message_id = ? AND next_hop <> ?);
 
 -- name: awaited
 SELECT owner, COUNT(*) FROM message

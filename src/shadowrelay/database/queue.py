@@ -173,9 +173,9 @@ def count_to_redirect(ledger: SqlLedger, until: datetime | None) -> int:
     return found
 
 
-def being_sent(ledger: SqlLedger, message_id: MessageId) -> bool:
-    """Is a delivery attempt of that message under way?"""
-    return bool(ledger.connection.execute(SQL["being_sent"], (message_id,)).fetchone()[0])
+def being_sent(ledger: SqlLedger, message_id: MessageId, *, but: NextHop | None = None) -> bool:
+    """Is a delivery attempt of that message under way? ``but``: to any other next hop than this one."""
+    return bool(ledger.connection.execute(SQL["being_sent"], (message_id, but or "")).fetchone()[0])
 
 
 def _by(until: datetime | None) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.ownership.handover import Hindrance, hand_over, hindrance
 from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt, repaired, reserve_rank
-from shadowrelay.core.steps import OfferCopy, Transact
+from shadowrelay.core.steps import OfferCopy, Operate, Transact, Unanswered
 from shadowrelay.core.values import dataclass
 
 Busy: TypeAlias = Callable[[Any, MessageId], bool]
@@ -21,6 +22,34 @@ Busy: TypeAlias = Callable[[Any, MessageId], bool]
 BEING_SENT = "being_sent"
 REFUSED = "refused"
 UNREADABLE = "unreadable"
+
+
+TAKES = "takes"
+"""The action of XOPERATE that asks a member whether it takes mail."""
+
+
+async def unwilling(
+    operate: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]],
+    to: ServerName,
+    job: RequestId,
+    patience: float,
+) -> str:
+    """Why that member takes no mail now; '' if it does, or if it cannot say (an older version).
+
+    ``patience``: seconds for its answer.
+    """
+    act = Act(job=job, action=TAKES, scope=Scope.READ, operator="handover", reason="", arguments={})
+    answer = await operate(Operate(to, act), patience)
+    if isinstance(answer, Unanswered):
+        return f"{to} cannot be reached: {answer.step}: {answer.error}"
+    if answer.refused or answer.told.get("ready", True):
+        return ""
+    return f"{to} takes no mail now: {answer.told.get('why', '')}"
+
+
+def takes(ready: tuple[bool, str]) -> Told:
+    """The answer to the action TAKES."""
+    return {"ready": ready[0], "why": ready[1]}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,9 @@ from typing import Any
 
 import structlog
 
-from shadowrelay.core.identifiers import FIRST, MessageId, RequestId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.ownership import chores
-from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
@@ -33,9 +31,6 @@ from shadowrelay.members.pool import Members
 from shadowrelay.members.repair import offered_whole
 
 log = structlog.get_logger(__name__)
-
-TAKES = "takes"
-"""The action of XOPERATE that asks a member whether it takes mail."""
 
 INTERVAL = 0.5  # seconds between passes
 PAGE = 200  # messages in a transaction
@@ -88,10 +83,9 @@ class Redirecting:
         database: TransportDatabase,
         boundary: Boundary,
         examiner: Examiner,
-        ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]],
+        unwilling: Callable[[ServerName, float], Awaitable[str]],
         enabled: Callable[[], bool],
         draining: Callable[[], bool],
-        mint: Callable[[datetime], str],
         clock: Callable[[], datetime],
         changed: Callable[[], None],
     ) -> None:
@@ -99,10 +93,9 @@ class Redirecting:
         self._database = database
         self._boundary = boundary
         self._examiner = examiner
-        self._ask = ask
+        self._unwilling = unwilling  # why a member takes no mail; '' if it does
         self._enabled = enabled  # do the members talk?
         self._draining = draining
-        self._mint = mint
         self._clock = clock
         self._changed = changed  # called when there is something to say to the members
         self._seen: RedirectProgress | None = None
@@ -172,25 +165,14 @@ class Redirecting:
             raise RedirectRefused(f"{to} is not a member here; the members are: {', '.join(names) or 'none'}")
         if to not in self._boundary.reachable():
             raise RedirectRefused(f"{to} cannot be reached")
-        if why := await self._unwilling(to):
+        if why := await self._unwilling(to, PATIENCE):
             raise RedirectRefused(why)
-
-    async def _unwilling(self, to: ServerName) -> str:
-        """Why that member takes no mail now; '' if it does, or if it cannot say (an older version)."""
-        job = RequestId(self._mint(self._clock()))
-        act = Act(job=job, action=TAKES, scope=Scope.READ, operator="redirect", reason="", arguments={})
-        answer = await self._ask(Operate(to, act), PATIENCE)
-        if isinstance(answer, Unanswered):
-            return f"{to} cannot be reached: {answer.step}: {answer.error}"
-        if answer.refused or answer.told.get("ready", True):
-            return ""
-        return f"{to} takes no mail now: {answer.told.get('why', '')}"
 
     async def _run(self) -> None:
         failures = 0
         try:
             while self._seen is not None and not self._stopping:
-                why = await self._unwilling(self._seen.to)
+                why = await self._unwilling(self._seen.to, PATIENCE)
                 before = self._seen.handed_over
                 left = Counter[str]() if why else await self._pass(self._seen.to)
                 if self._seen.handed_over > before:
@@ -284,8 +266,3 @@ class Redirecting:
         self._seen = replace(self._seen, ended=why)
         told: dict[str, Any] = {"handed_over": self._seen.handed_over, "copied": self._seen.copied}
         log.warning("redirect_ends", to=self._seen.to, why=why, left=dict(self._seen.left), **told)
-
-
-def takes(ready: tuple[bool, str]) -> Told:
-    """The answer to the action TAKES."""
-    return {"ready": ready[0], "why": ready[1]}

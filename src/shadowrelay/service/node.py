@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
@@ -21,9 +21,11 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.giving import TAKES, takes, unwilling
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
@@ -35,7 +37,7 @@ from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
-from shadowrelay.operator.redirect import TAKES, Redirecting, takes
+from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
@@ -44,7 +46,7 @@ from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import journals, routes
+from shadowrelay.settings.routing import journals, routes, standing
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
@@ -122,13 +124,24 @@ class Node:
             database,
             boundary,
             self.examiner,
-            ask=self.members.operate,
+            unwilling=self._unwilling,
             enabled=lambda: policy.shadow_redundancy_enabled,
             draining=lambda: self.draining.active,
-            mint=mint,
             clock=clock,
             changed=self._speak_to_all,
         )
+        self.detour = Detour(
+            standing(settings),
+            self.members,
+            database,
+            boundary,
+            self.examiner,
+            unwilling=self._unwilling,
+            enabled=lambda: policy.shadow_redundancy_enabled,
+            clock=clock,
+            changed=self._speak_to_all,
+        )
+        self.queue.detour = self.detour
         self.in_flight: set[MessageId] = set()
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
@@ -191,6 +204,9 @@ class Node:
         self.resubmitting.wake.set()
         return told
 
+    async def _unwilling(self, member: ServerName, patience: float) -> str:
+        return await unwilling(self.members.operate, member, RequestId(mint(self.clock())), patience)
+
     async def _say_whether_it_takes(self, member: ServerName, act: Act) -> Told:
         del member, act
         return takes(self.ready())
@@ -228,6 +244,9 @@ class Node:
         for one in self.logins.values():
             counts.update(one.counts)
         return counts
+
+    def extra_hops(self) -> Mapping[str, int]:
+        return self.detour.counts
 
     def refused_copies(self) -> int:
         return self.repair.refusals.messages

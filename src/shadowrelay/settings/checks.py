@@ -40,6 +40,14 @@ def cross_checks(
     yield from _members(settings, broken, refuse)
     yield from _listeners(settings, refuse)
     yield from _routes(settings, refuse)
+    for name, route in settings.routes.items():
+        if route.machine and not route.inside:
+            yield refuse(
+                f"routes.{name}.machine",
+                "is for next hops inside the boundary",
+                value=route.machine,
+                allowed="inside = true, or no machine",
+            )
     if not broken & {"routes", "journal"}:
         yield from _journals(settings, refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:

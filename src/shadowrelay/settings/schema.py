@@ -177,6 +177,9 @@ class RouteSettings(Section):
     inside: Flag = Field(
         default=False, description="The next hop is inside the boundary: delivery there is final."
     )
+    machine: Label | None = Field(
+        None, description="The `host` where it stands: a member on another machine delivers there."
+    )
     username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
     password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
     mechanism: Mechanism = Field(
