@@ -159,7 +159,7 @@ class Station:
 
     def drain(self) -> Drain:
         node = self.node
-        return Drain(node.database, node.boundary, node.policy, node.clock, lambda: None)
+        return Drain(node.database, node.boundary, node.in_force, node.clock, lambda: None)
 
     def run_mend(self) -> None:
         self.run(self.node.mend.run())

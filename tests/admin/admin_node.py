@@ -87,6 +87,8 @@ class FakeNode:
     logged: tuple[str, str] | None = None  # of damage
     scrub_interval: timedelta = timedelta(0)
     redirecting: Any = None
+    redundancy: Any = None
+    redundant: bool = True
 
     def __post_init__(self) -> None:
         examiner = Examiner(self.database, lambda: NOW)
@@ -121,6 +123,9 @@ class FakeNode:
 
     def login_counts(self) -> Mapping[str, int]:
         return {"succeeded": 3, "failed": 2, "put_off": 1}
+
+    def redundancy_on(self) -> bool:
+        return self.redundant
 
     def extra_hops(self) -> Mapping[str, int]:
         return {"taken": 4, "alone": 1}

@@ -20,6 +20,7 @@ from shadowrelay.admin.guard import RequestRefused, check_change, check_host, ch
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.redirect import RedirectRoutes
+from shadowrelay.admin.redundancy import RedundancyRoutes
 from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -66,6 +67,7 @@ def build_app(
         Route("/api/v1/scrub", api.changes(api.end_scrub), methods=["DELETE"]),
         *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
         *_redirect_routes(api, RedirectRoutes(node)),
+        *_redundancy_routes(api, RedundancyRoutes(node)),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
@@ -100,6 +102,14 @@ def _redirect_routes(api: _Api, of: RedirectRoutes) -> list[Route]:
         Route(base, api.reads(_as_json(of.show))),
         Route(base, api.changes(_as_json(of.end)), methods=["DELETE"]),
         Route(f"{base}/{{name}}", api.changes(_as_json(of.begin)), methods=["POST"]),
+    ]
+
+
+def _redundancy_routes(api: _Api, of: RedundancyRoutes) -> list[Route]:
+    base = "/api/v1/redundancy"
+    return [
+        Route(base, api.reads(_as_json(of.show))),
+        Route(base, api.changes(_as_json(of.turn)), methods=["POST"]),
     ]
 
 
@@ -312,6 +322,7 @@ class _Api:
             opened=node.database.opened,
             logins=node.login_counts(),
             extra_hops=node.extra_hops(),
+            redundancy=node.redundancy_on(),
             commits=node.database.commits,
             resubmit=await node.resubmission.figures(),
             free=node.room.free,

@@ -32,6 +32,7 @@ class Scrape:
     opened: Opening
     logins: Mapping[str, int]
     extra_hops: Mapping[str, int]
+    redundancy: bool
     commits: int
     resubmit: Figures
     free: int
@@ -86,6 +87,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("free_disk_bytes", "Free space of the disk that holds the node's data.", scrape.free),
         ("minimum_free_disk_bytes", "With less free space mail is put off.", scrape.minimum_free),
         ("ready", "1 while this node takes mail.", int(scrape.ready)),
+        ("redundancy_on", "1 while shadow redundancy is on.", int(scrape.redundancy)),
         ("start_time_seconds", "When the node started, seconds since 1970.", scrape.started_at.timestamp()),
     ]
     for name, text, value in gauges:

@@ -18,6 +18,7 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.redirect import Redirecting
+from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
 
 _A_WHILE = timedelta(seconds=2)
@@ -182,6 +183,13 @@ class RunningNode(Protocol):
 
     @property
     def resubmission(self) -> Resubmission: ...
+
+    @property
+    def redundancy(self) -> RedundancySwitch: ...
+
+    def redundancy_on(self) -> bool:
+        """Is shadow redundancy on, by the settings file or a later switch?"""
+        ...
 
     @property
     def redirecting(self) -> Redirecting: ...

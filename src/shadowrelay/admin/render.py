@@ -35,6 +35,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "ready": ready,
         "not_ready_because": why if not ready else "",
         "draining": node.draining.active,
+        "redundancy": node.redundancy_on(),
         "database_id": lineage.database_id,
         "incarnation": lineage.incarnation,
         "sequence": lineage.sequence,

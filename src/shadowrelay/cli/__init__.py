@@ -27,6 +27,7 @@ COMMANDS = {
     "peer": "Show the members, or say that one is gone for good.",
     "queue": "Show the queues of a node: the backlog.",
     "redirect": "Move a node's queue to one member.",
+    "redundancy": "Switch shadow redundancy on or off for all members, or show it.",
     "resubmit": "Bring delivered mail back from Safety Net.",
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",

@@ -23,6 +23,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.messages import Copy, Status
 from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
@@ -323,6 +324,7 @@ Write: TypeAlias = (
     | Request
     | Progress
     | ForgetRequest
+    | Switch
 )
 
 

@@ -22,6 +22,7 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.switches import Switch
 
 T = TypeVar("T")
 
@@ -133,6 +134,10 @@ class Ledger(Protocol):
 
     def resubmitting(self) -> int:
         """How many messages of this node that were resubmitted are not settled yet."""
+        ...
+
+    def switch(self, name: str) -> Switch | None:
+        """A setting that an operator switched for all members; None if nobody did."""
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:

@@ -173,6 +173,11 @@ def count_to_redirect(ledger: SqlLedger, until: datetime | None) -> int:
     return found
 
 
+def to_release(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
+    """Messages of ours behind ``after`` with holders that were not told to discard their copies."""
+    return [MessageId(row[0]) for row in ledger.connection.execute(SQL["to_release"], (after, most))]
+
+
 def being_sent(ledger: SqlLedger, message_id: MessageId, *, but: NextHop | None = None) -> bool:
     """Is a delivery attempt of that message under way? ``but``: to any other next hop than this one."""
     return bool(ledger.connection.execute(SQL["being_sent"], (message_id, but or "")).fetchone()[0])

@@ -16,6 +16,7 @@ from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.switches import Switch
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about
@@ -26,6 +27,7 @@ from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.giving import TAKES, takes, unwilling
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
@@ -38,10 +40,11 @@ from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.redirect import Redirecting
+from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
-from shadowrelay.safety_net.sharing import ACTION, received
+from shadowrelay.safety_net.sharing import ACTION, SWITCH, received, switch_received
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, servers
 from shadowrelay.service.hops import hop_status
@@ -85,6 +88,7 @@ class Node:
         self.site = settings.site
         self.host = settings.host
         self.policy = settings.policy()
+        self.in_force = InForce(self.policy)
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
         self._called_at = {member.name: str(member.address) for member in settings.members}
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
@@ -101,7 +105,9 @@ class Node:
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
         self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
-        self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
+        self.repair = Repair(
+            self.members, database, boundary, self.examiner, self.in_force, clock, self._speak_to_all
+        )
         self.links = {
             place.name: Link(
                 name=place.name,
@@ -116,7 +122,7 @@ class Node:
             for place in places
         }
         self.draining = Draining(
-            Drain(database, boundary, policy, clock, self._speak_to_all),
+            Drain(database, boundary, self.in_force, clock, self._speak_to_all),
             settings.drain_timeout.total_seconds(),
         )
         self.redirecting = Redirecting(
@@ -125,7 +131,7 @@ class Node:
             boundary,
             self.examiner,
             unwilling=self._unwilling,
-            enabled=lambda: policy.shadow_redundancy_enabled,
+            enabled=lambda: self.in_force.redundancy,
             draining=lambda: self.draining.active,
             clock=clock,
             changed=self._speak_to_all,
@@ -137,7 +143,7 @@ class Node:
             boundary,
             self.examiner,
             unwilling=self._unwilling,
-            enabled=lambda: policy.shadow_redundancy_enabled,
+            enabled=lambda: self.in_force.redundancy,
             clock=clock,
             changed=self._speak_to_all,
         )
@@ -150,7 +156,23 @@ class Node:
         self.opening = False
         self.stopping = False
         self.resubmitting = Resubmitting(
-            self.members, database, self.contacts, self.examiner, self.has_room, policy, clock
+            self.members,
+            database,
+            self.contacts,
+            self.examiner,
+            self.has_room,
+            self.in_force,
+            clock,
+            self.repair.wake.set,
+        )
+        self.redundancy = RedundancySwitch(
+            name=self.name,
+            database=database,
+            in_force=self.in_force,
+            having=self._having,
+            share=self._share,
+            mint=mint,
+            clock=clock,
         )
         self._servers = servers(settings)
         counting = Counting(
@@ -171,6 +193,7 @@ class Node:
             settings.peer.peer_operate if settings.peer else Scope.NONE,
             {
                 ACTION: Action(Scope.OPERATE, self._take_request, quiet=True),
+                SWITCH: Action(Scope.OPERATE, self._take_switch, quiet=True),
                 TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
                 **counting.actions(),
             },
@@ -185,9 +208,9 @@ class Node:
     async def _remembers(self, route: NextHop, timeout: float) -> datetime | None:
         return await remembers_since(self._servers[route], timeout)
 
-    def _having(self, request: Request) -> list[Having]:
+    def _having(self, record: Request | Switch) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
-        return resubmit.having(request, given, members, self.clock(), seconds())
+        return resubmit.having(record, given, members, self.clock(), seconds())
 
     def has_room(self) -> bool:
         """May this node make messages of its own accord now?"""
@@ -203,6 +226,22 @@ class Node:
             raise ActRefused(str(error)) from error
         self.resubmitting.wake.set()
         return told
+
+    async def _take_switch(self, member: ServerName, act: Act) -> Told:
+        del member
+        try:
+            told = await self.database.transact(
+                lambda ledger: switch_received(ledger, act.arguments, self.policy)
+            )
+        except Malformed as error:
+            raise ActRefused(str(error)) from error
+        await self._share()
+        return told
+
+    async def _share(self) -> None:
+        """A record changed: apply it here, and give it to the members at once."""
+        await self.resubmitting.look()
+        self.resubmitting.wake.set()
 
     async def _unwilling(self, member: ServerName, patience: float) -> str:
         return await unwilling(self.members.operate, member, RequestId(mint(self.clock())), patience)
@@ -244,6 +283,9 @@ class Node:
         for one in self.logins.values():
             counts.update(one.counts)
         return counts
+
+    def redundancy_on(self) -> bool:
+        return self.in_force.redundancy
 
     def extra_hops(self) -> Mapping[str, int]:
         return self.detour.counts
@@ -297,7 +339,7 @@ class Node:
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start a link to every member that was not retired."""
-        for name in self.boundary.watches if self.policy.shadow_redundancy_enabled else ():
+        for name in self.boundary.watches:
             link = self.links[name]
             self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
         return list(self._tasks.values())

@@ -178,6 +178,7 @@ async def _prepare(node: Node) -> None:
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.retired(member.name)
+    await node.resubmitting.look()  # what was switched counts before anything is accepted
 
 
 def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list[asyncio.Task[None]]:
