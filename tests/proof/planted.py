@@ -30,6 +30,7 @@ from .planted_operating import OPERATING
 from .planted_pacing import PACING
 from .planted_redirecting import REDIRECTING
 from .planted_specified import SPECIFIED
+from .planted_switching import SWITCHING
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
@@ -46,6 +47,7 @@ RELAY: tuple[Fault, ...] = (
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *SWITCHING,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from shadowrelay.core import switching
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import retry, settling
 from shadowrelay.core.delivery.journal import JournalCopy, journal_of
@@ -15,7 +16,7 @@ from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Repor
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id
 from shadowrelay.core.greeting import greet
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import damage, questions
 from shadowrelay.core.members.conversation import Greeting
@@ -44,9 +45,12 @@ from shadowrelay.core.steps import (
     Unanswered,
     WriteReports,
 )
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
@@ -193,6 +197,7 @@ class Node:
         self.promised: dict[MessageId, float] = {}
         self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
         self.peers = Peers(self)
+        self.in_force = InForce(self.policy)
         self.in_flight: set[MessageId] = set()
         self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
@@ -448,7 +453,9 @@ class Node:
             for name in self.boundary.reachable():
                 if self._has_questions(name):
                     self.wake_link(name)
-        if exposed:
+        if not self.redundant:
+            self._release()
+        elif exposed:
             self._repair()
         self._mend()
         self.resubmit()
@@ -459,7 +466,8 @@ class Node:
 
     def resubmit(self) -> None:
         """Share the requests, and carry them out."""
-        if self.resubmitter is None and self.ledger.state.requests:
+        state = self.ledger.state
+        if self.resubmitter is None and (state.requests or state.switches):
             self.resubmitter = Resubmitter(self, self.pace())
         if self.resubmitter is not None:
             self.resubmitter.look()
@@ -709,6 +717,42 @@ class Node:
             whom = partial(candidates.healthy, first=keepers(self.ledger, copy))
             self.start(repair.copy_again(copy.id, whom, self.clock), done)
 
+    @property
+    def redundant(self) -> bool:
+        """Is redundancy on?"""
+        if self.ledger.state.switches:
+            self.in_force.take(self.ledger.switch(REDUNDANCY))
+        return self.in_force.redundancy
+
+    def _release(self) -> None:
+        """Redundancy is off: holders of what is in the queue may let their copies go."""
+        if self.ledger.chores:
+            return
+
+        def work(ledger: Transaction) -> None:
+            for id_ in tuple(self.ledger.state.copies):
+                ledger.apply(switching.released(ledger, id_, self.clock()))
+
+        self.transact(work, lambda _: None)
+
+    def turn(self, on: bool) -> None:
+        """An operator switches redundancy for all members."""
+        switch = Switch(
+            id=RequestId(self.world.uuid()),
+            name=REDUNDANCY,
+            value=on,
+            against=True,
+            operator="op",
+            reason="",
+            changed_by=self.name,
+            changed_at=self.clock(),
+        )
+        self.world.say("operator", f"turns redundancy {'on' if on else 'off'} at {self.name}")
+        flip: Callable[[Transaction], Switch] = lambda ledger: ledger.apply(  # noqa: E731
+            switching.flipped(ledger, switch)
+        )
+        self.transact(flip, lambda _: self.resubmit())
+
     # Draining.
 
     def hand_over(self) -> None:
@@ -769,8 +813,8 @@ class Node:
             two_copies.make_redundant(
                 arrival,
                 Content(data=arrival.id.encode()),
-                candidates.after,
-                self.policy,
+                candidates.after if self.redundant else lambda _: None,
+                self.in_force.policy,
                 self.clock,
                 deadline,
             ),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import structlog
-
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import in_force
 from shadowrelay.core.values import replace
-
-log = structlog.get_logger(__name__)
 
 
 class InForce:
@@ -47,13 +43,4 @@ class InForce:
         """The record as it is now. Returns whether the value in force changed."""
         before, self.switch = self.redundancy, switch
         self.policy = replace(self._file, shadow_redundancy_enabled=in_force(switch, file=self.file))
-        if self.redundancy != before:
-            log.warning(
-                "shadow_redundancy_switched",
-                on=self.redundancy,
-                by=switch.changed_by if switch else None,
-                operator=switch.operator if switch else None,
-                reason=switch.reason if switch else None,
-                overruled_by_settings_file=self.overruled,
-            )
         return self.redundancy != before

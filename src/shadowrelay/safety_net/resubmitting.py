@@ -56,6 +56,7 @@ class Resubmitting:
         self._switched = switched  # called when another value is in force
         self._clock = clock
         self._pace = Pace(in_force.policy, seconds())
+        self._told_overruled = False
         self.wake = asyncio.Event()
 
     @property
@@ -88,7 +89,17 @@ class Resubmitting:
         """Read the records; what was switched is in force from now on."""
         records, news, switch = await self._database.transact(_records)
         if self._in_force.take(switch):
+            log.warning(
+                "shadow_redundancy_switched",
+                on=self._in_force.redundancy,
+                by=switch.changed_by if switch else None,
+                operator=switch.operator if switch else None,
+                reason=switch.reason if switch else None,
+            )
             self._switched()
+        elif self._in_force.overruled and not self._told_overruled:
+            log.warning("switch_overruled_by_settings_file", on=self._in_force.redundancy)
+        self._told_overruled = self._in_force.overruled
         return records, news
 
     async def _give(self, name: ServerName, news: News) -> None:
