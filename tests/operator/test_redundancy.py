@@ -150,6 +150,23 @@ async def test_the_settings_file_counts_again_once_it_says_something_else(tmp_pa
         await again.stop()
 
 
+async def test_a_member_of_an_older_version_is_shown_as_such_and_the_others_switch(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as (one, old, new):
+        del old.node.acts.actions[SWITCH]  # type: ignore[attr-defined]
+        await running(one, old, new)
+        await turn(one, on=False)
+        await eventually(lambda: not new.node.in_force.redundancy)
+
+        async def told() -> bool:
+            having = {each.member: each for each in (await one.node.redundancy.show()).having}
+            return "older version" in having[old.name].why and having[new.name].has
+
+        await eventually(told)
+        assert old.node.in_force.redundancy
+        await sent(old, MESSAGE)  # a member that is off still holds copies of one that is on
+        assert not any(copy.exposed for copy in await old.copies())
+
+
 async def test_a_switch_of_another_setting_is_refused(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (one, other):
         await turn(one, on=False)

@@ -10,10 +10,11 @@ import structlog
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY, flipped
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import views
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.in_force import InForce
+from shadowrelay.operator.acts import NO_ACTION
 from shadowrelay.operator.resubmit import Having
 
 log = structlog.get_logger(__name__)
@@ -38,6 +39,12 @@ class RedundancyShown:
     held: int
 
 
+def _explained(one: Having) -> Having:
+    if NO_ACTION not in one.why:
+        return one
+    return replace(one, why="it is of an older version, and goes by its settings file")
+
+
 @dataclass(slots=True)
 class RedundancySwitch:
     """What an operator may ask of it on this node. ``share``: apply the record, and give it to members."""
@@ -58,7 +65,7 @@ class RedundancySwitch:
             file=self.in_force.file,
             overruled=self.in_force.overruled,
             switch=switch,
-            having=self.having(switch) if switch else (),
+            having=[_explained(one) for one in self.having(switch)] if switch else (),
             queued=counts.queued,
             exposed=counts.exposed,
             held=counts.shadow_held,
