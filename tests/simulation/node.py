@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,6 @@ from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.in_force import InForce
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
@@ -197,7 +196,6 @@ class Node:
         self.promised: dict[MessageId, float] = {}
         self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
         self.peers = Peers(self)
-        self.in_force = InForce(self.policy)
         self.in_flight: set[MessageId] = set()
         self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
@@ -720,9 +718,7 @@ class Node:
     @property
     def redundant(self) -> bool:
         """Is redundancy on?"""
-        if self.ledger.state.switches:
-            self.in_force.take(self.ledger.switch(REDUNDANCY))
-        return self.in_force.redundancy
+        return switching.in_force(self.ledger.state.switches.get(REDUNDANCY), file=True)
 
     def _release(self) -> None:
         """Redundancy is off: holders of what is in the queue may let their copies go."""
@@ -814,7 +810,7 @@ class Node:
                 arrival,
                 Content(data=arrival.id.encode()),
                 candidates.after if self.redundant else lambda _: None,
-                self.in_force.policy,
+                replace(self.policy, shadow_redundancy_enabled=self.redundant),
                 self.clock,
                 deadline,
             ),
