@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, message
@@ -67,11 +68,18 @@ def test_each_change_is_a_revision_and_the_highest_counts_in_every_order() -> No
         assert on.apply(flipped(on, switch())).revision == 3
 
 
-def test_of_two_changes_with_one_revision_the_first_node_by_name_counts_everywhere() -> None:
+def test_of_two_changes_at_one_moment_the_first_node_by_name_counts_everywhere() -> None:
     one, other = switch(changed_by=A), switch(value=True, changed_by=B)
     for order in ([one, other], [other, one]):
         on = ledger_of(C)
         assert [merge(on, given) for given in order][-1].changed_by == A
+
+
+def test_of_two_changes_with_one_revision_the_later_one_counts_everywhere() -> None:
+    one, other = switch(changed_by=A), switch(value=True, changed_by=B, changed_at=NOW + timedelta(seconds=1))
+    for order in ([one, other], [other, one]):
+        on = ledger_of(C)
+        assert [merge(on, given) for given in order][-1].changed_by == B
 
 
 def owning(*states: HolderState, **changes: object) -> LedgerAtHand:

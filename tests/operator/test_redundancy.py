@@ -18,6 +18,8 @@ from shadowrelay.safety_net import pace
 from shadowrelay.safety_net.sharing import SWITCH
 from shadowrelay.wire.switches import switch_told
 
+LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
+
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,6 +93,26 @@ async def test_off_lets_copies_go_and_accepts_alone_and_on_makes_what_is_queued_
             return len(held) == len(ours) == 5 and not any(copy.exposed for copy in ours)
 
         await eventually(two_copies)
+
+
+async def test_a_copy_goes_only_after_its_owner_has_compared_its_own(tmp_path: Path) -> None:
+    """The owner does not know yet that its content is damaged: the other copy is the only good one."""
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await running(owner, holder)
+        await sent(owner, MESSAGE)
+        await sent(owner, LARGE)
+        (file,) = owner.files()
+        (owner.node.spool / file).write_bytes(b"x" * len(LARGE))
+        await turn(owner, on=False)
+
+        async def one_left() -> bool:
+            return len(await holder.copies()) == 1
+
+        await eventually(one_left)
+        (kept,) = await holder.copies()
+        assert kept.held
+        (damaged,) = [copy for copy in await owner.copies() if copy.damaged]
+        assert damaged.id == kept.id
 
 
 async def test_a_holder_keeps_the_copies_of_an_owner_that_is_away_and_promotes_them(tmp_path: Path) -> None:

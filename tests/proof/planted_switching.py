@@ -54,6 +54,30 @@ SWITCHING = (
         test=_CORE + "test_a_node_that_may_not_own_the_message_or_has_no_good_copy_lets_no_copy_go",
     ),
     Fault(
+        name="an owner releases its holders without a look at its own copy",
+        rule="a copy is let go only after its owner has compared its own with its digest",
+        file="members/repair.py",
+        edits=(
+            (
+                "[one for one in found if await self._examiner.look(one) is Finding.SOUND]",
+                "[one for one in found if Finding.SOUND]",
+            ),
+        ),
+        test=_NODES + "test_a_copy_goes_only_after_its_owner_has_compared_its_own",
+    ),
+    Fault(
+        name="of two switches made apart the earlier one counts",
+        rule="of two switches with one revision the later one counts",
+        file="core/switching.py",
+        edits=(
+            (
+                "    return switch.revision, switch.changed_at, [",
+                "    return switch.revision, datetime.min, [",
+            ),
+        ),
+        test=_CORE + "test_of_two_changes_with_one_revision_the_later_one_counts_everywhere",
+    ),
+    Fault(
         name="what was switched waits for the next restart",
         rule="a switch counts on every member at once",
         file="safety_net/resubmitting.py",

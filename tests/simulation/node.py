@@ -725,9 +725,14 @@ class Node:
         if self.ledger.chores:
             return
 
+        sound = [id_ for id_ in tuple(self.ledger.state.copies) if self.read(id_) is not None]
+
         def work(ledger: Transaction) -> None:
-            for id_ in tuple(self.ledger.state.copies):
-                ledger.apply(switching.released(ledger, id_, self.clock()))
+            for id_ in sound:
+                if ledger.apply(switching.released(ledger, id_, self.clock())):
+                    self.world.released.add(id_)
+                    if submission := self.world.submissions.get(id_):
+                        submission.redundant = False
 
         self.transact(work, lambda _: None)
 
@@ -743,6 +748,7 @@ class Node:
             changed_by=self.name,
             changed_at=self.clock(),
         )
+        self.world.switched = True
         self.world.say("operator", f"turns redundancy {'on' if on else 'off'} at {self.name}")
         flip: Callable[[Transaction], Switch] = lambda ledger: ledger.apply(  # noqa: E731
             switching.flipped(ledger, switch)

@@ -45,9 +45,9 @@ def merged(ledger: Ledger, given: Switch, *, file: bool) -> Decision[Switch]:
     return Decision(after, (after,))
 
 
-def _weight(switch: Switch) -> tuple[int, list[int]]:
-    """Of two switches with one revision, the one of the first node by name counts."""
-    return switch.revision, [-ord(letter) for letter in switch.changed_by] + [0]
+def _weight(switch: Switch) -> tuple[int, datetime, list[int]]:
+    """Of two switches with one revision, the later one counts; of the same moment, that of the first node."""
+    return switch.revision, switch.changed_at, [-ord(letter) for letter in switch.changed_by] + [0]
 
 
 def released(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:

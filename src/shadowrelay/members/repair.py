@@ -141,17 +141,22 @@ class Repair:
         """Tell the holders of every message in the queue that their copies are needed no more."""
         after: MessageId | None = FIRST
         while after is not None and not self._in_force.redundancy:
-            count, after = await self._database.transact(partial(self._release_some, after=after))
+            found = await self._database.transact(partial(self._to_release, after=after))
+            sound = [one for one in found if await self._examiner.look(one) is Finding.SOUND]
+            count = await self._database.transact(partial(self._release_these, ids=sound)) if sound else 0
+            after = found[-1] if len(found) == RELEASED_AT_ONCE else None
             if count:
                 log.info("copies_released", messages=count)
                 self._changed()
 
-    def _release_some(self, ledger: SqlLedger, after: MessageId) -> tuple[int, MessageId | None]:
-        if chores.held_back(ledger):
-            return 0, None
-        found, now = to_release(ledger, after, RELEASED_AT_ONCE), self._clock()
-        count = sum(ledger.apply(released(ledger, message_id, now)) for message_id in found)
-        return count, found[-1] if len(found) == RELEASED_AT_ONCE else None
+    def _to_release(self, ledger: SqlLedger, after: MessageId) -> list[MessageId]:
+        return [] if chores.held_back(ledger) else to_release(ledger, after, RELEASED_AT_ONCE)
+
+    def _release_these(self, ledger: SqlLedger, ids: Sequence[MessageId]) -> int:
+        """Their contents were compared just now: the other copy may be the only good one."""
+        if chores.held_back(ledger) or self._in_force.redundancy:
+            return 0
+        return sum(ledger.apply(released(ledger, one, self._clock())) for one in ids)
 
     def _may_begin(self) -> bool:
         """Is there a member to ask, and no chore open that may make lost copies count again?"""
