@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_node import MX2, NOW, OURS, POLICY, FakeNode, a_node, ask, message_id, serving
+from admin_node import MX2, NOW, OURS, POLICY, FakeNode, a_node, ask, fill, message_id, received, serving
 from click.testing import CliRunner
+from stations import eventually
 
 from shadowrelay.cli import main
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.in_force import InForce
+from shadowrelay.operator import redirect
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Having
@@ -43,9 +47,13 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
             clock=lambda: NOW,
         )
 
+        made.full = True  # type: ignore[attr-defined]
+
         async def full(member: Any, patience: float) -> str:
             del patience
-            return f"{member} takes no mail now: the disk is full"
+            if made.redirecting.running:
+                await asyncio.Event().wait()  # it never gets on
+            return f"{member} takes no mail now: the disk is full" if made.full else ""  # type: ignore[attr-defined]
 
         made.redirecting = Redirecting(
             None,  # type: ignore[arg-type]
@@ -106,6 +114,30 @@ async def test_a_redirect_that_is_not_begun_says_why(node: FakeNode) -> None:
         code, text = await typed(port, "redirect", "--stop")
         assert (code, text) == (0, f"{OURS} redirects nothing\n")
         assert (await typed(port, "redirect"))[0] == 2
+
+
+async def test_after_ctrl_c_the_redirect_is_stopped_and_what_is_left_is_told(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redirect, "GOODBYE", 0.1)
+    node.full = False  # type: ignore[attr-defined]
+    await fill(node, received(1, None), received(2, MX2))
+    async with serving(node) as port:
+        command = [sys.executable, "-m", "shadowrelay", "redirect", "--to", "mx2"]
+        running = await asyncio.create_subprocess_exec(
+            *command, "--admin", f"http://127.0.0.1:{port}", stdout=asyncio.subprocess.PIPE
+        )
+
+        async def begun() -> bool:
+            return node.redirecting.running
+
+        await eventually(begun)
+        running.send_signal(signal.SIGINT)
+        out, _ = await running.communicate()
+        assert running.returncode == 130
+        assert f"The redirect to {MX2} was stopped" in out.decode()
+        assert f"2 messages of before still in the queue of {OURS}" in out.decode()
+        assert not node.redirecting.running
 
 
 async def test_a_redirect_while_redundancy_is_off_is_refused(node: FakeNode) -> None:

@@ -60,10 +60,11 @@ def redirect(node: AdminClient, to: str | None, within: timedelta, *, stop: bool
         if stop:
             answer = node.delete("redirect")
         else:
-            answer = node.post("redirect", member_name(node, to or ""))
-            if answer["warning"]:
-                click.echo(f"Warning: {clean(answer['warning'])}", err=True)
+            member = member_name(node, to or "")
             try:
+                answer = node.post("redirect", member)
+                if answer["warning"]:
+                    click.echo(f"Warning: {clean(answer['warning'])}", err=True)
                 answer = _followed(node, answer, within)
             except KeyboardInterrupt:
                 answer = node.delete("redirect")
