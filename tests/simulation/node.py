@@ -816,7 +816,7 @@ class Node:
                 arrival,
                 Content(data=arrival.id.encode()),
                 candidates.after if self.redundant else lambda _: None,
-                replace(self.policy, shadow_redundancy_enabled=self.redundant),
+                self.policy if self.redundant else replace(self.policy, shadow_redundancy_enabled=False),
                 self.clock,
                 deadline,
             ),
