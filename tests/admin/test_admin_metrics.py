@@ -24,6 +24,7 @@ from admin_node import (
     damaged,
     fill,
     held,
+    kept_for_hop,
     meet,
     message_id,
     peer,
@@ -49,7 +50,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
     async with a_node(tmp_path) as made:
         await fill(made, meet(MX2), meet(MX3), received(1, MX2), received(2, None), held(3, MX2))
-        await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"))
+        await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"), kept_for_hop(4))
         made.statuses = [peer(MX2, MemberState.UNREACHABLE, failures=3), peer(MX3)]
         yield made
 
@@ -126,6 +127,13 @@ async def test_logins_are_counted_by_what_became_of_them(node):
     assert found["shadowrelay_logins_total{succeeded}"] == 3
     assert found["shadowrelay_logins_total{failed}"] == 2
     assert found["shadowrelay_logins_total{put_off}"] == 1
+
+
+async def test_delayed_acknowledgements_are_counted_by_how_they_ended(node):
+    found = await scraped(node)
+    assert found["shadowrelay_delayed_acknowledgements_total{settled}"] == 4
+    assert found["shadowrelay_delayed_acknowledgements_total{timed_out}"] == 1
+    assert found["shadowrelay_waiting_acknowledgements"] == 2
 
 
 async def test_damage_is_counted_by_what_it_is_and_by_whether_anybody_has_a_good_copy(node):

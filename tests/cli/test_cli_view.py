@@ -38,9 +38,11 @@ from starlette.responses import PlainTextResponse
 from shadowrelay.admin.node import MemberState, RefusalView
 from shadowrelay.admin.server import MOST, bind, serve
 from shadowrelay.cli import main, viewing
+from shadowrelay.core.decisions import Decision
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.hops import Handed
+from shadowrelay.core.identifiers import DatabaseId, ServerName
 from shadowrelay.core.members.damage import digested
 from shadowrelay.settings import SettingsInvalid, load_settings
 
@@ -92,6 +94,7 @@ async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(
     assert text.startswith(f"{OURS} (site here, host rack1), ready\n")
     assert "connect: refused" in text
     assert "promoted in 2 h 48 min" in text
+    assert "acknowledged late" not in text
 
 
 async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):
@@ -109,6 +112,7 @@ async def test_status_of_a_node_without_exposure_says_so(tmp_path):
     assert "Exposed: 0; every message in transit has a second copy" in text
     assert "NOT READY: the disk is full" in text
     assert "This node has no members." in text
+    assert "Messages are acknowledged late: a sender hears 250 when the next hops have" in text
 
 
 async def test_status_says_that_copies_of_a_lost_member_are_perhaps_the_only_ones(node):
@@ -189,6 +193,14 @@ async def test_show_accepts_the_beginning_of_an_id(node):
     assert (several.exit_code, none.exit_code) == (1, 1)
     assert "several messages begin with 0193" in several.stderr
     assert "this node knows no message ffff" in none.stderr
+
+
+async def test_show_says_who_beyond_the_boundary_handed_a_message_over(node):
+    handed = Handed(message_id(1), ServerName("hub.example.net"), DatabaseId("d9"), message_id(77), (1,))
+    await fill(node, lambda ledger: ledger.apply(Decision(None, (handed,))))
+    text = await good(node, "message", "show", message_id(1))
+    assert f"hub.example.net as {message_id(77)}" in text
+    assert "handed over by" not in await good(node, "message", "show", message_id(2))
 
 
 async def test_what_strangers_wrote_cannot_command_the_terminal_or_the_table(node):

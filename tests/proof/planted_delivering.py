@@ -140,7 +140,7 @@ DELIVERING = (
         file="core/delivery/settling.py",
         edits=(
             (
-                "    writes += addressed(listeners(after), delivered(after, settled), now)\n",
+                "    writes += announced(ledger, after, settled, now)\n",
                 "",
             ),
         ),

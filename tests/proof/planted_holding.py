@@ -76,7 +76,7 @@ HOLDING = (
         file="core/ownership/heartbeat.py",
         edits=(
             (
-                "    if found.incarnation == member.replaced and not _is_same(asked_at, former):",
+                "    if found.incarnation == replaced and not _is_same(asked_at, former):",
                 "    if False:",
             ),
         ),

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -31,9 +32,11 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    DropHopShadow,
     ForgetRequest,
     Found,
     Heard,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
@@ -41,19 +44,22 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     VerdictKind,
     Write,
 )
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
-from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
+from shadowrelay.core.messages import AsSent, Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
@@ -109,6 +115,10 @@ class State:
     requests: dict[RequestId, Request] = field(default_factory=dict)
     switches: dict[str, Switch] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
+    hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
+    hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
+    handed: dict[MessageId, Handed] = field(default_factory=dict)
+    unacknowledged: dict[MessageId, Unacknowledged] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
         """The message that has the octets."""
@@ -138,6 +148,10 @@ class State:
             requests=dict(self.requests),
             switches=dict(self.switches),
             progress=dict(self.progress),
+            hop_peers=dict(self.hop_peers),
+            hop_shadows=dict(self.hop_shadows),
+            handed=dict(self.handed),
+            unacknowledged=dict(self.unacknowledged),
         )
 
 
@@ -201,6 +215,16 @@ class MemoryLedger:
 
     def members(self) -> Iterable[Member]:
         return [self.state.known[name] for name in sorted(self.state.known)]
+
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        return self.state.hop_peers.get(name)
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        return self.state.handed.get(message_id)
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
+        found = [self.state.handed[key] for key in sorted(self.state.handed)]
+        return [one for one in found if (one.database_id, one.their_id) == (database_id, their_id)]
 
     def _sorted(self, chosen: Iterable[Copy], part: Part = ALL) -> list[Copy]:
         return sorted((c for c in chosen if c.id > part.after), key=lambda copy: copy.id)[: part.most]
@@ -279,6 +303,29 @@ class MemoryLedger:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
 
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        return self.state.hop_shadows.get((message_id, hop))
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        found = self.state.hop_shadows
+        return [found[key] for key in sorted(found) if key[0] == message_id]
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        found = self.state.hop_shadows
+        keys = [key for key in sorted(found) if key[1] == hop and key[0] > part.after][: part.most]
+        return [found[key] for key in keys], part.rest([key[0] for key in keys])
+
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        rows = self.state.unacknowledged.values()
+        found = sorted(
+            (row.received_at, row.message_id) for row in rows if row.sent == sent and row.received_at > since
+        )
+        return [message_id for _, message_id in found]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        waiting = (copy for copy in self.state.copies.values() if copy.owned)
+        return min(most, sum(any(one.next_hop == next_hop for one in copy.unsettled) for copy in waiting))
+
     def resubmitting(self) -> int:
         return sum(copy.owned and copy.request is not None for copy in self.state.copies.values())
 
@@ -344,13 +391,16 @@ class MemoryLedger:
                     self._renew(after, content)
             case DropCopy(copy):
                 self._put("arriving" if copy.stage is Stage.ARRIVING else "copies", copy.id, _ABSENT)
+                self._put("handed", copy.id, _ABSENT)
                 self._leave(copy.id)
+                self._forget_hops(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
             case DropDamaged(message_id):
-                for table in ("damaged", "rotten"):
+                for table in ("damaged", "rotten", "handed"):
                     self._put(table, message_id, _ABSENT)
                 self._leave(message_id)
+                self._forget_hops(message_id)
             case CheckCopies(owner, at, most):
                 for copy in self._unchecked(owner, at)[:most]:
                     self._put("copies", copy.id, replace(copy, check_at=at))
@@ -390,10 +440,26 @@ class MemoryLedger:
                 for key in [key for key in self.state.progress if key[0] == request_id]:
                     self._put("progress", key, _ABSENT)
                 self._put("requests", request_id, _ABSENT)
+            case HopPeer():
+                self._put("hop_peers", write.name, write)
+            case HopShadow(message_id, hop):
+                self._put("hop_shadows", (message_id, hop), write)
+            case DropHopShadow(message_id, hop):
+                self._put("hop_shadows", (message_id, hop), _ABSENT)
+            case Handed():
+                self._put("handed", write.message_id, write)
+            case Unacknowledged():
+                self._put("unacknowledged", write.message_id, write)
+            case Acknowledged(message_id):
+                self._put("unacknowledged", message_id, _ABSENT)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None
                 self._put("known", name, replace(known, lineage=known.lineage.at(sequence)))
+
+    def _forget_hops(self, message_id: MessageId) -> None:
+        for row in MemoryLedger.hop_shadows_of(self, message_id):
+            self._put("hop_shadows", (message_id, row.hop), _ABSENT)
 
     def _store(self, message_id: MessageId, content: Content) -> None:
         if content.of is None:
@@ -707,6 +773,10 @@ class CheckedLedger(MemoryLedger):
                 [self.sql.damaged(key) for key in state.damaged],
                 [super(CheckedLedger, self).damaged(key) for key in state.damaged],
             ),
+            (
+                [self.sql.hop_shadow(*key) for key in state.hop_shadows],
+                list(state.hop_shadows.values()),
+            ),
             ([self.sql.outcome(key) for key in state.outcomes], list(state.outcomes.values())),
             ([self.sql.tombstone(key) for key in state.tombstones], list(state.tombstones.values())),
             *(
@@ -754,9 +824,11 @@ class CheckedLedger(MemoryLedger):
 
 
 # What decisions read, SQLite answers.
-_READ = """copy arrival damaged outcome tombstone knows member members copies_held_for copies_held_by
+_READ = """copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
+copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-requests request switch progress resubmitting resubmittable events_for"""
+requests request switch progress resubmitting resubmittable events_for
+hop_shadow hop_shadows_of hop_shadows"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -444,7 +444,7 @@ MUTANTS = (
     ),
     Mutant(
         "a late greeting passes for a rolled back database",
-        ((heartbeat.meet, "if former and found.overtaken_by(former)", "if False and former"),),
+        ((heartbeat.continued, "if former and found.overtaken_by(former)", "if False and former"),),
         scenario="late_greeting",
         breaks=Breaks.HISTORY,
     ),

@@ -17,7 +17,7 @@ _OF_ITS_MAKER = frozenset({"content", "size"})
 
 def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
     """``events`` by their index. ``untold``: there may be more rows than these."""
-    given_back = any(event.kind is Kind.RESUBMITTED for event in events.values())
+    given_back = any(event.kind in (Kind.RESUBMITTED, Kind.SENT_AGAIN) for event in events.values())
     for name, said in _told(events):
         several = (
             name in _OF_ITS_MAKER and not given_back and any(_is_report(events[index]) for index in said)

@@ -26,6 +26,7 @@ class Kind(StrEnum):
     SENDEXTERNAL = "SENDEXTERNAL"
     DELIVER = "DELIVER"
     DUPLICATEDELIVER = "DUPLICATEDELIVER"
+    DUPLICATERECEIVE = "DUPLICATERECEIVE"
     FAIL = "FAIL"
     DEFER = "DEFER"
     SUSPEND = "SUSPEND"
@@ -45,8 +46,14 @@ class Kind(StrEnum):
     """No event-id: RESUBMIT of Safety Net, which begins a message. Other rows RESUBMIT are promotions."""
     RESUBMISSION = "RESUBMIT of it"
     """No event-id: that row among the rows of the message that is given back."""
+    SENT_AGAIN = "RESUBMIT past a hop"
+    """No event-id: RESUBMIT of what a hop beyond the boundary failed to deliver. It begins a message."""
     JOURNAL = "RECEIVE as copy"
     """No event-id: RECEIVE of a journal copy. No sender was answered."""
+    MEMBERS = "RECEIVE to members"
+    """No event-id: RECEIVE of the message to the members of a list. No sender was answered."""
+    MADE = "RECEIVE to its members"
+    """No event-id: that row among the rows of the message to the list."""
 
 
 DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
@@ -55,17 +62,22 @@ DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
 SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
 """The message was sent, and arrived: a mailbox server that had it already dropped it, or kept it."""
 
-FINALS = SENT | {Kind.FAIL}
-"""The recipient is settled: nobody owes it anything any more."""
+FINALS = SENT | {Kind.FAIL, Kind.EXPAND}
+"""The recipient is settled: nobody owes it anything any more. A list is, when its members are owed."""
 
-ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.JOURNAL})
+ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS})
 """The message begins: accepted from a sender, or made here."""
 
-ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION})
+ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.MADE})
 """Rows of another message, which name this one."""
 
-SAFETY_NET, AGENT = "SAFETYNET", "AGENT"
-"""Sources: RESUBMIT of the one begins a message, RECEIVE of the other is a journal copy."""
+SAFETY_NET, AGENT, ROUTING = "SAFETYNET", "AGENT", "ROUTING"
+"""Sources: RESUBMIT of the first begins a message, RECEIVE of the second is a journal copy, and RECEIVE of
+the third the message to the members of a list.
+"""
+
+PAST_A_HOP = "/"
+"""Stands in the reference of RESUBMIT between a message and the database of the hop that had taken it."""
 
 COMPARED = ORIGINS | FINALS | {Kind.HARECEIVE, Kind.HARESTORE, Kind.HADISCARD}
 """Rows that say which content and envelope they are about, and how many octets."""
@@ -120,7 +132,11 @@ def kind_by(kind: Kind, source: str, reference: str) -> Kind:
     """The kind of a row of ours with that event, source and reference."""
     if kind is Kind.RESUBMIT and source == SAFETY_NET:
         return Kind.RESUBMITTED
-    return Kind.JOURNAL if kind is Kind.RECEIVE and source == AGENT and reference else kind
+    if kind is Kind.RESUBMIT and PAST_A_HOP in reference:
+        return Kind.SENT_AGAIN
+    if kind is Kind.RECEIVE and reference:
+        return {AGENT: Kind.JOURNAL, ROUTING: Kind.MEMBERS}.get(source, kind)
+    return kind
 
 
 def is_derived(message: str) -> bool:

@@ -10,11 +10,17 @@ RESUBMITTED = "(event_id = 'RESUBMIT' AND source <=> 'SAFETYNET' AND software = 
 """A message of our own begins, which gives another one back."""
 
 RECEIVED = """(
-    event_id = 'RECEIVE' AND NOT (source <=> 'AGENT' AND reference IS NOT NULL AND software = 'shadowrelay')
+    event_id = 'RECEIVE'
+    AND NOT (
+        coalesce(source, '') IN ('AGENT', 'ROUTING') AND reference IS NOT NULL AND software = 'shadowrelay'
+    )
 )"""
-"""Accepted from a sender, and no journal copy of our own."""
+"""Accepted from a sender, and neither a journal copy of our own nor a message to the members of a list."""
 
-BEGINS = f"(event_id IN ('RECEIVE', 'DSN') OR {RESUBMITTED})"
+SENT_AGAIN = "(event_id = 'RESUBMIT' AND custom_data['HopDb'] IS NOT NULL)"
+"""A message of our own begins, in place of one that a hop failed to deliver."""
+
+BEGINS = f"(event_id IN ('RECEIVE', 'DSN') OR {RESUBMITTED} OR {SENT_AGAIN})"
 """A message begins."""
 
 
@@ -68,7 +74,7 @@ SUMS = {
                 custom_data['Reason'] AS reason,
                 date_time
             FROM events
-            WHERE event_id = 'RESUBMIT' AND source = 'REDUNDANCY'
+            WHERE event_id = 'RESUBMIT' AND source = 'REDUNDANCY' AND custom_data['HopDb'] IS NULL
         )
         SELECT
             {by}
@@ -174,7 +180,8 @@ VIEWS = {
             count_if(event_id = 'DUPLICATEDELIVER') AS dropped_as_duplicates,
             count_if(event_id = 'DEFER') AS deferred,
             count_if(event_id = 'FAIL') AS failed,
-            count_if(event_id = 'RESUBMIT' AND source = 'REDUNDANCY') AS promoted,
+            count_if(event_id = 'RESUBMIT' AND source = 'REDUNDANCY' AND custom_data['HopDb'] IS NULL)
+                AS promoted,
             count_if(event_id = 'RECEIVE' AND custom_data['Replication'] IS NOT NULL) AS exposed,
             count_if({resubmitted}) AS resubmitted
         FROM events

@@ -27,7 +27,7 @@ from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue_views import Queues, ShadowQueues
+from shadowrelay.database.queue_views import Queues, ShadowQueues, hop_queues
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
@@ -172,7 +172,12 @@ class _Api:
             render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now)
             for queue in view.result()
         ]
-        return _json({"queues": shown})
+        policy = self._node.policy
+        hops = [
+            render.hop_queue(self._node.name, queue, self._node.hop_watch(queue.hop), policy)
+            for queue in await self._ask(hop_queues)
+        ]
+        return _json({"queues": shown, "hop_shadow_queues": hops})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
@@ -323,6 +328,7 @@ class _Api:
             logins=node.login_counts(),
             extra_hops=node.extra_hops(),
             redundancy=node.redundancy_on(),
+            late=node.late(),
             commits=node.database.commits,
             resubmit=await node.resubmission.figures(),
             free=node.room.free,
@@ -330,6 +336,7 @@ class _Api:
             ready=node.ready()[0],
             started_at=node.started_at,
             now=self.clock(),
+            hops={hop: node.hop_watch(hop) for hop in seen.hops},
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))
         return Response(page, headers={**_PRIVATE, "content-type": content_type})
@@ -342,7 +349,10 @@ class _Api:
     async def ready(self, request: Request) -> Response:
         del request
         ready, why = self._node.ready()
-        return _json({"ready": ready, "reason": "" if ready else why}, 200 if ready else 503)
+        told: dict[str, Any] = {"ready": ready, "reason": "" if ready else why}
+        if warning := self._node.warning():
+            told["warning"] = warning
+        return _json(told, 200 if ready else 503)
 
 
 class _Ascii(JSONResponse):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry
@@ -11,7 +11,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from shadowrelay.admin.node import MemberState, MemberStatus, ScrubState
+from shadowrelay.admin.node import LateStatus, MemberState, MemberStatus, ScrubState
+from shadowrelay.core.delivery.hop_watch import HopWatch
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import share
 from shadowrelay.core.requests import Skipped
@@ -33,6 +35,7 @@ class Scrape:
     logins: Mapping[str, int]
     extra_hops: Mapping[str, int]
     redundancy: bool
+    late: LateStatus
     commits: int
     resubmit: Figures
     free: int
@@ -40,6 +43,7 @@ class Scrape:
     ready: bool
     started_at: datetime
     now: datetime
+    hops: Mapping[ServerName, HopWatch] = field(default_factory=dict)
 
 
 class _Current(Collector):
@@ -86,6 +90,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("oldest_queued_seconds", "Age of the oldest queued message, 0 without one.", _age(scrape)),
         ("free_disk_bytes", "Free space of the disk that holds the node's data.", scrape.free),
         ("minimum_free_disk_bytes", "With less free space mail is put off.", scrape.minimum_free),
+        ("waiting_acknowledgements", "Sessions whose 250 waits for next hops.", scrape.late.waiting),
         ("ready", "1 while this node takes mail.", int(scrape.ready)),
         ("redundancy_on", "1 while shadow redundancy is on.", int(scrape.redundancy)),
         ("start_time_seconds", "When the node started, seconds since 1970.", scrape.started_at.timestamp()),
@@ -96,6 +101,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     info.add_metric([version], 1)
     yield info
     yield from _peers(scrape)
+    yield from _hops(scrape)
     yield from _damage(scrape)
     yield from _scrub(scrape.scrub)
     yield from _resubmit(scrape.resubmit)
@@ -107,6 +113,12 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield tracked
     hops = "Messages for this node's machine: taken by a member elsewhere, or delivered here alone."
     yield _labelled("extra_hops_total", hops, "result", scrape.extra_hops)
+    yield _labelled(
+        "delayed_acknowledgements_total",
+        "Messages without a second copy since the start, by how their acknowledgement was delayed.",
+        "outcome",
+        scrape.late.counts,
+    )
     yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
@@ -153,6 +165,17 @@ def _peers(scrape: Scrape) -> Iterator[Metric]:
         families["peer_shadow_messages"].add_metric([peer.name], seen.held_for.get(peer.name, 0))
         families["peer_holds_messages"].add_metric([peer.name], seen.held_by.get(peer.name, 0))
     yield from families.values()
+
+
+def _hops(scrape: Scrape) -> Iterator[Metric]:
+    kept = {str(hop): float(count) for hop, count in scrape.seen.hops.items()}
+    failures = {str(hop): float(watch.failures) for hop, watch in scrape.hops.items()}
+    yield _labelled(
+        "hop_shadow_messages", "Messages kept until this hop has delivered. Not backlog.", "hop", kept
+    )
+    yield _labelled(
+        "hop_failures", "Heartbeats of this hop that failed since its last answer.", "hop", failures
+    )
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

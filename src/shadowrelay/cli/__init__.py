@@ -28,6 +28,7 @@ COMMANDS = {
     "queue": "Show the queues of a node: the backlog.",
     "redirect": "Move a node's queue to one member.",
     "redundancy": "Switch shadow redundancy on or off for all members, or show it.",
+    "recipients": "Check a recipients file, or show what becomes of an address.",
     "resubmit": "Bring delivered mail back from Safety Net.",
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",

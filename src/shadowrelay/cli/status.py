@@ -38,6 +38,8 @@ def status(node: AdminClient, *, as_json: bool) -> None:
     out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
     out.print(f"shadowrelay {answer['version']}, up {up}")
     out.print(f"database {answer['database_id']} at {answer['incarnation']}:{answer['sequence']}")
+    if warning := answer.get("warning"):
+        out.print(f"WARNING: {clean(warning)}", style="bold red")
     _corrupt(out, answer["corrupt_database"])
     _exposure(out, answer)
     _damage(out, answer)
@@ -66,6 +68,11 @@ def _exposure(out: Console, answer: JsonTree) -> None:
                 f"A member refused the copy of {counted(refused, 'message')} of these: see "
                 "shadowrelay message list --state exposed, and shadowrelay message show ID for the reason"
             )
+    if not answer["peers"] and (late := answer["acknowledged_late"]["longest"]):
+        out.print(
+            "This node is alone. Messages are acknowledged late: a sender hears 250 when the next hops have "
+            f"its message, after {lasting(late)} at most"
+        )
     if answer["promoting"]:
         are = "is" if answer["promoting"] == 1 else "are"
         out.print(
@@ -135,6 +142,7 @@ def _counts(out: Console, answer: JsonTree) -> None:
     kept = [
         ["shadow copies", answer["shadow_held"], "held for other members"],
         ["Safety Net", answer["safety_net"], "settled messages"],
+        ["kept for hops", answer.get("kept_for_hops", 0), "part of Safety Net: a hop has not delivered yet"],
         ["discard events", answer["discard_events"], "not yet polled by members"],
     ]
     for title, rows in (("Backlog", backlog), ("Not backlog", kept)):

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     FIRST,
     DatabaseId,
@@ -21,7 +22,7 @@ from shadowrelay.core.identifiers import (
     RequestId,
     ServerName,
 )
-from shadowrelay.core.messages import Copy, Status
+from shadowrelay.core.messages import AsSent, Copy, Status
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
@@ -305,6 +306,48 @@ class DropEvents:
     addressee: DatabaseId
 
 
+@dataclass(frozen=True, slots=True)
+class HopShadow:
+    """Recipients of a message that a hop beyond our boundary took, and that it tracks for us. Our copy of the
+    message is the hop's shadow copy until the hop says that they are delivered.
+
+    ``mark`` is at or after the commit of the hop's copy. ``recipients``: numbers of ours, those of which the
+    hop has said nothing yet. ``since``: when the hop took the first of them. Storing it replaces the stored
+    one of that message and hop.
+    """
+
+    message_id: MessageId
+    hop: ServerName
+    database_id: DatabaseId
+    mark: Mark
+    recipients: tuple[int, ...]
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DropHopShadow:
+    """The shadow queue of that hop has the message no more."""
+
+    message_id: MessageId
+    hop: ServerName
+
+
+@dataclass(frozen=True, slots=True)
+class Unacknowledged:
+    """The client of a message has no 250 yet: the message is known by what that client sent."""
+
+    message_id: MessageId
+    sent: AsSent
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The client of a message has its 250: what it sends from now on is another message."""
+
+    message_id: MessageId
+
+
 Write: TypeAlias = (
     SaveCopy
     | DropCopy
@@ -325,6 +368,12 @@ Write: TypeAlias = (
     | Progress
     | ForgetRequest
     | Switch
+    | HopShadow
+    | DropHopShadow
+    | HopPeer
+    | Handed
+    | Unacknowledged
+    | Acknowledged
 )
 
 

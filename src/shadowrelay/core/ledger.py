@@ -13,14 +13,16 @@ from shadowrelay.core.decisions import (
     Decision,
     DiscardEvent,
     Found,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
     Part,
     Tombstone,
 )
-from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.hops import Handed, HopPeer
+from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.messages import AsSent, Copy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.switches import Switch
 
@@ -62,6 +64,18 @@ class Ledger(Protocol):
     def member(self, name: ServerName) -> Member | None: ...
 
     def members(self) -> Iterable[Member]: ...
+
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        """A peer beyond the boundary with which messages are tracked."""
+        ...
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        """Who handed that message of ours over; None for nearly all."""
+        ...
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
+        """What that database of a peer handed over under that id of its own, oldest first."""
+        ...
 
     @property
     def chores(self) -> Sequence[Chore]:
@@ -140,8 +154,28 @@ class Ledger(Protocol):
         """A setting that an operator switched for all members; None if nobody did."""
         ...
 
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        """Messages that came since then, of which a client sent just that, and got no 250; oldest first."""
+        ...
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        """How many messages wait for that next hop, counted up to ``most``."""
+        ...
+
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
         """The waiting discard events for that database, oldest first."""
+        ...
+
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        """What that hop has of the message, and has not delivered as far as we know."""
+        ...
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        """The same of every hop, in the order of their names."""
+        ...
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        """A part of that hop's shadow queue, in the order of ids; and the next part."""
         ...
 
 

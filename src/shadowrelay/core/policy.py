@@ -52,6 +52,9 @@ class Policy:
     reject_message_on_shadow_failure: bool = tunable(
         False, "Answer 451 4.4.0 when no shadow server took a copy, instead of accepting the message exposed."
     )
+    shadow_redundancy_promotion_enabled: bool = tunable(
+        False, "Relay a message to another transport server where delayed acknowledgement would be skipped."
+    )
     shadow_message_preference_setting: ShadowMessagePreference = tunable(
         ShadowMessagePreference.PREFER_REMOTE, "Where a shadow server is looked for."
     )
@@ -65,6 +68,15 @@ class Policy:
         "How long an owner must be unreachable before its messages are promoted.",
         least=_s(1),
         most=_d(1),
+    )
+    shadow_heartbeat_timeout_interval: timedelta = tunable(
+        _m(15),
+        "How long a hop that tracks our messages may be silent before it is asked in a session of its own.",
+        least=_s(1),
+        most=_d(1),
+    )
+    shadow_heartbeat_retry_count: int = tunable(
+        12, "Such sessions that fail in a row before the hop's messages go another way.", least=1, most=15
     )
     isolated_resubmit_time_span: timedelta = tunable(
         _s(0),

@@ -26,6 +26,8 @@ class Receive(TrackingEvent):
     connector: str = ""
     session: str = ""
     login: str = ""  # the user who logged in
+    handed_by: str = ""  # the peer beyond the boundary that keeps a copy until it is told
+    handed_as: str = ""  # its id of the message
     redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication; or arrivals.UNKNOWN
 
     def more(self) -> Columns:
@@ -38,7 +40,21 @@ class Receive(TrackingEvent):
         }
 
     def custom(self) -> dict[str, str]:
-        return {"Replication": self.redundant, "Login": self.login}
+        by = {"HandedBy": self.handed_by, "HandedAs": self.handed_as}
+        return {"Replication": self.redundant, "Login": self.login} | by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated(TrackingEvent):
+    """A client sent a message again whose 250 was never written. Nothing was made for these recipients: they
+    have the message, or will get it from here.
+    """
+
+    event_id: ClassVar[str] = "DUPLICATERECEIVE"
+    session: str = ""
+
+    def more(self) -> Columns:
+        return {"source-context": self.session}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +320,37 @@ class Dsn(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resolve(TrackingEvent):
+    """A recipient was rewritten: the sender gave it the address ``original``."""
+
+    event_id: ClassVar[str] = "RESOLVE"
+    source: ClassVar[str] = "ROUTING"
+    original: str
+
+    def more(self) -> Columns:
+        return {"related-recipient-address": listed([self.original])}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand(TrackingEvent):
+    """A distribution list was expanded: its members are the recipients of the message ``made``."""
+
+    event_id: ClassVar[str] = "EXPAND"
+    source: ClassVar[str] = "ROUTING"
+    digested: ClassVar[bool] = True
+    made: MessageId
+    reply: str
+
+    def more(self) -> Columns:
+        before = listed(one.address for one in self.recipients)
+        return {
+            "source-context": self.reply,
+            "reference": self.made,
+            "related-recipient-address": before,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Journaled(TrackingEvent):
     """A journal copy of the message ``original`` was made and queued."""
 
@@ -314,6 +361,13 @@ class Journaled(TrackingEvent):
 
     def more(self) -> Columns:
         return {"reference": self.original}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToMembers(Journaled):
+    """The message to the members of a list was made of the message ``original``, and queued."""
+
+    source: ClassVar[str] = "ROUTING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

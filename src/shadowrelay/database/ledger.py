@@ -16,6 +16,7 @@ from typing import TypeVar, assert_never
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -26,9 +27,11 @@ from shadowrelay.core.decisions import (
     DropCopy,
     DropDamaged,
     DropEvents,
+    DropHopShadow,
     ForgetRequest,
     Found,
     Heard,
+    HopShadow,
     Member,
     OpenQuestion,
     Outcome,
@@ -36,19 +39,22 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     Write,
 )
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
 from shadowrelay.core.members.damage import counted
-from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.switches import Switch
@@ -57,6 +63,7 @@ from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
 from shadowrelay.database import records, request_rows, sums
 from shadowrelay.database.copies import Copies
+from shadowrelay.database.hop_rows import HopRows
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
 from shadowrelay.database.selectors import parameters, part
@@ -95,6 +102,7 @@ class SqlLedger(Copies):
         self, connection: sqlite3.Connection, name: ServerName, hosts: Mapping[ServerName, str] | None = None
     ) -> None:
         super().__init__(connection)
+        self.hop_rows = HopRows(connection)
         self.name = name
         self.hosts = hosts or {}
         self.tracked: Counter[str] = Counter()
@@ -117,6 +125,7 @@ class SqlLedger(Copies):
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
         self._sequence = self._last(SQL["last_sequence"])
         self._members.clear()
+        self.hop_rows.refresh()
         self.listing = None
         self._read_chores()
 
@@ -160,6 +169,15 @@ class SqlLedger(Copies):
 
     def members(self) -> Iterable[Member]:
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
+
+    def hop_peer(self, name: ServerName) -> HopPeer | None:
+        return self.hop_rows.peer(name)
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        return self.hop_rows.handed(message_id)
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
+        return self.hop_rows.handed_as(database_id, their_id)
 
     def _part(self, query: str, name: ServerName, part: Part) -> Found:
         rows = self._run(SQL[query], (name, part.after, -1 if part.most is None else part.most)).fetchall()
@@ -228,6 +246,15 @@ class SqlLedger(Copies):
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         rows = self._run(SQL["progress"], (request_id,)).fetchall()
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
+
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        asked = (sent.content, sent.envelope, sent.client, records.micros(since))
+        return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        # Few messages have so many recipients that this counts too few of them.
+        rows = self._run(SQL["queued_for"], (next_hop, 20 * most)).fetchall()
+        return min(most, len(set(rows)))
 
     def resubmitting(self) -> int:
         return int(self._run(SQL["resubmitting"]).fetchone()[0])
@@ -312,8 +339,29 @@ class SqlLedger(Copies):
                     self._run(SQL["heard"], (sequence, name))
             case Request() | Progress() | ForgetRequest() | Switch():
                 self._write_of_record(write)
+            case HopShadow() | DropHopShadow() | HopPeer() | Handed() | Unacknowledged() | Acknowledged():
+                self._write_of_senders(write)
             case _:
                 assert_never(write)
+
+    def _drop(self, message_id: MessageId) -> None:
+        super()._drop(message_id)
+        self.hop_rows.drop(message_id)
+
+    def _write_of_senders(
+        self, write: HopPeer | Handed | HopShadow | DropHopShadow | Unacknowledged | Acknowledged
+    ) -> None:
+        """What concerns those who hand mail over to us, or take it from us, beyond the boundary."""
+        match write:
+            case HopShadow() | DropHopShadow():
+                self.hop_shadow_rows.write(write)
+            case HopPeer() | Handed():
+                self.hop_rows.write(write)
+            case Unacknowledged(message_id, sent, at):
+                row = (message_id, sent.client, sent.envelope, sent.content, records.micros(at))
+                self._run(SQL["put_unacknowledged"], row)
+            case Acknowledged(message_id):
+                self._run(SQL["drop_unacknowledged"], (message_id,))
 
     def _write_of_chore(self, write: Chore | ChoreDone) -> None:
         match write:

@@ -303,7 +303,8 @@ SELECT r.settled_at, r.message_id,
            SELECT min(x.settled_at) FROM recipient x
             WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
               AND x.status IN ('delivered', 'relayed')
-              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
               AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
               AND (:recipient_end IS NULL OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
        AND EXISTS (
@@ -316,6 +317,28 @@ SELECT r.settled_at, r.message_id,
   FROM recipient r INDEXED BY recipient_settled
  WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
  ORDER BY r.settled_at, r.message_id LIMIT :most;
+
+-- name: hop_peer
+SELECT name, told FROM hop_peer WHERE name = ?;
+
+-- name: put_hop_peer
+INSERT OR REPLACE INTO hop_peer (name, told) VALUES (?, ?);
+
+-- name: any_handed
+SELECT EXISTS (SELECT 1 FROM handed);
+
+-- name: handed
+SELECT message_id, peer, database_id, their_id, numbers, sum FROM handed WHERE message_id = ?;
+
+-- name: handed_as
+SELECT message_id, peer, database_id, their_id, numbers, sum FROM handed WHERE database_id = ? AND their_id = ?
+ ORDER BY message_id;
+
+-- name: put_handed
+INSERT OR REPLACE INTO handed (message_id, peer, database_id, their_id, numbers, sum) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: drop_handed
+DELETE FROM handed WHERE message_id = ?;
 
 -- name: chores
 SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
@@ -397,11 +420,13 @@ SELECT owner, COUNT(*) FROM message
  WHERE role = 'shadow' AND stage = 'queued' AND offered_in = ? AND check_at IS NOT NULL GROUP BY owner;
 
 -- name: settled_between
--- Leaves out messages whose report or journal copy is not safe yet (core/safety_net/expiry.py): they would always come first.
+-- Leaves out messages whose report or journal copy is not safe yet (core/safety_net/expiry.py), and those that a hop
+-- has: they would always come first.
 SELECT id FROM message
  WHERE settled_at > ? AND settled_at <= ?
    AND NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = message.id
                     AND (r.report IS NOT NULL OR r.journal IS NOT NULL))
+   AND NOT EXISTS (SELECT 1 FROM hop_shadow h WHERE h.message_id = message.id)
  ORDER BY settled_at LIMIT ?;
 
 -- name: waiting_since_before
@@ -425,6 +450,23 @@ DELETE FROM outcome WHERE keep_until <= ?;
 -- name: expire_tombstones
 DELETE FROM tombstone WHERE keep_until <= ?;
 
+-- name: unacknowledged
+SELECT message_id FROM unacknowledged WHERE content = ? AND envelope = ? AND client = ? AND received_at > ?
+ ORDER BY received_at, message_id;
+
+-- name: put_unacknowledged
+INSERT OR REPLACE INTO unacknowledged (message_id, client, envelope, content, received_at) VALUES (?, ?, ?, ?, ?);
+
+-- name: drop_unacknowledged
+DELETE FROM unacknowledged WHERE message_id = ?;
+
+-- name: expire_unacknowledged
+DELETE FROM unacknowledged WHERE received_at <= ?;
+
+-- name: queued_for
+-- Once for each recipient that waits for a next hop.
+SELECT message_id FROM recipient INDEXED BY recipient_due WHERE next_hop = ? AND due_at IS NOT NULL LIMIT ?;
+
 -- name: everything
 SELECT id, size FROM message WHERE id > ? ORDER BY id LIMIT ?;
 
@@ -433,3 +475,33 @@ SELECT due_at FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: page_in_transit
 SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT ?;
+
+-- name: hop_shadow_counts
+SELECT hop, COUNT(*) FROM hop_shadow GROUP BY hop;
+
+-- name: hop_shadow
+SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE message_id = ? AND hop = ?;
+
+-- name: hop_shadows_of
+SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE message_id = ? ORDER BY hop;
+
+-- name: hop_shadows
+SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
+
+-- name: hop_shadows_before
+SELECT message_id FROM hop_shadow WHERE since <= ? ORDER BY since LIMIT ?;
+
+-- name: add_hop_shadow
+INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told, sum) VALUES (?, ?, ?, ?, ?);
+
+-- name: put_hop_shadow
+INSERT OR REPLACE INTO hop_shadow (message_id, hop, since, told, sum) VALUES (?, ?, ?, ?, ?);
+
+-- name: drop_hop_shadow
+DELETE FROM hop_shadow WHERE message_id = ? AND hop = ?;
+
+-- name: drop_hop_shadows_of
+DELETE FROM hop_shadow WHERE message_id = ? RETURNING hop;
+
+-- name: hop_shadow_oldest
+SELECT min(since) FROM hop_shadow WHERE hop = ?;

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -13,13 +13,25 @@ import structlog
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.digests import of_envelope
+from shadowrelay.core.digests import ContentDigest, of_envelope
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
-from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
+from shadowrelay.core.recipients import (
+    EMPTY,
+    LISTS,
+    AddressBook,
+    Becomes,
+    Rewriting,
+    no_book,
+    rewrite,
+)
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -29,14 +41,16 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
+from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
 from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
-from shadowrelay.smtp.receiving.contract import Client, Hangup, within
+from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
-from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.header import HeaderScan, came_by
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
+from shadowrelay.wire.xtext import typed_recipient
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +64,10 @@ def _nobody(_: Sequence[OfferAttempt]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
-    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing."""
+    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing.
+    ``delay``: how long a 250 waits at most, if no member has a copy. ``ways``: the paths to sites of other
+    boundaries; empty if there are none.
+    """
 
     connector: str
     relay_networks: tuple[IPv4Network | IPv6Network, ...]
@@ -59,6 +76,9 @@ class IntakeOptions:
     content: Path
     room: Room
     submission: bool
+    ways: Mapping[str, SitePath]
+    book: Callable[[], AddressBook] = no_book
+    delay: timedelta = timedelta(0)
 
 
 class Intake:
@@ -74,7 +94,9 @@ class Intake:
         clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
+        acknowledgements: Acknowledgements | None = None,
     ) -> None:
+        self.acknowledgements = acknowledgements
         self.members = members
         self.database = database
         self.boundary = boundary
@@ -111,12 +133,27 @@ class Intake:
         trusted = session.login or self._trusted(session.address)
         if not trusted and route_for(self._address(rcpt), self._accepted) is None:
             return Reply(550, "5.7.1", "Relaying denied")
-        if self._route(rcpt) is None:
-            log.warning("no_route", recipient=rcpt.address)
+        address = self._address(rcpt)
+        if (book := self.options.book()) is not EMPTY:
+            found = book.resolve(address)
+            if found.what in (Becomes.UNKNOWN, Becomes.LOOP):
+                return Reply(550, "5.1.1", "No such recipient here")
+            if found.what is Becomes.LIST:
+                return None
+            address = found.address
+        if route_for(address, self.options.routes) is None:
+            log.warning("no_route", recipient=address)
             return Reply(451, "4.4.4", "No route to that domain for now")
         return None
 
-    async def content(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> IntakeSink:
+    async def content(
+        self,
+        session: Client,
+        mail: MailFrom,
+        recipients: Sequence[RcptTo],
+        handed: Callable[[MessageId], Handed] | None = None,
+    ) -> IntakeSink:
+        """``handed``: who hands the message over, for the id that it gets here."""
         now = self.clock()
         envelope = Envelope(
             sender=mail.sender,
@@ -126,9 +163,13 @@ class Intake:
             ret=mail.ret,
             envid=mail.envid,
         )
-        addressed = tuple(self._recipients(recipients))
+        # A peer that tracks its message knows each recipient by its number: none may become another one.
+        addressed, rewritten = self._recipients(recipients, merge=handed is None)
+        if self.options.ways:
+            addressed = fanned_out(addressed, self.options.ways)
+        message_id = self._mint(now)
         arrival = Arrival(
-            id=self._mint(now),
+            id=message_id,
             envelope=envelope,
             recipients=addressed,
             digests=Digests(None, of_envelope(envelope, addressed)),
@@ -138,11 +179,22 @@ class Intake:
             connector=self.options.connector,
             session=session.id,
             login=session.login,
+            rewritten=rewritten,
+            handed=handed(message_id) if handed else None,
         )
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
-        return IntakeSink(self, session, arrival, shadow)
+        # A peer that keeps its copy until it is delivered waits for no more than this node's own.
+        waits = shadow is not None and handed is None
+        late = self._as_sent(session, mail, recipients) if waits else None
+        return IntakeSink(self, session, arrival, shadow, late)
+
+    def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
+        """What the 250 of this message may wait with; None: it never waits."""
+        if self.acknowledgements is None or not self.options.delay:
+            return None
+        return LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
 
     async def reset(self, session: Client) -> None:
         if shadow := self._shadows.pop(session.id, None):
@@ -151,25 +203,39 @@ class Intake:
     def _in_relay_networks(self, address: str) -> bool:
         return within(address, self.options.relay_networks)
 
-    def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
-        for number, rcpt in enumerate(recipients, 1):
-            route = self._route(rcpt)
-            address = self._address(rcpt)
-            hop = next_hop_for(route, address) if route else NextHop("")
-            yield Recipient(number, address, hop, rcpt.notify, rcpt.orcpt)
+    def _recipients(
+        self, recipients: Sequence[RcptTo], *, merge: bool
+    ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
+        book = self.options.book()
+        found = tuple(
+            Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
+            for number, rcpt in enumerate(recipients, 1)
+        )
+        rewritings: tuple[Rewriting, ...] = ()
+        if book is not EMPTY:
+            found, rewritings = rewrite(found, book, typed_recipient, merge=merge)
+        return tuple(self._routed(one) for one in found), rewritings
+
+    def _routed(self, recipient: Recipient) -> Recipient:
+        if recipient.next_hop:  # a list
+            return recipient
+        route = route_for(recipient.address, self.options.routes)
+        return replace(recipient, next_hop=next_hop_for(route, recipient.address)) if route else recipient
 
     def _address(self, rcpt: RcptTo) -> str:
         return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
-
-    def _route(self, rcpt: RcptTo) -> Route | None:
-        return route_for(self._address(rcpt), self.options.routes)
 
 
 class IntakeSink:
     """Takes in one message from a sender."""
 
     def __init__(
-        self, intake: Intake, session: Client, arrival: Arrival, shadow: ShadowSession | None
+        self,
+        intake: Intake,
+        session: Client,
+        arrival: Arrival,
+        shadow: ShadowSession | None,
+        late: LateSender | None = None,
     ) -> None:
         self._intake = intake
         self._session = session
@@ -178,19 +244,25 @@ class IntakeSink:
         self._scan = HeaderScan()
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
+        self._late = late
+        # Where members may take a copy, it is made only if none does.
+        alone = late is not None and (shadow is None or shadow.first is None)
+        self._as_sent = ContentDigest() if alone else None
+        self._added = 0  # octets in front of what the client sent
+        self._waiting: Waiting | None = None
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
             if not self._scan.feed(data):
-                return
-            data = self._header() + self._scan.rest
-        await self._keep(data)
+                return None
+            return await self._keep(self._header() + self._scan.rest, self._added)
+        return await self._keep(data)
 
-    async def finish(self) -> Sequence[Reply] | Hangup:
+    async def finish(self) -> Sequence[Reply] | Hangup | Delayed:
         try:
             if not self._scan.complete:
                 self._scan.finish()
-                await self._keep(self._header() + self._scan.rest)
+                await self._keep(self._header() + self._scan.rest, self._added)
             decided = await self._accept(await self._sealed())
         except Refused as refused:
             self._spool.discard()
@@ -203,14 +275,29 @@ class IntakeSink:
             if self._shadow is not None:
                 self._shadow.drop()
         answer = decided.answer
+        waiting, admitted = self._waiting, decided.admitted
+        if answer is Answer.ACCEPTED and waiting is not None and admitted is not None:
+            if not admitted.made:
+                self._spool.discard()
+            await waiting.admitted(admitted, self._accepted(admitted.awaits))
+            return waiting
+        if waiting is not None:
+            waiting.drop()
         if answer is Answer.ACCEPTED:
             failpoints.passed("before-250")
-            return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
+            return [self._accepted(self._arrival.id)]
         self._spool.discard()
+        if answer is Answer.REPEATED and (handed := self._arrival.handed):
+            log.info("handed_over_again", peer=handed.peer, handed_as=handed.their_id)
+            return [Reply(250, "2.6.0", f"{handed.their_id} Taken before")]
         if answer is Answer.HANG_UP:
             log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
             return Hangup()
         return [Reply(451, "4.4.0", "Message failed to be made redundant")]
+
+    @staticmethod
+    def _accepted(message_id: MessageId) -> Reply:
+        return Reply(250, "2.6.0", f"{message_id} Queued mail for delivery")
 
     async def abort(self) -> None:
         self._intake.in_flight.discard(self._arrival.id)
@@ -247,9 +334,12 @@ class IntakeSink:
                 raise TypeError("nobody was to be asked")
             try:
                 async with asyncio.timeout_at(latest):
-                    return await shadow.offer(step, self._spool.blocks())
+                    attempt = await shadow.offer(step, self._spool.blocks())
             except TimeoutError:
-                return await members.lost(step)
+                attempt = await members.lost(step)
+            if attempt.leg is not Leg.ACKNOWLEDGED:
+                await self._read_as_sent()
+            return attempt
 
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
@@ -261,16 +351,35 @@ class IntakeSink:
             known=intake.database.ledger.known,
             ask=lambda step: members.ask(step, revoking.left()),
         )
-        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
+        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline, self._ask)
         try:
             decided = await performer.run(script)
         except BaseException:
+            if self._waiting is not None:
+                self._waiting.drop()
             await intake.database.transact_briefly(self._forget)
             raise
         if decided.record is not None:
             # The transaction is queued before the sender gets its reply, and the reply does not wait for it.
             intake.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
+
+    def _ask(self) -> LateQuestion | None:
+        """No member has a copy: what decides whether the 250 waits."""
+        if self._late is None or self._as_sent is None:
+            return None
+        self._waiting = self._late.begin(self._arrival, self._as_sent)
+        return self._waiting.question()
+
+    async def _read_as_sent(self) -> None:
+        """A member did not take the copy: perhaps none will."""
+        if self._late is None or self._as_sent is not None:
+            return
+        digest, ours = ContentDigest(), self._added
+        async for block in self._spool.blocks():
+            digest.update(memoryview(block)[ours:])
+            ours = max(0, ours - len(block))
+        self._as_sent = digest
 
     def _forget(self, ledger: SqlLedger) -> None:
         """No decision was reached, and the sender gets no reply: no later start may accept the message."""
@@ -281,11 +390,14 @@ class IntakeSink:
         if isinstance(error := recording.exception(), Exception):  # the next start records the arrival
             self._intake.database.fail(error)
 
-    async def _keep(self, data: bytes) -> None:
+    async def _keep(self, data: bytes, ours: int = 0) -> None:
+        """Keep the next octets. The first ``ours`` of them were added here."""
         try:
             self._spool.write(data)
         except OSError as error:
             raise self._no_room(error) from error
+        if self._as_sent is not None:
+            self._as_sent.update(memoryview(data)[ours:])
         if self._shadow is None or self._shadow.first is None:
             return
         if self._streaming:
@@ -298,16 +410,27 @@ class IntakeSink:
             async for block in self._spool.blocks():
                 await self._shadow.stream(block)
 
+    def _refuse_what_comes_back(self, section: bytes) -> None:
+        """A member of a list forwards what it gets to the list: each round would make more messages."""
+        lists = [one.address for one in self._arrival.recipients if one.next_hop == LISTS]
+        if lists:
+            boundary = self._intake.boundary
+            names = [boundary.own.name, *(place.name for place in boundary.places)]
+            if any(came_by(section, names, address) for address in lists):
+                raise Refused(554, "5.4.6", "Mail loop: the list has had this message")
+
     def _header(self) -> bytes:
         """Our Received field; for submission, fields that the sender left out; then the sender's header."""
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = self._intake.boundary.own.name
+        self._refuse_what_comes_back(scan.section)
         added, message_id = trace_field(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:
             fields, message_id = completed(arrival, own, scan.names, message_id)
             added += fields
         envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
         self._arrival = replace(arrival, envelope=envelope)
+        self._added = len(added)
         return added + scan.section

@@ -8,7 +8,9 @@ from datetime import datetime
 
 import structlog
 
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.delivery.hop_shadows import given_up
+from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.expiry import expire
@@ -66,8 +68,17 @@ class Expiry:
         )
         for copy in old:
             gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept))
+        for message_id in ledger.hop_shadow_rows.since_before(now - remembered_for(policy), BATCH):
+            gone += self._given_up(ledger, message_id, now)
         ledger.apply(requesting.forget(ledger, policy, now))
         forget_expired(ledger, now - policy.shadow_message_auto_discard_interval, now)
         if gone:
             log.info("safety_net_expired", messages=gone)
+        return gone
+
+    def _given_up(self, ledger: SqlLedger, message_id: MessageId, now: datetime) -> bool:
+        """Discard by age what no hop says is delivered."""
+        gone = ledger.apply(given_up(ledger, message_id, self._policy, now))
+        if gone:
+            log.warning("hop_shadow_expired", message=message_id)
         return gone

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.reception.sites import site_hop
+from shadowrelay.core.values import replace
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.settings import MemberConnector, Settings
-from shadowrelay.settings.schema import RouteSettings
+from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.resolver import NameServer, Resolver, is_own
+from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
+from shadowrelay.settings.pinned import pinned_certificate
+from shadowrelay.settings.routing import route_hosts
+from shadowrelay.settings.schema import HopSettings
+from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
-from shadowrelay.smtp.sending.session import Login, NextHopServer
+from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -46,6 +55,25 @@ def server_context(peer: MemberConnector) -> ssl.SSLContext | None:
     return context
 
 
+def asking_context(connector: ReceiveConnector) -> ssl.SSLContext:
+    """The STARTTLS of a connector that knows peers beyond the boundary by their certificates: it asks for
+    one, and trusts the pinned ones themselves, whoever issued them.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    if connector.tls_certificate and connector.tls_key:
+        context.load_cert_chain(connector.tls_certificate, connector.tls_key)
+    for peer in connector.accept_xshadow:
+        context.load_verify_locations(peer.certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def pinned(connector: ReceiveConnector) -> dict[bytes, ServerName]:
+    """The peers that a connector knows, by their certificates (DER)."""
+    return {pinned_certificate(peer.certificate): ServerName(peer.name) for peer in connector.accept_xshadow}
+
+
 def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
     if not (peer.tls and peer.certificate and peer.key and peer.ca):
         return None
@@ -56,23 +84,69 @@ def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
 
 
 def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
-    return {
-        NextHop(name): NextHopServer(
-            name=NextHop(name),
-            host=route.host,
-            port=route.port,
-            local_hostname=settings.name,
+    """For each route, and for each site, the template of its hosts; host and port are those of the first that
+    it names.
+    """
+    found = {}
+    for (name, route), named in zip(settings.routes.items(), route_hosts(settings).values(), strict=True):
+        first = (named.hosts[0].name, named.hosts[0].port) if named.hosts else ("", route.port)
+        found[NextHop(name)] = replace(
+            _template(settings, NextHop(name), route, *first),
             protocol=route.protocol.value,
             inside=route.inside,
-            tls=route.tls.value,
-            ca_file=str(route.ca) if route.ca else None,
-            login=_login(route),
         )
-        for name, route in settings.routes.items()
-    }
+    for name, site in settings.sites.items():
+        hop = site_hop(name)
+        found[hop] = _template(settings, hop, site, site.hosts[0].host, site.hosts[0].port)
+    return found
 
 
-def _login(route: RouteSettings) -> Login | None:
+def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, port: int) -> NextHopServer:
+    return NextHopServer(
+        name=name,
+        host=host,
+        port=port,
+        local_hostname=settings.name,
+        tls=route.tls.value,
+        ca_file=str(route.ca) if route.ca else None,
+        login=_login(route),
+        pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
+        timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
+    )
+
+
+def _pinned(route: HopSettings) -> Pinned | None:
+    """The hops that the route may tell to track. Reads their certificates; raises OSError."""
+    if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
+        return None
+    shown = {pinned_certificate(peer.certificate): peer for peer in route.send_xshadow}
+    return Pinned(
+        {certificate: ServerName(peer.name) for certificate, peer in shown.items()},
+        route.xshadow_certificate,
+        route.xshadow_key,
+        {certificate: peer.host for certificate, peer in shown.items() if peer.host},
+    )
+
+
+def resolver(settings: Settings) -> Resolver:
+    """Looks up hosts, at the name servers of the settings if there are any."""
+    named = [NameServer(one.host, one.port) for one in settings.dns.servers]
+    listening = tuple((one.listen.host, one.listen.port) for one in settings.receive.values())
+
+    def is_us(host: MxHost, port: int) -> bool:
+        return host.name == settings.name or any(
+            is_own(address, port, listening) for address in host.addresses
+        )
+
+    return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
+
+
+def hosts(settings: Settings, found: Resolver, clock: Callable[[], datetime]) -> Hosts:
+    """The hosts of the next hops of the settings."""
+    return Hosts(servers(settings), hop_groups(settings), found, settings.policy(), clock, random.random)
+
+
+def _login(route: HopSettings) -> Login | None:
     if route.username is None or route.password_file is None:
         return None
     return Login(

@@ -6,11 +6,13 @@ import ssl
 from datetime import timedelta
 
 from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
+from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
-from shadowrelay.service.adapters import server_context
+from shadowrelay.service.adapters import asking_context, pinned, server_context
 from shadowrelay.service.node import Node, mint
 from shadowrelay.settings import MemberConnector, ReceiveConnector
+from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions
@@ -31,6 +33,9 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         content=node.spool,
         room=node.room,
         submission=connector.submission,
+        book=node.book,
+        ways=node.ways,
+        delay=connector.max_acknowledgement_delay,
     )
     tls = None
     if connector.tls_certificate and connector.tls_key:
@@ -68,8 +73,12 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         node.clock,
         mint,
         node.in_flight,
+        node.acknowledgements,
     )
-    return Connector(limits, intake)
+    if tls is None or not connector.accept_xshadow:
+        return Connector(limits, intake)
+    hops = HopIntakes(intake, HopTls(asking_context(connector), tls, pinned(connector)))
+    return Connector(limits, hops, session=HopSession)  # type: ignore[arg-type]
 
 
 def for_members(node: Node, peer: MemberConnector) -> Connector:

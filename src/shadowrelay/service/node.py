@@ -6,14 +6,17 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.core.delivery.hop_watch import HopWatch
+from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.recipients import no_book
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.switches import Switch
@@ -23,6 +26,8 @@ from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.detour import Detour
+from shadowrelay.delivery.hop_shadows import HopShadows
+from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
@@ -37,19 +42,23 @@ from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
-from shadowrelay.operator.counting import Counting
+from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Having, Resubmission
+from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
+from shadowrelay.reception.recipient_files import RecipientsInvalid
+from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, SWITCH, received, switch_received
 from shadowrelay.service import resubmit
-from shadowrelay.service.adapters import addresses, servers
+from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import journals, routes, standing
+from shadowrelay.settings.routing import book_limits, journals, routes, standing
+from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
@@ -74,6 +83,15 @@ class NodeFailed(Exception):
     """The node cannot go on; the message says why."""
 
 
+def _recipients(settings: Settings) -> RecipientsFile | None:
+    if settings.recipients_file is None:
+        return None
+    try:
+        return RecipientsFile(settings.recipients_file, book_limits(settings))
+    except (OSError, RecipientsInvalid) as error:
+        raise NodeFailed(f"recipients_file: {error}") from error
+
+
 class Node:
     """One running node, as the admin API sees it."""
 
@@ -85,8 +103,7 @@ class Node:
         self.clock = clock
         self.started_at = clock()
         self.name = ServerName(settings.name)
-        self.site = settings.site
-        self.host = settings.host
+        self.site, self.host = settings.site, settings.host
         self.policy = settings.policy()
         self.in_force = InForce(self.policy)
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
@@ -103,8 +120,27 @@ class Node:
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
-        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
-        self.queue = Queue(database, boundary, servers(settings), self.routes, self.reporter, policy, clock)
+        self.ways = ways(settings)
+        self._recipients = _recipients(settings)
+        self.book = self._recipients.book if self._recipients else no_book
+        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings), self.book)
+        self.resolver = resolver(settings)
+        self.hosts = hosts(settings, self.resolver, clock)
+        self.hop_conversations = self.hosts.talk = HopConversations(database, clock)
+        self.queue = Queue(
+            database, boundary, self.hosts, self.routes, self.reporter, policy, clock, self.book
+        )
+        self.hop_shadows = HopShadows(
+            database,
+            self.hop_conversations,
+            self.hosts,
+            self.examiner,
+            self.has_room,
+            lambda: self.queue.wake.set(),  # noqa: PLW0108 – tests give a node another queue
+            policy,
+            clock,
+        )
+        self.hosts.avoided = self.hop_shadows.avoided
         self.repair = Repair(
             self.members, database, boundary, self.examiner, self.in_force, clock, self._speak_to_all
         )
@@ -136,7 +172,7 @@ class Node:
             clock=clock,
             changed=self._speak_to_all,
         )
-        self.detour = Detour(
+        self.detour = self.queue.detour = Detour(
             standing(settings),
             self.members,
             database,
@@ -147,8 +183,11 @@ class Node:
             clock=clock,
             changed=self._speak_to_all,
         )
-        self.queue.detour = self.detour
         self.in_flight: set[MessageId] = set()
+        self.acknowledgements = Acknowledgements(
+            database, policy, clock, self.hop_failed, self.suspended, self.promotion_routes
+        )
+        self.queue.failed = self.acknowledgements.release
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
@@ -174,13 +213,12 @@ class Node:
             mint=mint,
             clock=clock,
         )
-        self._servers = servers(settings)
         counting = Counting(
             database=database,
             policy=policy,
             clock=clock,
             mint=mint,
-            servers=resubmit.listed(self._servers),
+            servers=resubmit.listed(self.routes, self.hosts),
             contacts=self.contacts,
             away=lambda: resubmit.away(self.member_statuses()),
             ask=self.members.operate,
@@ -201,12 +239,26 @@ class Node:
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
 
+    def hop_failed(self, name: NextHop) -> bool:
+        """Has that next hop failed, and taken no mail since?"""
+        hop = self.queue.hops.get(name)
+        return hop is not None and hop.failures > 0
+
+    def suspended(self, name: NextHop) -> bool:  # noqa: ARG002
+        """Has an operator suspended the queue of that next hop? No command does so yet."""
+        return False
+
+    def promotion_routes(self) -> Sequence[NextHop]:
+        """The next hops that take a message whose acknowledgement is not delayed, in order: none yet."""
+        return ()
+
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""
         return self.boundary.contacts(seconds())
 
-    async def _remembers(self, route: NextHop, timeout: float) -> datetime | None:
-        return await remembers_since(self._servers[route], timeout)
+    async def _remembers(self, server: RouteServer, timeout: float) -> datetime | None:
+        host = Host(server.route, server.host, server.port)
+        return await remembers_since(self.hosts.server(host), timeout, self.resolver.addresses)
 
     def _having(self, record: Request | Switch) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
@@ -267,7 +319,11 @@ class Node:
         ]
 
     def hop(self, name: NextHop) -> HopStatus:
-        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time(), utcnow())
+        at = asyncio.get_running_loop().time()
+        return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        return self.hop_conversations.watch(hop)
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         return [
@@ -290,6 +346,11 @@ class Node:
     def extra_hops(self) -> Mapping[str, int]:
         return self.detour.counts
 
+    def late(self) -> LateStatus:
+        delays = [one.max_acknowledgement_delay for one in self.settings.receive.values()]
+        longest = max(delays) if self.in_force.redundancy else timedelta(0)
+        return LateStatus(longest, self.acknowledgements.waiting, self.acknowledgements.counts)
+
     def refused_copies(self) -> int:
         return self.repair.refusals.messages
 
@@ -307,6 +368,10 @@ class Node:
         if not self.room.admits():
             return False, self.room.shortage
         return True, "the node takes mail"
+
+    def warning(self) -> str:
+        wrong = self._recipients.wrong if self._recipients else ""
+        return f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
 
     def live(self) -> bool:
         return not self.database.failed.is_set()

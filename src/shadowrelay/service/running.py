@@ -157,6 +157,7 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
         await asyncio.gather(*background, return_exceptions=True)
         await node.giver.close()
         await node.members.close()
+        node.resolver.close()
         await take_snapshot(database, Taken.STOP)
         admin_stop.set()
         log_stop.set()
@@ -195,6 +196,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),
         group.create_task(node.resubmitting.run(), name="resubmitting"),
+        group.create_task(node.hop_shadows.run(), name="hop shadows"),
         group.create_task(take_snapshots(database, listed=listed), name="snapshots"),
     ]
 

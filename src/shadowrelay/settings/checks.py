@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
+from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, read_recipients
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
-from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import ReceiveConnector, RouteSettings, Settings, Tls
+from shadowrelay.settings.pinned import pinned_certificate
+from shadowrelay.settings.route_checks import Refuse, route_checks
+from shadowrelay.settings.routing import book_limits, routes
+from shadowrelay.settings.schema import (
+    HopSettings,
+    NextHopProtocol,
+    ReceiveConnector,
+    RouteSettings,
+    Settings,
+    Tls,
+)
+from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
 
-Refuse = Callable[..., SettingError]
-
 _KEY = "a file in PEM, without a passphrase"
+_BOOK = ("recipient_delimiter", "max_list_depth", "max_list_members")
 
 
 def cross_checks(
@@ -48,8 +58,12 @@ def cross_checks(
                 value=route.machine,
                 allowed="inside = true, or no machine",
             )
+    if not broken & {"routes", "site", "sites", "site_links"}:
+        yield from site_checks(settings, refuse)
     if not broken & {"routes", "journal"}:
         yield from _journals(settings, refuse)
+    if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
+        yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
         yield from _attempts(settings, refuse)
 
@@ -63,6 +77,15 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
             value=format_duration(silence),
             allowed=f"less than {format_duration(session)}",
         )
+    delay = connector.max_acknowledgement_delay
+    # By default the wait ends with the session at the latest.
+    if delay >= session and "max_acknowledgement_delay" in connector.model_fields_set:
+        yield refuse(
+            f"{key}.max_acknowledgement_delay",
+            "not below connection_timeout",
+            value=format_duration(delay),
+            allowed=f"less than {format_duration(session)}",
+        )
     if (connector.tls_certificate is None) != (connector.tls_key is None):
         missing = "tls_key" if connector.tls_key is None else "tls_certificate"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="tls_certificate and tls_key, or neither")
@@ -71,6 +94,31 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     yield from _files(files, refuse, certificate=certificate, key=private)
     if connector.users_file is not None:
         yield from _users(key, connector.users_file, connector, refuse)
+    yield from _pinned(key, connector, refuse)
+
+
+def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
+    """Each peer has a name and a certificate of its own: the one tells who shows the other."""
+    if connector.accept_xshadow and connector.tls_certificate is None:
+        yield refuse(
+            f"{key}.tls_certificate",
+            "has to be set: with accept_xshadow peers are known by certificates in TLS",
+        )
+    names: set[str] = set()
+    shown: dict[bytes, str] = {}
+    for index, peer in enumerate(connector.accept_xshadow):
+        at = f"{key}.accept_xshadow[{index}]"
+        if peer.name in names:
+            yield refuse(f"{at}.name", "another peer has the same name", value=peer.name)
+        names.add(peer.name)
+        wrong = _unreadable(peer.certificate) or _no_certificate(peer.certificate)
+        if wrong:
+            yield refuse(f"{at}.certificate", wrong, value=peer.certificate)
+            continue
+        certificate = pinned_certificate(peer.certificate)
+        if other := shown.get(certificate):
+            yield refuse(f"{at}.certificate", f"{other} has the same certificate", value=peer.certificate)
+        shown.setdefault(certificate, peer.name)
 
 
 def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
@@ -199,9 +247,49 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
                     f"routes.{name}.domains", f"claimed by routes.{claimed[domain]} too", value=domain
                 )
             claimed.setdefault(domain, name)
-        if route.tls is not Tls.NONE:
-            yield from _files({f"routes.{name}.ca": route.ca}, refuse)
-        yield from _login(f"routes.{name}", route, refuse)
+        yield from _hop(f"routes.{name}", route, refuse)
+    for name, site in settings.sites.items():
+        yield from _hop(f"sites.{name}", site, refuse)
+    yield from route_checks(settings, refuse)
+
+
+def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
+    if hop.tls is not Tls.NONE:
+        yield from _files({f"{key}.ca": hop.ca}, refuse)
+    yield from _login(key, hop, refuse)
+    yield from _tracking_hops(key, hop, refuse)
+
+
+def _tracking_hops(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
+    """Both sides are known by their certificates, in STARTTLS, beyond the boundary."""
+    certificate, private = f"{key}.xshadow_certificate", f"{key}.xshadow_key"
+    files = {certificate: route.xshadow_certificate, private: route.xshadow_key}
+    yield from _files(files, refuse, certificate=certificate, key=private)
+    if not route.send_xshadow:
+        return
+    for name, value in files.items():
+        if value is None:
+            yield refuse(name, "has to be set: with send_xshadow the hop knows us by our certificate")
+    if route.tls is Tls.NONE:
+        yield refuse(
+            f"{key}.tls",
+            "with send_xshadow the hop is known by its certificate",
+            value=route.tls,
+            allowed="opportunistic or required",
+        )
+    to_store = isinstance(route, RouteSettings) and route.protocol is not NextHopProtocol.SMTP
+    if isinstance(route, RouteSettings) and (route.inside or to_store):
+        wrong = "inside the boundary" if route.inside else "an LMTP server"
+        yield refuse(f"{key}.send_xshadow", f"the next hop is {wrong}: it tracks nothing")
+    shown: dict[bytes, str] = {}
+    for index, peer in enumerate(route.send_xshadow):
+        at = f"{key}.send_xshadow[{index}].certificate"
+        if wrong := _unreadable(peer.certificate) or _no_certificate(peer.certificate):
+            yield refuse(at, wrong, value=peer.certificate)
+            continue
+        other = shown.setdefault(pinned_certificate(peer.certificate), peer.name)
+        if other != peer.name:
+            yield refuse(at, f"{other} has the same certificate", value=peer.certificate)
 
 
 def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
@@ -214,7 +302,19 @@ def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
             yield refuse(key, "no route leads there", value=address, allowed="an address that a route covers")
 
 
-def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
+def _recipients(file: Path, limits: BookLimits, refuse: Refuse) -> Iterator[SettingError]:
+    wrong = _unreadable(file)
+    try:
+        if not wrong:
+            read_recipients(file, limits)
+    except RecipientsInvalid as error:
+        wrong = str(error)
+    if wrong:
+        allowed = "a file that shadowrelay recipients check accepts"
+        yield refuse("recipients_file", wrong, value=file, allowed=allowed)
+
+
+def _login(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
     if (route.username is None) != (route.password_file is None):
         missing = "password_file" if route.password_file is None else "username"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="username and password_file, or neither")

@@ -12,14 +12,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, model_validator
+from pydantic import Field, PrivateAttr, create_model, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
+from shadowrelay.settings.hosts import Dns, RouteHostSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
+from shadowrelay.settings.outputs import Admin, Log, Tracking
+from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
+    Delimiter,
     DialAddress,
     DomainPattern,
     Duration,
@@ -27,12 +31,10 @@ from shadowrelay.settings.values import (
     Flag,
     Fqdn,
     HostName,
-    HostPort,
     Integer,
     JournalAddress,
     Label,
     ListenAddress,
-    Secret,
     Size,
     TableName,
     UserName,
@@ -65,29 +67,31 @@ class Mechanism(StrEnum):
     XOAUTH2 = "xoauth2"
 
 
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+class Profile(StrEnum):
+    """Whose default limits a Receive connector has: those of a mailbox server, or of an edge server."""
+
+    MAILBOX = "mailbox"
+    EDGE = "edge"
 
 
-class LogFormat(StrEnum):
-    """``auto``: for people on a terminal, else JSON."""
+class PinnedPeer(Section):
+    """A peer beyond the boundary that may track messages here."""
 
-    AUTO = "auto"
-    JSON = "json"
-    CONSOLE = "console"
+    name: Fqdn = Field(description="Its name, as it says it in XSHADOW.")
+    certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
 
 
-class Section(BaseModel):
-    """A table of the settings file. Unknown keys are errors."""
+class TrackingHop(PinnedPeer):
+    """A hop that is told to track messages."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    host: HostName | None = Field(None, description="The host of the route that it is. Default: any of them.")
 
 
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
+    profile: Profile = Field(
+        Profile.MAILBOX, description="Whose defaults its two time limits have; `edge` faces the Internet."
+    )
     submission: Flag = Field(
         default=False, description="Mail from users (RFC 6409): missing header fields are added."
     )
@@ -95,6 +99,9 @@ class ReceiveConnector(Section):
     tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
+    )
+    accept_xshadow: list[PinnedPeer] = Field(
+        [], description="Peers beyond the boundary that may track messages here (XSHADOW)."
     )
     proxy_networks: list[Cidr] = Field(
         [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
@@ -108,10 +115,22 @@ class ReceiveConnector(Section):
         default=False, description="Take local parts such as `user..name`; they are passed on in quotes."
     )
     connection_timeout: Duration = Field(
-        timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
+        default_factory=lambda data: timedelta(minutes=5 if _is_edge(data) else 10),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest session, busy or not. Default: `10m`; `5m` with the profile `edge`.",
     )
     connection_inactivity_timeout: Duration = Field(
-        timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence; below `connection_timeout`."
+        default_factory=lambda data: timedelta(minutes=1 if _is_edge(data) else 5),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest silence; below `connection_timeout`. Default: `5m`; `1m` with `edge`.",
+    )
+    max_acknowledgement_delay: Duration = Field(
+        timedelta(seconds=30),
+        ge=timedelta(),
+        le=timedelta(minutes=10),
+        description="Longest wait of a 250 for the next hops, if no member has a copy; 0s: none.",
     )
     tarpit_interval: Duration = Field(
         timedelta(seconds=5),
@@ -130,6 +149,10 @@ class ReceiveConnector(Section):
     max_recipients_per_message: Integer = Field(
         200, ge=100, le=20_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
     )
+
+
+def _is_edge(data: Mapping[str, Any]) -> bool:
+    return data.get("profile") is Profile.EDGE
 
 
 class MemberConnector(Section):
@@ -169,17 +192,9 @@ class MemberSettings(Section):
     )
 
 
-class RouteSettings(Section):
-    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
-    host: HostName = Field(description="The next hop.")
-    port: Integer = Field(25, ge=1, le=65535, description="Its port.")
-    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
-    inside: Flag = Field(
-        default=False, description="The next hop is inside the boundary: delivery there is final."
-    )
-    machine: Label | None = Field(
-        None, description="The `host` where it stands: a member on another machine delivers there."
-    )
+class HopSettings(Section):
+    """What is said to next hops: how to log in, and TLS."""
+
     username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
     password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
     mechanism: Mechanism = Field(
@@ -193,33 +208,57 @@ class RouteSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
+    send_xshadow: list[TrackingHop] = Field(
+        [], description="Hops that are told to track messages (XSHADOW), and the certificates they show."
+    )
+    xshadow_certificate: FilePath | None = Field(
+        None, description="PEM chain that shows our name to these hops; with `xshadow_key`."
+    )
+    xshadow_key: FilePath | None = Field(None, description="PEM private key of `xshadow_certificate`.")
+    connection_inactivity_timeout: Duration = Field(
+        timedelta(minutes=10),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest silence of the next hop in an open session.",
+    )
+
+
+class RouteSettings(HopSettings):
+    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
+    site: Label | None = Field(
+        None, description="Site of these domains: from another site their mail goes to that site's hosts."
+    )
+    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
+    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
+    mx: Flag = Field(
+        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
+    )
+    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
+    alternatives: list[TableName] = Field(
+        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
+    )
+    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
+    inside: Flag = Field(
+        default=False, description="The next hop is inside the boundary: delivery there is final."
+    )
+    machine: Label | None = Field(
+        None, description="The `host` where it stands: a member on another machine delivers there."
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )
 
 
-class Admin(Section):
-    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API and metrics.")
-    token: Secret | None = Field(None, description="Bearer token that requests must carry.")
-
-
-class Tracking(Section):
-    directory: FilePath = Field(description="Directory of the log. Default: `tracking` in `data_dir`.")
-    max_file_size: Size = Field(10 * 10**6, ge=10**4, le=4 * 10**9, description="A larger file is rolled.")
-    max_file_age: Duration = Field(
-        timedelta(hours=1), ge=_SECOND, le=timedelta(days=30), description="An older file is rolled."
+class SiteSettings(HopSettings):
+    hosts: list[DialAddress] = Field(
+        min_length=1, description="Servers that take mail there, all alike; each is tried once in an attempt."
     )
-    max_directory_size: Size = Field(
-        1000 * 10**6, ge=10**5, le=10**13, description="Beyond it the oldest files are deleted."
-    )
-    max_age: Duration = Field(
-        timedelta(days=30), ge=_SECOND, le=timedelta(days=3650), description="Older files are deleted."
-    )
+    hub: Flag = Field(default=False, description="Mail for sites behind it stops there on its way.")
 
 
-class Log(Section):
-    level: LogLevel = Field(LogLevel.INFO, description="Least severity that is written to standard error.")
-    format: LogFormat = Field(LogFormat.AUTO, description="`auto` is `console` on a terminal, else `json`.")
+class SiteLinkSettings(Section):
+    sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
+    cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
 
 
 def _policy_fields() -> dict[str, Any]:
@@ -301,12 +340,23 @@ class Settings(PolicySettings):
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
     )
     journal: JournalAddress | None = Field(None, description="A copy of each accepted message goes there.")
+    recipients_file: FilePath | None = Field(
+        None, description="Aliases, lists and known recipients: TOML, or a table as Postfix's `virtual`."
+    )
+    recipient_delimiter: Delimiter | None = Field(
+        None, description="What separates a local part from its detail, such as `+`."
+    )
+    max_list_depth: Integer = Field(10, ge=1, le=50, description="Lists inside one another, at most.")
+    max_list_members: Integer = Field(5000, ge=1, le=20_000, description="Members of a list, at most.")
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
     peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
     members: list[MemberSettings] = Field(
         [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
+    sites: dict[TableName, SiteSettings] = Field({}, description="Sites of other boundaries.")
+    site_links: list[SiteLinkSettings] = Field([], description="How the sites are linked.")
+    dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

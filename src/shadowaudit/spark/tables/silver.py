@@ -54,7 +54,7 @@ _MESSAGES = """
             coalesce(sequence, line) AS number,
             {begins} AS begins,
             {resubmitted} AS resubmitted,
-            event_id = 'RESUBMIT' AND source = 'REDUNDANCY' AS promoted
+            event_id = 'RESUBMIT' AND source = 'REDUNDANCY' AND custom_data['HopDb'] IS NULL AS promoted
         FROM {events}
         WHERE date_time IS NOT NULL AND event_id IS NOT NULL
             AND coalesce(network_message_id, message_id) IS NOT NULL

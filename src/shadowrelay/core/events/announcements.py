@@ -1,4 +1,6 @@
-"""Makes discard events: what is said about a message, and to which databases."""
+"""Makes discard events: what is said about a message, and to which databases. These are those of the members
+that may hold a copy, and that of the peer beyond the boundary that handed the message over.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import DiscardEvent, Verdict, VerdictKind
-from shadowrelay.core.identifiers import DatabaseId
+from shadowrelay.core.identifiers import DatabaseId, MessageId
+from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Recipient, Role, Status
 
 RECIPIENTS_PER_EVENT = 300
@@ -16,6 +19,10 @@ OUTCOME = {Status.DELIVERED: "", Status.RELAYED: "relayed", Status.FAILED: "fail
 """How the argument of DELIVERED tells the outcomes apart."""
 
 STATUS = {argument: status for status, argument in OUTCOME.items()}
+
+
+HOP_EPOCH = 1
+"""The epoch in events for peers beyond the boundary: they know nothing of the owners of a message."""
 
 
 def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
@@ -30,8 +37,7 @@ def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...
         if len(numbers) == len(copy.recipients):
             verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, (), at))
             continue
-        for start in range(0, len(numbers), RECIPIENTS_PER_EVENT):
-            part = tuple(numbers[start : start + RECIPIENTS_PER_EVENT])
+        for part in _parts(numbers):
             verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part, at))
     return tuple(verdicts)
 
@@ -45,6 +51,49 @@ def addressed(
         for addressee in dict.fromkeys(addressees)
         for verdict in verdicts
     )
+
+
+def announced(
+    ledger: Ledger, copy: Copy, recipients: Sequence[Recipient], now: datetime
+) -> tuple[DiscardEvent, ...]:
+    """The events for everybody about those of the recipients that are settled, and that wait for nothing."""
+    told = addressed(listeners(copy), delivered(copy, recipients), now)
+    return (*told, *to_giver(ledger, copy.id, recipients, now))
+
+
+def to_giver(
+    ledger: Ledger, message_id: MessageId, recipients: Iterable[Recipient], now: datetime
+) -> tuple[DiscardEvent, ...]:
+    """The events for the peer beyond the boundary that handed the message over, with its own id and numbers.
+
+    They always name the recipients: the peer may have given others to other hops. None if no peer did, or if
+    its database is known to be gone.
+    """
+    handed = ledger.handed(message_id)
+    if handed is None:
+        return ()
+    peer = ledger.hop_peer(handed.peer)
+    if peer and peer.lineage and peer.lineage.database_id != handed.database_id:
+        return ()
+    groups: dict[str, list[int]] = {}
+    for recipient in recipients:
+        number = handed.theirs(recipient.number)
+        if recipient.settled and not recipient.waits and number is not None:
+            groups.setdefault(OUTCOME[recipient.status], []).append(number)
+    return addressed(
+        [handed.database_id],
+        [
+            Verdict(handed.their_id, HOP_EPOCH, VerdictKind.DELIVERED, outcome, part)
+            for outcome, numbers in groups.items()
+            for part in _parts(sorted(numbers))
+        ],
+        now,
+    )
+
+
+def _parts(numbers: Sequence[int]) -> list[tuple[int, ...]]:
+    starts = range(0, len(numbers), RECIPIENTS_PER_EVENT)
+    return [tuple(numbers[start : start + RECIPIENTS_PER_EVENT]) for start in starts]
 
 
 def listeners(copy: Copy) -> tuple[DatabaseId, ...]:

@@ -8,6 +8,7 @@ A drain gives each message to any of its holders; a redirect, to the member that
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
@@ -81,7 +82,8 @@ class Remains:
     copies of the others, by holder. ``held_for``: copies held here, by owner, those of handed-over messages
     included. ``handed_over``: messages given away since the drain began, by new owner; ``awaited``: those
     that the new owner has not yet taken (it takes them at the next contact). ``reachable``: members that can
-    be reached. ``arriving``: sessions with a message on its way in that this node may still accept.
+    be reached. ``arriving``: sessions with a message on its way in that this node may still accept. ``hops``:
+    messages that hops beyond the boundary took and have not delivered, by hop.
     """
 
     queued: int
@@ -93,6 +95,7 @@ class Remains:
     awaited: Mapping[ServerName, int]
     reachable: frozenset[ServerName]
     arriving: int = 0
+    hops: Mapping[ServerName, int] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:

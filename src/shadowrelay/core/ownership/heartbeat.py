@@ -50,13 +50,10 @@ def meet(
     """
     member = ledger.member(name) or Member(name)
     former = member.lineage
-    if found.incarnation == member.replaced and not _is_same(asked_at, former):
+    judged = continued(former, member.replaced, found, asked_at)
+    if judged is None:
         return Continuity.UNBROKEN
-    found = found.reaching_back(former) if former else found
-    judge = asked_at if asked_at and former and asked_at.database_id == former.database_id else former
-    continuity = found.continuity(judge.database_id, judge.mark) if judge else None
-    if former and found.overtaken_by(former) and (asked_at is None or continuity is not Continuity.BROKEN):
-        continuity, found = Continuity.UNBROKEN, former
+    continuity, found = judged
     met = replace(member, lineage=found, knows_ours=known or member.knows_ours)
     if former is None or continuity is not Continuity.BROKEN:
         if met != member:
@@ -76,6 +73,24 @@ def meet(
     ledger.apply(Decision(None, (broken, *gone, *again)))
     chores.begin(ledger, Chore(ChoreKind.REPLACED if replaced else ChoreKind.ROLLED_BACK, name, now))
     return continuity
+
+
+def continued(
+    former: Lineage | None, replaced: Incarnation | None, found: Lineage, asked_at: Lineage | None = None
+) -> tuple[Continuity | None, Lineage] | None:
+    """Does the lineage that was shown go on from the ``former`` one? With the lineage to remember.
+
+    ``replaced``, ``asked_at``: see ``meet``. None: the words of a replaced database came late, and prove
+    nothing.
+    """
+    if found.incarnation == replaced and not _is_same(asked_at, former):
+        return None
+    found = found.reaching_back(former) if former else found
+    judge = asked_at if asked_at and former and asked_at.database_id == former.database_id else former
+    continuity = found.continuity(judge.database_id, judge.mark) if judge else None
+    if former and found.overtaken_by(former) and (asked_at is None or continuity is not Continuity.BROKEN):
+        return Continuity.UNBROKEN, former
+    return continuity, found
 
 
 def _is_same(asked_at: Lineage | None, former: Lineage | None) -> bool:

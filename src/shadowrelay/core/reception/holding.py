@@ -16,7 +16,7 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import addressed, delivered
+from shadowrelay.core.events.announcements import addressed, delivered, to_giver
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
@@ -302,6 +302,7 @@ def settle_held(
     onward = addressed(
         (listener for listener in listeners if listener != told_by), delivered(after, settled), now
     )
+    onward += to_giver(ledger, after.id, settled, now)
     event = HaDiscard(at=now, copy=after, recipients=settled, reason=reason)
     safe = report_is_safe(ledger, copy, now) if not after.unsettled else Decision(None)
     return Decision(None, (SaveCopy(copy, after), *onward, *safe.writes), (event,))

@@ -9,6 +9,7 @@ from enum import Enum
 from shadowrelay.core.decisions import (
     Content,
     Decision,
+    DiscardEvent,
     DropCopy,
     Member,
     SaveCopy,
@@ -16,8 +17,10 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import addressed, delivered
+from shadowrelay.core.digests import of_envelope
+from shadowrelay.core.events.announcements import addressed, delivered, to_giver
 from shadowrelay.core.events.side_effects import report_is_safe
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
@@ -35,7 +38,8 @@ from shadowrelay.core.ownership.heartbeat import heard
 from shadowrelay.core.ownership.transfer import ask_about, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import refused
-from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
+from shadowrelay.core.recipients import Rewriting
+from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive, Resolve
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -95,12 +99,18 @@ class Arrival:
     connector: str = ""
     session: str = ""
     login: str = ""  # the user who logged in
+    rewritten: tuple[Rewriting, ...] = ()
+    handed: Handed | None = None  # a peer beyond the boundary that knows XSHADOW handed it over
 
 
 class Answer(Enum):
-    """What the sender is told. HANG_UP: close the connection without a reply; the sender will retry."""
+    """What the sender is told. HANG_UP: close the connection without a reply; the sender will retry.
+
+    REPEATED: all of it was taken before (a reply was lost). The sender gets a 250, and nothing is kept.
+    """
 
     ACCEPTED = "accepted"
+    REPEATED = "repeated"
     NOT_REDUNDANT = "not redundant"
     HANG_UP = "hang up"
 
@@ -128,6 +138,11 @@ def accept(
     An acknowledgement counts only if the ledger, at this moment, knows the holder's lineage as unbroken. The
     holder has committed by then, so the row HAREDIRECT means that a copy exists elsewhere.
     """
+    again: tuple[Write, ...] = ()
+    if arrival.handed is not None:
+        arrival, again = _not_taken(ledger, arrival, arrival.handed, now)
+        if not arrival.recipients:
+            return Decision(Answer.REPEATED, again)
     found = (holder for attempt in attempts if (holder := _holder(ledger, attempt)))
     holders = tuple({holder.database_id: holder for holder in found}.values())  # the last offer counts
     redundant = [holder for holder in holders if holder.state is HolderState.HOLDING]
@@ -161,12 +176,53 @@ def accept(
             connector=arrival.connector,
             session=arrival.session,
             login=arrival.login,
+            handed_by=arrival.handed.peer if arrival.handed else "",
+            handed_as=arrival.handed.their_id if arrival.handed else "",
             redundant="" if redundant else "Failed",
         )
     )
+    for one in arrival.rewritten:
+        about = tuple(recipient for recipient in copy.recipients if recipient.number == one.number)
+        events.append(Resolve(at=now, copy=copy, recipients=about, original=one.original))
     heard_of = [write for attempt in attempts for write in _heard(ledger, attempt)]
-    saved = SaveCopy(arrived, copy, None if arrived else content)
-    return Decision(Answer.ACCEPTED, (saved, *heard_of), tuple(events))
+    writes: list[Write] = [SaveCopy(arrived, copy, None if arrived else content), *heard_of, *again]
+    writes += [arrival.handed] if arrival.handed else []
+    return Decision(Answer.ACCEPTED, tuple(writes), tuple(events))
+
+
+def _not_taken(
+    ledger: Ledger, arrival: Arrival, handed: Handed, now: datetime
+) -> tuple[Arrival, tuple[DiscardEvent, ...]]:
+    """The arrival without the recipients that the same database handed over before, under the same id.
+
+    With the events about those that are settled by now: a peer that was put back to an older state may have
+    forgotten them.
+    """
+    before = ledger.handed_as(handed.database_id, handed.their_id)
+    if not before:
+        return arrival, ()
+    taken = {number for one in before for number in one.numbers}
+    kept = [pair for pair in zip(arrival.recipients, handed.numbers, strict=True) if pair[1] not in taken]
+    recipients = tuple(replace(one, number=number) for number, (one, _) in enumerate(kept, 1))
+    became = {one.number: number for number, (one, _) in enumerate(kept, 1)}
+    told = [
+        event
+        for one in before
+        if (copy := ledger.copy(one.message_id))
+        for event in to_giver(
+            ledger, copy.id, [r for r in copy.recipients if one.theirs(r.number) in handed.numbers], now
+        )
+    ]
+    rest = replace(
+        arrival,
+        recipients=recipients,
+        rewritten=tuple(
+            replace(one, number=became[one.number]) for one in arrival.rewritten if one.number in became
+        ),
+        digests=replace(arrival.digests, envelope=of_envelope(arrival.envelope, recipients)),
+        handed=replace(handed, numbers=tuple(number for _, number in kept)),
+    )
+    return rest, tuple(told)
 
 
 def arrive(

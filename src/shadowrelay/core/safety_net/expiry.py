@@ -32,7 +32,8 @@ def expire(
     nobody settled is kept for ``message_expiration_timeout`` longer than that, counted from reception, or
     from when its owner last said that it has the message. An owner that can be reached is asked first. A
     damaged shadow copy does not expire by age. What was settled in a ``kept`` window, of an open resubmit
-    request, stays.
+    request, stays. So does what a hop beyond the boundary has not delivered yet
+    (``delivery.hop_shadows.given_up``).
     """
     remembered = now + remembered_for(policy)
     if copy.stage is Stage.SAFETY_NET:
@@ -44,6 +45,8 @@ def expire(
             # A DSN about it, or its journal copy, is not safe yet, so its outcome may not be told; or a page
             # is out of date.
             return waited_in_vain(ledger, copy, now).but(False)
+        if ledger.hop_shadows_of(copy.id):
+            return Decision(False)
         numbers = tuple(recipient.number for recipient in copy.recipients)
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))
     age = now - max(copy.received_at, copy.renewed_at or copy.received_at)

@@ -11,7 +11,8 @@ CREATE TABLE handed (
     peer        TEXT NOT NULL,
     database_id TEXT NOT NULL,
     their_id    TEXT NOT NULL,
-    numbers     TEXT NOT NULL
+    numbers     TEXT NOT NULL,
+    sum         INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX handed_by ON handed (database_id, their_id);
 
@@ -19,10 +20,13 @@ CREATE INDEX handed_by ON handed (database_id, their_id);
 CREATE TABLE hop_shadow (
     message_id TEXT NOT NULL,
     hop        TEXT NOT NULL,
+    since      INTEGER NOT NULL,
     told       TEXT NOT NULL,
+    sum        INTEGER NOT NULL,
     PRIMARY KEY (message_id, hop)
 ) WITHOUT ROWID;
 CREATE INDEX hop_shadow_of ON hop_shadow (hop, message_id);
+CREATE INDEX hop_shadow_since ON hop_shadow (since);
 
 -- Delayed acknowledgement: messages whose sender has no 250 yet. Digests are those of what the client sent.
 CREATE TABLE unacknowledged (
@@ -33,6 +37,7 @@ CREATE TABLE unacknowledged (
     received_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX unacknowledged_like ON unacknowledged (content, envelope, client);
+CREATE INDEX unacknowledged_since ON unacknowledged (received_at);
 
 -- Settings that operators switch for all members at once.
 CREATE TABLE switch (

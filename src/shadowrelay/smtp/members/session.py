@@ -9,46 +9,30 @@ from typing import ClassVar, Protocol, cast
 
 from shadowrelay import failpoints
 from shadowrelay.core.digests import is_digest
-from shadowrelay.core.identifiers import Digest, Mark
+from shadowrelay.core.identifiers import Digest
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.values import replace
+from shadowrelay.smtp.members.peer import XSHADOW_NEEDED, PeerReceiver, PeerSession
 from shadowrelay.smtp.receiving.content import Body
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
 from shadowrelay.smtp.receiving.library import syntax
 from shadowrelay.smtp.receiving.limits import Register
-from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.smtp.receiving.transaction import MailTransaction
 from shadowrelay.wire import xoperate, xqdiscard, xshadow
 from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Refused, Reply
 
 
-class MemberReceiver(Receiver, Protocol):
-    """Answers one session of a member. Its marks are of committed sequences alone."""
+class MemberReceiver(PeerReceiver, Protocol):
+    """Answers one session of a member."""
 
     def admits(self, client: Client) -> bool:
         """Whether this client may use the verbs: by a certificate of our authority, or a secured network."""
         ...
 
-    def mark(self) -> Mark:
-        """Our incarnation and the last committed sequence."""
-        ...
-
-    async def greet(self, client: Client, theirs: Greeting) -> Greeting:
-        """A member introduced itself. Raises Refused if it is not one, or not the one of its certificate."""
-        ...
-
-    async def ask(self, query: Query) -> QueryResponse:
-        """Answer the member that introduced itself."""
-        ...
-
     async def operate(self, act: Act) -> ActAnswer:
         """Do something for an operator who asked the member that introduced itself. Raises Refused."""
-        ...
-
-    def said(self, said: QueryResponse) -> None:
-        """The answer has left: what follows from it may begin."""
         ...
 
     def promised(self, digest: Digest) -> None:
@@ -62,17 +46,17 @@ class MemberReceivers(Protocol):
     def open(self) -> MemberReceiver: ...
 
 
-class MemberSession(ReceiveSession):
+class MemberSession(PeerSession):
     """One session of a member, or of a client that claims to be one."""
 
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW", "XMADEOF"})
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK"})
 
+    answering: MemberReceiver
+
     def __init__(self, receiver: Receiver, options: ConnectorOptions, register: Register) -> None:
         self.answering = cast("MemberReceivers", receiver).open()
         super().__init__(self.answering, options, register)
-        self._greeted = False
-        self._version = 1
 
     def offers(self, verb: str) -> bool:
         if verb in {"XSHADOW", "XQDISCARD", "XOPERATE", "MAIL", "RCPT", "DATA", "BDAT"}:
@@ -88,50 +72,30 @@ class MemberSession(ReceiveSession):
     def judge(self, rcpt: RcptTo) -> None:
         """Refuse no recipient: a holder takes every envelope that its owner took."""
 
-    def decorate(self, reply: Reply) -> Reply:
-        """Every reply ends with our mark, so that a member always knows how far our database has come."""
-        if not self._greeted:
-            return reply
-        *before, last = reply.lines
-        mark = xshadow.format_mark(self.answering.mark())
-        return Reply(reply.code, reply.enhanced, (*before, f"{last} {mark}"))
+    @property
+    def _version(self) -> int:
+        """Of the protocol, as this session speaks it."""
+        return self.introduced.version if self.introduced else 1
 
-    @syntax("XSHADOW <name> <lineage>")
-    async def smtp_XSHADOW(self, argument: str | None) -> None:
-        if not self.client.helo:
-            return await self.answer(Reply(503, "5.5.1", "Say hello first"))
-        if self.transaction is not None:
-            return await self.answer(Reply(503, "5.5.1", "A transaction is under way"))
-        try:
-            theirs = xshadow.parse_greeting(argument or "")
-        except xshadow.Malformed as error:
-            raise Refused(501, "5.5.4", str(error)) from error
-        ours = await self.answering.greet(self.client, theirs)
-        self._greeted, self._version = True, theirs.version
-        ours = replace(ours, version=theirs.version)
-        return await self.answer(Reply(250, "2.0.0", xshadow.format_greeting(ours)))
+    def read_greeting(self, text: str) -> Greeting:
+        return xshadow.parse_greeting(text)
 
-    @syntax("XQDISCARD <query>")
-    async def smtp_XQDISCARD(self, argument: str | None) -> None:
-        if not self._greeted:
-            return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
-        try:
-            query = xqdiscard.parse_query(argument or "")
-        except xshadow.Malformed as error:
-            raise Refused(501, "5.5.4", str(error)) from error
-        said = await self.answering.ask(query)
+    def spell_greeting(self, ours: Greeting) -> str:
+        return xshadow.format_greeting(replace(ours, version=self._version))
+
+    def read_query(self, text: str) -> Query:
+        return xqdiscard.parse_query(text)
+
+    def spell_answer(self, said: QueryResponse) -> list[str]:
         lines = [xqdiscard.format_line(line, self._version) for line in said.lines]
         if said.seen:
             lines.append(xqdiscard.format_seen(said.seen))
-        nothing = Reply(251, "2.0.0", "No discard events")
-        await self.answer(Reply(250, "2.0.0", tuple(lines)) if lines else nothing)
-        self.answering.said(said)
-        return None
+        return lines
 
     @syntax("XOPERATE <job> <action> <scope> <arguments>")
     async def smtp_XOPERATE(self, argument: str | None) -> None:
-        if not self._greeted:
-            return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
+        if self.introduced is None:
+            return await self.answer(XSHADOW_NEEDED)
         try:
             act = xoperate.parse_act(argument or "")
         except xshadow.Malformed as error:
@@ -147,8 +111,8 @@ class MemberSession(ReceiveSession):
 
     @syntax("MAIL FROM:<address>")
     async def smtp_MAIL(self, argument: str | None) -> None:
-        if not self._greeted:
-            return await self.answer(Reply(503, "5.5.1", "XSHADOW needed first"))
+        if self.introduced is None:
+            return await self.answer(XSHADOW_NEEDED)
         await super().smtp_MAIL(argument)
         return None
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 
 from shadowrelay.smtp.duplex import BLOCK, LINGER, Duplex, Interrupted, Why
-from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Delayed
 from shadowrelay.wire.replies import MAX_REPLY_LINE, Reply
 
 log = structlog.get_logger(__name__)
@@ -96,7 +96,7 @@ class Conversation:
         self.junk = 0  # commands since the last message
         self._session, self._duplex, self._options = session, duplex, options
         self._limits, self._longest_command = limits, max(limits.values())
-        self._longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
+        self.longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
         self._lost = lost
         self._leaving = self._draining = self._busy = self._grouped = False
         self._errors = self._served = 0
@@ -204,13 +204,34 @@ class Conversation:
         self.write(self._session.decorate(reply))
         return None
 
+    async def say_late(self, delayed: Delayed) -> None:
+        """Say replies that wait, whatever becomes of the wait.
+
+        A client that closed its direction before the wait began still reads. One that closes it meanwhile has
+        given up, as far as we can know: then the replies count as not said.
+        """
+        duplex, said = self._duplex, False
+        try:
+            await duplex.flush()  # what was said before need not wait
+            there, over = duplex.over, self._lost.is_set() or duplex.interrupted
+            duplex.told = delayed.hasten
+            await delayed.wait(0.0 if over else duplex.left)
+            duplex.told = None
+            for reply in delayed.replies:
+                await self.answer(reply)
+            await duplex.flush()
+            said = not self._lost.is_set() and (there or not duplex.over)
+        finally:
+            duplex.told = None
+            delayed.over(said=said)
+
     def write(self, reply: Reply) -> None:
         """Put a reply, as it is, among those that leave at the next flush."""
         self._duplex.write(self.encoded(reply))
 
     def encoded(self, reply: Reply) -> bytes:
         """Its octets. No line is longer than what the other end must take."""
-        return reply.encode(most=self._longest_reply)
+        return reply.encode(most=self.longest_reply)
 
     async def _tarpit(self, seconds: float) -> None:
         await self._duplex.flush()

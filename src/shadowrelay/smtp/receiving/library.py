@@ -286,11 +286,15 @@ class LibrarySession(SMTP):
                 ssl_handshake_timeout=_HANDSHAKE,
             )
         except OSError as error:
-            log.info("tls_handshake_failed", client=self.client.address, error=str(error))
+            self.tls_failed(error)
             raise Interrupted(Why.GONE) from None
         if secured is None:
             raise Interrupted(Why.GONE)
         self._secured(secured)
+
+    def tls_failed(self, error: OSError) -> None:
+        """Hook: the handshake failed, and the connection ends."""
+        log.info("tls_handshake_failed", client=self.client.address, error=str(error))
 
     def _secured(self, transport: asyncio.Transport) -> None:
         self.transport = transport

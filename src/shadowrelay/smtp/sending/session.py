@@ -7,19 +7,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, open_connection
+from shadowrelay.smtp.sending import tracked
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, Lookup, open_connection
 from shadowrelay.smtp.sending.hop import (
     Awaited,
     ConnectionFailed,
     DeliveryResult,
     Login,
     NextHopServer,
+    Pinned,
     RecipientResult,
     SessionStep,
     Timeouts,
 )
 from shadowrelay.smtp.sending.message import ContentSource, examine, mail_command, rcpt_command, refusals
+from shadowrelay.smtp.sending.tracked import HopTalk, Tracks
 from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
 
 __all__ = [
@@ -28,6 +33,7 @@ __all__ = [
     "DeliverySession",
     "Login",
     "NextHopServer",
+    "Pinned",
     "RecipientResult",
     "Timeouts",
     "Withdrawn",
@@ -37,8 +43,13 @@ __all__ = [
 class DeliverySession:
     """Talks to one server, for one task at a time. It closes at 421, and when no reply comes in time."""
 
-    def __init__(self, server: NextHopServer) -> None:
+    def __init__(
+        self, server: NextHopServer, lookup: Lookup | None = None, talk: HopTalk | None = None
+    ) -> None:
         self.server = server
+        self.hop: Tracks | None = None  # it tracks what we ask it to
+        self._lookup = lookup
+        self._talk = talk
         self.awaits = Awaited()
         self._connection: HopConnection | None = None
         self._reused = False
@@ -55,10 +66,61 @@ class DeliverySession:
         return self._connection.encrypted if self._connection else ""
 
     async def connect(self) -> None:
-        """Open the session, AUTH included. Raises ConnectionFailed; may be called again after that."""
+        """Open the session, AUTH and XSHADOW included. Raises ConnectionFailed; may be called again after
+        that.
+        """
         self.abort()
-        self._connection = await open_connection(self.server, self.awaits)
+        self._connection = await open_connection(self.server, self.awaits, self._lookup)
         self._reused = self._needs_reset = False
+        if self._talk is not None and tracked.may_be_told(self._connection):
+            try:
+                await self._talk.greet(self)
+            except BaseException:
+                self.abort()
+                raise
+
+    @property
+    def shown(self) -> ServerName | None:
+        """The hop whose pinned certificate was shown, if any was."""
+        return self._connection.peer if self._connection else None
+
+    @property
+    def peer(self) -> ServerName:
+        """The same. Raises ConnectionFailed if none was."""
+        if self.shown is None:
+            raise ConnectionFailed("xshadow", "it has shown no pinned certificate")
+        return self.shown
+
+    async def say_hello(self, ours: Greeting) -> Greeting | None:
+        """XSHADOW. None: the hop does not want to know us, so it tracks nothing. Raises ConnectionFailed."""
+        theirs = await tracked.greet(self._usable("xshadow"), ours)
+        self.hop = Tracks(theirs.name, theirs.lineage.database_id) if theirs else None
+        return theirs
+
+    async def ask_hop(self, query: Query) -> tuple[Answered, tuple[str, ...]]:
+        """XQDISCARD: what the hop delivered, and malformed lines. Raises ConnectionFailed, the session
+        aborted.
+        """
+        connection = self._usable("xqdiscard")
+        try:
+            answer = await tracked.ask(connection, query)
+        except BaseException:
+            self.abort()
+            raise
+        if self.hop:
+            self.hop.owes = False
+        return answer
+
+    @property
+    def owes(self) -> bool:
+        """Did the hop take messages that it tracks since it was last asked about them?"""
+        return self.hop is not None and self.hop.owes and self.alive
+
+    async def ask(self) -> None:
+        """Ask the hop what it delivered, if it tracks anything. Never raises but for cancellation."""
+        if self._talk is not None and self.hop is not None and self.alive:
+            with contextlib.suppress(ConnectionFailed):
+                await self._talk.ask(self)
 
     async def deliver(
         self,
@@ -66,6 +128,7 @@ class DeliverySession:
         recipients: Sequence[Recipient],
         content: ContentSource,
         *,
+        message_id: MessageId | None = None,
         eight_bit: bool | None = None,
         wanted: Callable[[], Awaitable[bool]] | None = None,
         heard: Callable[[DeliveryResult], Awaitable[None]] | None = None,
@@ -74,9 +137,10 @@ class DeliverySession:
 
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
         stream is the caller's to close, and is touched before DATA only to look at its header.
-        ``eight_bit`` says whether a streamed content holds octets above 127 (None: as BODY declares).
-        ``wanted`` is asked before the content leaves. ``heard`` is told each answer of an LMTP server but the
-        last, as soon as it comes; the result at the end has it too.
+        ``message_id``: our id of the message, by which a hop tracks it. ``eight_bit`` says whether a streamed
+        content holds octets above 127 (None: as BODY declares). ``wanted`` is asked before the content
+        leaves. ``heard`` is told each answer of an LMTP server but the last, as soon as it comes; the result
+        at the end has it too.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
         in a used session until the content leaves; if it says ``reused``, try again at once on a fresh
@@ -85,6 +149,7 @@ class DeliverySession:
         aborted; so does Withdrawn, when the message was not wanted any more.
         """
         connection = self._usable("mail")
+        tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         need, content = await examine(envelope, content, connection.extensions, eight_bit=eight_bit)
         results = {
             refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)
@@ -94,12 +159,17 @@ class DeliverySession:
         if offered:
             if self._needs_reset:
                 await self.reset()
+            mail = mail_command(envelope, need, connection.extensions)
+            rcpts = [(one.number, rcpt_command(one, connection.extensions)) for one in offered]
+            if tracking and message_id:
+                mail = tracked.tracked_mail(mail, message_id)
+                rcpts = [(number, tracked.tracked_rcpt(rcpt, number)) for number, rcpt in rcpts]
             transaction = DeliveryTransaction(
                 connection=connection,
                 server=self.server,
                 reused=self._reused,
-                mail=mail_command(envelope, need, connection.extensions),
-                rcpts=[(one.number, rcpt_command(one, connection.extensions)) for one in offered],
+                mail=mail,
+                rcpts=rcpts,
                 wanted=wanted,
                 heard=None if heard is None else partial(self._heard, heard, connection),
             )
@@ -112,11 +182,14 @@ class DeliverySession:
             results |= transaction.results
             overflow = transaction.overflow
         taken = any(result.ending in {Ending.ACCEPTED, Ending.DUPLICATE} for result in results.values())
+        if taken and tracking:
+            tracking.owes = True
         return DeliveryResult(
             results=tuple(results[recipient.number] for recipient in recipients),
             dsn_offered="DSN" in connection.extensions,
             encrypted=connection.encrypted,
             overflow=tuple(overflow) if taken else (),
+            tracks=tracking.tracker(connection) if taken and tracking else None,
         )
 
     async def _heard(
@@ -141,7 +214,9 @@ class DeliverySession:
         self._needs_reset = False
 
     async def close(self) -> None:
-        """Say QUIT if there is a connection, and close it. Never raises but for cancellation."""
+        """Ask a hop that tracks what it delivered, say QUIT, and close. Never raises but for cancellation."""
+        if self.owes:
+            await self.ask()
         if self._connection is None:
             return
         try:
@@ -155,6 +230,7 @@ class DeliverySession:
         if self._connection is not None:
             self._connection.protocol.abort()
             self._connection = None
+        self.hop = None
 
     def _usable(self, step: SessionStep) -> HopConnection:
         if self._connection is None:

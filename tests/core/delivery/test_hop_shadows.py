@@ -1,0 +1,314 @@
+"""The shadow queue of a hop: what enters, what leaves, and what is sent again when the hop fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from ledger_at_hand import NOW, A, LedgerAtHand, M, ledger_of, message
+
+from shadowrelay.core.decisions import Decision, HopShadow, Verdict, VerdictKind
+from shadowrelay.core.delivery.hop_shadows import (
+    Tracker,
+    again_id,
+    discarded,
+    given_up,
+    loss_of,
+    send_again,
+)
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, settle
+from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.identifiers import (
+    Beginning,
+    DatabaseId,
+    Incarnation,
+    Lineage,
+    Mark,
+    MessageId,
+    NextHop,
+    ServerName,
+)
+from shadowrelay.core.members.conversation import Answered, Line
+from shadowrelay.core.members.hop_discards import ask, told
+from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.safety_net.expiry import expire
+from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
+
+EDGE = ServerName("edge.example.net")
+DATABASE, OTHER = DatabaseId("6f0d7a3e-0000-4000-8000-0000000000e1"), DatabaseId("e2")
+RUN, NEXT_RUN = Incarnation("e" * 16), Incarnation("f" * 16)
+BY = Tracker(EDGE, DATABASE, Mark(RUN, 12))
+SERVER = "edge.example.net:25"
+
+
+def peer(database: DatabaseId = DATABASE, *runs: tuple[Incarnation, int], sequence: int = 12) -> HopPeer:
+    beginnings = tuple(Beginning(run, began) for run, began in runs or ((RUN, 0),))
+    return HopPeer(EDGE, Lineage(database, beginnings, sequence))
+
+
+def on(known: HopPeer | None = None, *copies: Copy, **changes: Any) -> LedgerAtHand:
+    ledger = ledger_of(A, *(copies or (message(**changes),)))
+    ledger.apply(Decision(None, (known or peer(),)))
+    return ledger
+
+
+def took(ledger: LedgerAtHand, *numbers: int, by: Tracker | None = BY, message_id: MessageId = M) -> None:
+    """The hop answers 250 to these recipients."""
+    results = [AttemptResult(number, Ending.ACCEPTED, "250 2.0.0 ok") for number in numbers]
+    hop = Hop(SERVER, inside=False, mailbox=False, tracks=by)
+    ledger.apply(settle(ledger, message_id, results, (), hop, NOW))
+
+
+def delivered(ledger: LedgerAtHand, *numbers: int, database: DatabaseId = DATABASE) -> None:
+    verdict = Verdict(M, 1, VerdictKind.DELIVERED, "relayed", numbers)
+    ledger.apply(discarded(ledger, EDGE, database, verdict, NOW))
+
+
+def again(
+    ledger: LedgerAtHand, failed: Reason | None = None, *ways: str, unsound: tuple[str, ...] = ()
+) -> int:
+    rows, _ = ledger.hop_shadows(EDGE)
+    made = send_again(
+        ledger, rows, failed, [NextHop(way) for way in ways], [MessageId(one) for one in unsound], NOW
+    )
+    return len(made)
+
+
+def made(ledger: LedgerAtHand) -> Copy:
+    (found,) = [copy for copy in ledger.copies.values() if copy.id != M]
+    return found
+
+
+# What enters.
+
+
+def test_what_a_hop_takes_and_tracks_is_settled_and_enters_its_shadow_queue() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    assert [one.status for one in ledger.copies[M].recipients] == [Status.RELAYED] * 2
+    assert ledger.copies[M].stage is Stage.SAFETY_NET
+    assert ledger.hop_shadow(M, EDGE) == HopShadow(M, EDGE, DATABASE, Mark(RUN, 12), (1, 2), NOW)
+
+
+def test_a_hop_that_does_not_track_has_no_shadow_queue() -> None:
+    ledger = on()
+    took(ledger, 1, 2, by=None)
+    assert not ledger.hop_shadows_of(M)
+
+
+@pytest.mark.parametrize("ending", [Ending.REJECTED, Ending.DEFERRED, Ending.IN_DOUBT, Ending.EXPIRED])
+def test_only_recipients_that_the_hop_took_enter(ending: Ending) -> None:
+    ledger = on()
+    results = [AttemptResult(1, ending, "x"), AttemptResult(2, Ending.ACCEPTED, "250 ok")]
+    hop = Hop(SERVER, inside=False, mailbox=False, tracks=BY)
+    ledger.apply(settle(ledger, M, results, (), hop, NOW))
+    found = ledger.hop_shadow(M, EDGE)
+    assert found
+    assert found.recipients == (2,)
+
+
+def test_what_the_hop_takes_later_joins_what_it_took_before_under_the_later_mark() -> None:
+    ledger = on()
+    took(ledger, 2)
+    took(ledger, 1, by=replace(BY, mark=Mark(RUN, 15)))
+    assert ledger.hop_shadow(M, EDGE) == HopShadow(M, EDGE, DATABASE, Mark(RUN, 15), (1, 2), NOW)
+
+
+def test_what_joins_what_the_hop_has_lost_is_sent_again_with_it() -> None:
+    ledger = on()
+    took(ledger, 2)
+    ledger.apply(Decision(None, (peer(OTHER, (NEXT_RUN, 0)),)))
+    took(ledger, 1, by=Tracker(EDGE, OTHER, Mark(NEXT_RUN, 3)))
+    assert again(ledger) == 1
+    assert [one.number for one in made(ledger).recipients] == [1, 2]
+
+
+# What leaves.
+
+
+def test_what_the_hop_has_delivered_leaves_recipient_by_recipient() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    delivered(ledger, 2)
+    found = ledger.hop_shadow(M, EDGE)
+    assert found
+    assert found.recipients == (1,)
+    delivered(ledger, 1)
+    assert ledger.hop_shadow(M, EDGE) is None
+    rows = [event for event in ledger.events if isinstance(event, HopDiscard)]
+    assert [[one.number for one in row.recipients] for row in rows] == [[2], [1]]
+    assert {row.reason for row in rows} == {"ExplicitlyDiscarded"}
+
+
+def test_hearing_it_twice_changes_nothing() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    delivered(ledger, 2)
+    before = len(ledger.events)
+    delivered(ledger, 2)
+    delivered(ledger, 7)
+    assert len(ledger.events) == before
+
+
+def test_a_notification_that_names_no_recipient_discards_nothing() -> None:
+    ledger = on()
+    took(ledger, 1)
+    delivered(ledger)
+    assert ledger.hop_shadow(M, EDGE)
+
+
+def test_another_database_of_the_hop_cannot_say_that_this_one_delivered() -> None:
+    ledger = on()
+    took(ledger, 1)
+    delivered(ledger, 1, database=OTHER)
+    assert ledger.hop_shadow(M, EDGE)
+
+
+def test_an_answer_is_applied_with_how_far_it_goes_before_the_next_query_acknowledges_it() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    assert ask(ledger, EDGE).after is None
+    lines = tuple(
+        Line(event, Verdict(M, 1, VerdictKind.DELIVERED, "relayed", (event - 4,))) for event in (5, 6)
+    )
+    assert not told(ledger, EDGE, Answered(lines, Mark(RUN, 20)), NOW)
+    assert not ledger.hop_shadows_of(M)
+    assert ask(ledger, EDGE).after == Mark(RUN, 6)
+
+
+def test_the_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> None:
+    ledger = on()
+    took(ledger, 1)
+    line = Line(5, Verdict(M, 1, VerdictKind.DELIVERED, "relayed", (1,)))
+    ledger.apply(Decision(None, (peer(DATABASE, (RUN, 0), (NEXT_RUN, 13), sequence=13),)))
+    told(ledger, EDGE, Answered((line,), Mark(RUN, 20)), NOW)
+    assert ledger.hop_shadow(M, EDGE)
+    assert ask(ledger, EDGE).after is None
+
+
+# Age.
+
+
+def test_safety_net_keeps_what_a_hop_has_not_delivered_yet() -> None:
+    policy, ledger = Policy(), on()
+    took(ledger, 1, 2)
+    later = NOW + policy.safety_net_hold_time
+    assert not ledger.apply(expire(ledger, ledger.copies[M], policy, later, ()))
+    delivered(ledger, 1, 2)
+    assert ledger.apply(expire(ledger, ledger.copies[M], policy, later, ()))
+
+
+def test_what_no_hop_delivers_is_discarded_by_age_and_that_is_logged() -> None:
+    policy, ledger = Policy(), on()
+    took(ledger, 1, 2)
+    old = NOW + policy.safety_net_hold_time + policy.message_expiration_timeout
+    assert not ledger.apply(given_up(ledger, M, policy, old - timedelta(seconds=1)))
+    assert ledger.hop_shadow(M, EDGE)
+    assert ledger.apply(given_up(ledger, M, policy, old))
+    assert ledger.hop_shadow(M, EDGE) is None
+    assert [(event.event_id, event.reason) for event in ledger.events[-1:]] == [("HADISCARD", "Expired")]
+
+
+# What is sent again.
+
+
+def test_a_hop_with_the_database_that_we_know_has_lost_nothing() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    reopened = peer(DATABASE, (RUN, 0), (NEXT_RUN, 12), sequence=30)
+    ledger.apply(Decision(None, (reopened,)))
+    assert again(ledger, None, "h") == 0
+    assert ledger.hop_shadow(M, EDGE)
+
+
+@pytest.mark.parametrize(
+    ("shown", "reason"),
+    [
+        (peer(OTHER, (NEXT_RUN, 0)), Reason.DATABASE_REPLACED),
+        # It went back to before our message, and ran on from there.
+        (peer(DATABASE, (RUN, 0), (NEXT_RUN, 11), sequence=40), Reason.DATABASE_ROLLED_BACK),
+    ],
+)
+def test_a_hop_that_is_back_with_another_state_gets_everything_again(shown: HopPeer, reason: Reason) -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    ledger.apply(Decision(None, (shown,)))
+    assert again(ledger) == 1
+    new = made(ledger)
+    assert (new.owned, new.content_of, new.epoch) == (True, M, 1)
+    assert [one.status for one in ledger.copies[M].recipients] == [Status.RELAYED] * 2
+    assert ledger.hop_shadow(M, EDGE) is None
+    (event,) = [one for one in ledger.events if isinstance(one, SentAgain)]
+    assert (event.reason, event.original, event.hop) == (reason, M, EDGE)
+    assert again(ledger) == 0
+
+
+def test_a_silent_hop_is_passed_by_on_another_way_without_what_it_has_delivered() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    delivered(ledger, 1)
+    assert again(ledger, Reason.HEARTBEAT_LOST, "h") == 1
+    assert [one.address for one in made(ledger).recipients] == ["y@example.net"]
+
+
+def test_a_silent_hop_is_waited_for_if_there_is_no_other_way() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    assert again(ledger, Reason.HEARTBEAT_LOST) == 0
+    assert ledger.hop_shadow(M, EDGE)
+
+
+def test_of_several_next_hops_only_those_with_another_way_go_again() -> None:
+    recipients = (
+        Recipient(1, "x@example.net", NextHop("h")),
+        Recipient(2, "y@example.com", NextHop("other")),
+    )
+    ledger = on(recipients=recipients)
+    took(ledger, 1, 2)
+    assert again(ledger, Reason.HEARTBEAT_LOST, "other") == 1
+    assert [one.number for one in made(ledger).recipients] == [2]
+    left = ledger.hop_shadow(M, EDGE)
+    assert left
+    assert left.recipients == (1,)
+
+
+def test_a_working_hop_keeps_what_it_has() -> None:
+    ledger = on()
+    took(ledger, 1)
+    assert again(ledger, None, "h") == 0
+
+
+def test_a_content_that_is_not_good_goes_nowhere() -> None:
+    ledger = on()
+    took(ledger, 1, 2)
+    assert again(ledger, Reason.HEARTBEAT_LOST, "h", unsound=(M,)) == 0
+    assert ledger.hop_shadow(M, EDGE)
+
+
+def test_the_same_mail_on_another_way_keeps_the_reports_that_its_sender_asked_for() -> None:
+    recipients = (
+        Recipient(1, "x@example.net", NextHop("h"), ("SUCCESS", "FAILURE"), "rfc822;x@example.net"),
+    )
+    ledger = on(recipients=recipients)
+    took(ledger, 1)
+    again(ledger, Reason.HEARTBEAT_LOST, "h")
+    (one,) = made(ledger).recipients
+    assert (one.notify, one.orcpt, one.attempts) == (("SUCCESS", "FAILURE"), "rfc822;x@example.net", 0)
+    assert made(ledger).envelope == ledger.copies[M].envelope
+
+
+def test_other_recipients_of_a_message_become_another_message() -> None:
+    row = HopShadow(M, EDGE, DATABASE, Mark(RUN, 12), (1, 2), NOW)
+    one, two = message().recipients
+    assert again_id(row, (one,)) == again_id(row, (one,))
+    assert len({again_id(row, (one,)), again_id(row, (two,)), again_id(row, (one, two))}) == 3
+    assert again_id(replace(row, database_id=OTHER), (one,)) != again_id(row, (one,))
+
+
+def test_a_lineage_that_does_not_reach_back_proves_no_loss() -> None:
+    row = HopShadow(M, EDGE, DATABASE, Mark(RUN, 12), (1,), NOW)
+    assert loss_of(row, peer(DATABASE, (NEXT_RUN, 20), sequence=30)) is None
+    assert loss_of(row, None) is None
