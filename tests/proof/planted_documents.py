@@ -42,6 +42,13 @@ DOCUMENTS: tuple[Fault, ...] = (
         test="smtp/test_member_session.py::test_a_member_is_who_its_certificate_says_and_nobody_else",
     ),
     Fault(
+        name="XSHADOW is offered though redundancy is disabled",
+        rule="what is disabled is never offered to a stranger",
+        file="members/answering.py",
+        edits=(("return client.certificate is not None or self._secured(client)", "return True"),),
+        test="smtp/test_member_session.py::test_with_redundancy_disabled_nothing_is_offered",
+    ),
+    Fault(
         name="nothing is said of a node that rejects and has no members",
         rule="one server alone cannot protect mail",
         file="settings/warnings.py",

@@ -183,6 +183,17 @@ async def test_to_members_the_verbs_are_offered(holder: Station) -> None:
         assert not any("STARTTLS" in line for line in offered)
 
 
+async def test_with_redundancy_disabled_nothing_is_offered(tmp_path: Path) -> None:
+    """To a stranger, as ever; members talk all the same."""
+    nobody = {"externally_secured": ["192.0.2.0/24"]}
+    found = await station(tmp_path, "mx2", ["mx1"], peer=nobody, shadow_redundancy_enabled=False)
+    async with talking(found) as client:
+        assert "XSHADOW" not in await client.say("EHLO client.example")
+        assert await client.say(HELLO) == UNKNOWN
+        assert await client.say(MAIL) == UNKNOWN
+    await found.stop()
+
+
 async def test_with_redundancy_disabled_members_still_talk(tmp_path: Path) -> None:
     """They learn by that when it is switched on, and events about copies of before are exchanged."""
     found = await station(tmp_path, "mx2", ["mx1"], shadow_redundancy_enabled=False)
