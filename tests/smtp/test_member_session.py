@@ -187,11 +187,13 @@ async def test_with_redundancy_disabled_nothing_is_offered(tmp_path: Path) -> No
     """To a stranger, as ever; members talk all the same."""
     nobody = {"externally_secured": ["192.0.2.0/24"]}
     found = await station(tmp_path, "mx2", ["mx1"], peer=nobody, shadow_redundancy_enabled=False)
-    async with talking(found) as client:
-        assert "XSHADOW" not in await client.say("EHLO client.example")
-        assert await client.say(HELLO) == UNKNOWN
-        assert await client.say(MAIL) == UNKNOWN
-    await found.stop()
+    try:
+        async with talking(found) as client:
+            assert "XSHADOW" not in await client.say("EHLO client.example")
+            assert await client.say(HELLO) == UNKNOWN
+            assert await client.say(MAIL) == UNKNOWN
+    finally:
+        await found.stop()
 
 
 async def test_with_redundancy_disabled_members_still_talk(tmp_path: Path) -> None:
