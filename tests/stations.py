@@ -22,7 +22,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.operator.drain import Drain
-from shadowrelay.service.adapters import machines, servers
+from shadowrelay.service.adapters import hosts, machines
 from shadowrelay.service.connectors import for_members, for_senders
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings, settings_from_tree
@@ -186,6 +186,7 @@ class Station:
         for worker in tuple(self.node.queue._workers):  # a next hop may never answer
             worker.cancel()
         await self.node.queue.stop()
+        self.node.resolver.close()
         await self.database.close(datetime.now(UTC))
 
 
@@ -253,16 +254,9 @@ async def station(
     content.prepare(node.spool)
     made = Station(full(name), node, directory / name, wall)
     reporter = replace(node.reporter, clock=made.clock)
-    node.queue = Queue(
-        database,
-        node.boundary,
-        servers(found),
-        node.routes,
-        reporter,
-        node.policy,
-        made.clock,
-        node.hop_conversations,
-    )
+    node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
+    node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
+    node.queue = Queue(database, node.boundary, node.hosts, node.routes, reporter, node.policy, made.clock)
     for link in node.links.values():
         link.changed = node.queue.wake.set
     assert found.peer

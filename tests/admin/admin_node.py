@@ -14,8 +14,9 @@ from typing import Any
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, RefusalView
 from shadowrelay.admin.server import bind, serve
-from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy
+from shadowrelay.core.decisions import Content, DamagedRow, Decision, HopShadow, SaveCopy
 from shadowrelay.core.delivery import settling
+from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
@@ -60,6 +61,15 @@ def peer(name: ServerName, state: MemberState = MemberState.REACHABLE, **more: A
     return MemberStatus(name=name, address=f"{name}:2526", state=state, **place)
 
 
+HOP = ServerName("edge.example.com")
+
+
+def kept_for_hop(number: int) -> Callable[[SqlLedger], None]:
+    """A hop took that message, and has not delivered it."""
+    row = HopShadow(message_id(number), HOP, DatabaseId("d9"), MARK, (1,), NOW)
+    return lambda ledger: ledger.apply(Decision(None, (row,)))
+
+
 async def _nobody(*asked: object) -> Any:
     raise AssertionError(f"nobody is asked: {asked}")
 
@@ -86,6 +96,8 @@ class FakeNode:
     unasked: list[ServerName] = field(default_factory=list)  # for good copies
     logged: tuple[str, str] | None = None  # of damage
     scrub_interval: timedelta = timedelta(0)
+    hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
+    policy: Policy = POLICY
 
     def __post_init__(self) -> None:
         examiner = Examiner(self.database, lambda: NOW)
@@ -114,6 +126,9 @@ class FakeNode:
 
     def hop(self, name: NextHop) -> HopStatus:
         return self.hops.get(name, HopStatus(sessions=0, places=40, limit="a limit"))
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        return self.hop_watches.get(hop, HopWatch(hop))
 
     def refusals(self, message_id: MessageId) -> list[RefusalView]:
         return self.refused.get(message_id, [])

@@ -22,6 +22,7 @@ from admin_node import (
     fill,
     gone,
     held,
+    kept_for_hop,
     meet,
     message_id,
     peer,
@@ -38,7 +39,8 @@ from shadowrelay.admin.node import HopStatus, MemberState, RefusalView
 from shadowrelay.core.decisions import Decision, Outcome
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.hops import Handed
+from shadowrelay.core.identifiers import DatabaseId, NextHop, ServerName
 from shadowrelay.core.members.damage import digested
 from shadowrelay.core.ownership.heartbeat import cut_off
 from shadowrelay.database import queue_views
@@ -340,6 +342,22 @@ async def test_a_message_shows_all_that_is_known_of_it(node):
     ]
 
 
+async def test_a_message_shows_who_beyond_the_boundary_handed_it_over(node):
+    handed = Handed(message_id(1), ServerName("hub.example.net"), DatabaseId("d9"), message_id(77), (2, 5))
+    await fill(node, received(1, MX2, "a@inside.test", "b@outside.test"), received(2, MX2))
+    await fill(node, lambda ledger: ledger.apply(Decision(None, (handed,))))
+    async with serving(node) as port:
+        shown = (await ask(port, f"/api/v1/messages/{message_id(1)}")).json
+        other = (await ask(port, f"/api/v1/messages/{message_id(2)}")).json
+    assert shown["handed_over_by"] == {
+        "name": "hub.example.net",
+        "database_id": "d9",
+        "id": message_id(77),
+        "numbers": [2, 5],
+    }
+    assert other["handed_over_by"] is None
+
+
 async def test_a_shadow_copy_is_shown_as_held_for_its_owner(node):
     await fill(node, held(3, MX2))
     async with serving(node) as port:
@@ -477,7 +495,7 @@ async def test_an_exposed_message_shows_which_member_refused_its_copy_and_why(no
 async def test_every_field_of_an_answer_is_in_the_reference(node):
     node.statuses = [UNREACHABLE, peer(MX3)]
     await fill(node, received(1, MX2), received(2, None), held(3, MX2), damaged(3))
-    await fill(node, received(4, MX2), unbelievable(4))
+    await fill(node, received(4, MX2), unbelievable(4), kept_for_hop(1))
     node.refused[message_id(2)] = [REFUSAL]
     page = PAGE.read_text()
     async with serving(node) as port:
@@ -516,6 +534,7 @@ async def test_a_drain_begins_ends_and_tells_what_is_left(node):
         "held_by": {MX2: 1},
         "handed_over": {MX2: 2},
         "not_yet_taken": {MX2: 1},
+        "kept_for_hops": {},
     }
     assert [key for key in begun if f"`{key}`" not in PAGE.read_text()] == []
 

@@ -24,6 +24,7 @@ from admin_node import (
     damaged,
     fill,
     held,
+    kept_for_hop,
     meet,
     message_id,
     peer,
@@ -49,7 +50,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
     async with a_node(tmp_path) as made:
         await fill(made, meet(MX2), meet(MX3), received(1, MX2), received(2, None), held(3, MX2))
-        await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"))
+        await fill(made, received(4, MX3), attempted(4, Ending.ACCEPTED, "250 ok"), kept_for_hop(4))
         made.statuses = [peer(MX2, MemberState.UNREACHABLE, failures=3), peer(MX3)]
         yield made
 

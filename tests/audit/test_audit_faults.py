@@ -41,6 +41,8 @@ NOTES = frozenset(
         "resubmitted-in-part",
         "resubmitted-alone",
         "resubmitted-by-two",
+        "tracked-by-a-hop",
+        "sent-again-past-a-hop",
         "journal-copy",
     ]
 )

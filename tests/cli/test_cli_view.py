@@ -38,9 +38,11 @@ from starlette.responses import PlainTextResponse
 from shadowrelay.admin.node import MemberState, RefusalView
 from shadowrelay.admin.server import MOST, bind, serve
 from shadowrelay.cli import main, viewing
+from shadowrelay.core.decisions import Decision
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.hops import Handed
+from shadowrelay.core.identifiers import DatabaseId, ServerName
 from shadowrelay.core.members.damage import digested
 from shadowrelay.settings import SettingsInvalid, load_settings
 
@@ -189,6 +191,14 @@ async def test_show_accepts_the_beginning_of_an_id(node):
     assert (several.exit_code, none.exit_code) == (1, 1)
     assert "several messages begin with 0193" in several.stderr
     assert "this node knows no message ffff" in none.stderr
+
+
+async def test_show_says_who_beyond_the_boundary_handed_a_message_over(node):
+    handed = Handed(message_id(1), ServerName("hub.example.net"), DatabaseId("d9"), message_id(77), (1,))
+    await fill(node, lambda ledger: ledger.apply(Decision(None, (handed,))))
+    text = await good(node, "message", "show", message_id(1))
+    assert f"hub.example.net as {message_id(77)}" in text
+    assert "handed over by" not in await good(node, "message", "show", message_id(2))
 
 
 async def test_what_strangers_wrote_cannot_command_the_terminal_or_the_table(node):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shadowrelay.core import tracking
+from shadowrelay.core import tracking, tracking_hops
 from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.tracking import OfRows, RowsDamaged
@@ -24,8 +24,8 @@ NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
 
 def event_classes() -> Iterator[type[Any]]:
-    """Every dataclass of core.tracking that gives columns, but for the abstract base."""
-    for thing in vars(tracking).values():
+    """Every dataclass of core.tracking and core.tracking_hops with columns, without the abstract base."""
+    for thing in {**vars(tracking), **vars(tracking_hops)}.values():
         is_event = isinstance(thing, type) and dataclasses.is_dataclass(thing) and hasattr(thing, "columns")
         if is_event and thing not in {TrackingEvent, OutboxRow}:
             yield thing
@@ -120,7 +120,7 @@ def test_what_was_promised_held_and_done_can_be_compared(kind: type[Any]) -> Non
     compared = {"RECEIVE", "HARECEIVE", "HADISCARD", "SEND", "SENDEXTERNAL", "DELIVER", "DUPLICATEDELIVER"}
     compared |= {"FAIL", "DSN", "HARESTORE"}
     told = columns.get("custom-data", "").endswith(";S:Content=xxh3-128:0;S:Envelope=xxh3-128:1")
-    assert told is (columns["event-id"] in compared or kind in (tracking.Resubmit, tracking.SentAgain))
+    assert told is (columns["event-id"] in compared or kind in (tracking.Resubmit, tracking_hops.SentAgain))
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -29,7 +29,7 @@ TIMES = st.one_of(*[st.integers(0, 6).map(lambda seconds: NOW + seconds * SECOND
 ADDRESSES = st.sampled_from(
     ["a@x.test", "A@X.test", "b@x.test", "ä@x.test", "Ä@X.TEST", "a@y.x.test", "a@ä.test", ""]
 )
-HOPS = st.sampled_from(["mbx1", "mbx2", "out"]).map(NextHop)
+HOPS = st.sampled_from(["mbx1", "mbx2", "out", "mbx1/x.test", "out/", "mbx/mbx2"]).map(NextHop)
 RECIPIENTS = st.lists(
     st.builds(
         lambda address, hop, status, at: (address, hop, status, None if status is Status.READY else at),

@@ -15,12 +15,10 @@ from sending import MESSAGE, sent
 from stations import Station, boundary, eventually, full
 from tracked_hops import HOP, accepting, certificates, hop, leads, sending, telling
 
-from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
 from shadowrelay.safety_net.expiry import Expiry
 
 TO = ("b@example.net", "c@example.net")
-EDGE = NextHop("edge")
 
 
 async def shadows(node: Station) -> int:
@@ -39,7 +37,7 @@ def port_of(connector: Any) -> int:
 
 async def hand_over(node: Station, edge: Station) -> None:
     """The sender hands a message to the hop, which keeps it: its queue does not run."""
-    leads(node, edge)
+    leads(node, edge.port)
     await sent(node, MESSAGE, *TO)
     node.run_queue()
 
@@ -138,7 +136,7 @@ async def test_a_hop_that_comes_back_with_another_database_gets_its_mail_again(t
             await node.quiet()
         (tmp_path / "mx2").rename(tmp_path / "lost")
         async with hop(tmp_path, port_of(end), disk=1) as again:
-            leads(node, again)
+            leads(node, again.port)
             await node.node.hop_shadows.heartbeat(HOP)
             assert await node.node.hop_shadows.send_again(HOP) == 1
             assert await shadows(node) == 0
@@ -148,37 +146,70 @@ async def test_a_hop_that_comes_back_with_another_database_gets_its_mail_again(t
             assert await node.octets(new.id) == await node.octets(first.id)
 
 
-async def test_a_silent_hop_is_given_up_after_some_heartbeats_if_there_is_another_way(tmp_path: Path) -> None:
-    async with sending(tmp_path, shadow_heartbeat_retry_count=3) as node:
+async def test_a_silent_hop_is_waited_for_if_there_is_no_other_way(tmp_path: Path) -> None:
+    async with sending(tmp_path, shadow_heartbeat_retry_count=2) as node:
         async with hop(tmp_path) as edge:
             await hand_over(node, edge)
             await node.node.queue.stop()
-        stage: Any = node.node.hop_shadows
-        await fail(node, 3)
-        assert await stage.send_again(HOP) == 0  # there is no other way
+        await fail(node, 5)
+        assert await node.node.hop_shadows.send_again(HOP) == 0
         assert await shadows(node) == 1
-        stage._ways = lambda _: (EDGE,)
-        node.node.hop_conversations.watches[HOP] = node.node.hop_conversations.watch(HOP).answered(0.0)
+
+
+async def test_a_hop_that_is_given_up_is_passed_by_on_another_host(tmp_path: Path) -> None:
+    """The new message does not go to the host where the hop was, though that one takes other mail."""
+    async with (
+        ScriptedHop() as other,
+        ScriptedHop() as there,
+        sending(tmp_path, shadow_heartbeat_retry_count=3) as node,
+    ):
+        async with hop(tmp_path) as edge:
+            await hand_over(node, edge)
+            for outbound in node.node.queue.hops.values():
+                outbound.idle.clear()
+        leads(node, there.port, other.port)
+        node.node.hop_conversations.met_at[HOP] = {("127.0.0.1", there.port)}
+        stage = node.node.hop_shadows
         await fail(node, 2)
         assert await stage.send_again(HOP) == 0
         await fail(node, 1)
         assert await stage.send_again(HOP) == 1
         assert await shadows(node) == 0
         assert (await node.tracked())[-1]["source-context"] == "heartbeat-lost"
+        await eventually(lambda: relayed(node))
+        assert (len(there.contents), len(other.contents)) == (0, 1)
+        await sent(node, MESSAGE, *TO)
+        await eventually(lambda: relayed(node))
+        assert (len(there.contents), len(other.contents)) == (1, 1)
+
+
+async def test_the_stage_asks_by_itself_and_passes_a_silent_hop_by(tmp_path: Path) -> None:
+    quick = {"shadow_heartbeat_timeout_interval": "1s", "shadow_heartbeat_retry_count": 1}
+    async with ScriptedHop() as other, sending(tmp_path, **quick) as node:
+        async with hop(tmp_path) as edge:
+            await hand_over(node, edge)
+            node.run(node.node.hop_shadows.run())
+
+            async def answered() -> bool:
+                return node.node.hop_conversations.watch(HOP).talked_at is not None
+
+            await eventually(answered)
+            leads(node, edge.port, other.port)
+        await eventually(lambda: len(other.contents) == 1, within=10)
+        assert await shadows(node) == 0
 
 
 async def test_a_content_that_was_damaged_meanwhile_is_not_sent_again(tmp_path: Path) -> None:
-    async with sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
+    async with ScriptedHop() as other, sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
         async with hop(tmp_path) as edge:
             await hand_over(node, edge)
             await node.node.queue.stop()
-        stage: Any = node.node.hop_shadows
-        stage._ways = lambda _: (EDGE,)
+            leads(node, edge.port, other.port)
         await fail(node, 1)
         await node.read(
             lambda ledger: ledger.connection.execute("UPDATE content SET data = data || x'00'").rowcount
         )
-        assert await stage.send_again(HOP) == 0
+        assert await node.node.hop_shadows.send_again(HOP) == 0
         assert await shadows(node) == 1
 
 
@@ -187,7 +218,7 @@ async def test_a_node_killed_after_the_hops_250_makes_no_duplicate(tmp_path: Pat
     receiver = MemoryReceiver()
     async with listening(receiver) as end, hop(tmp_path, port_of(end)) as edge:
         async with sending(tmp_path) as node:
-            leads(node, edge)
+            leads(node, edge.port)
             await sent(node, MESSAGE, *TO)
 
             async def never(*_: Any) -> None:
@@ -198,7 +229,7 @@ async def test_a_node_killed_after_the_hops_250_makes_no_duplicate(tmp_path: Pat
             node.run_queue()
             await eventually(edge.copies)
         async with sending(tmp_path, disk=1) as node:
-            leads(node, edge)
+            leads(node, edge.port)
             node.run_reconcile()
             node.run_queue()
             await eventually(lambda: relayed(node))
@@ -236,7 +267,7 @@ async def test_a_hop_that_does_not_show_the_pinned_certificate_gets_nothing(tmp_
     made = certificates(tmp_path)
     wrong = accepting(made, "mx1", own="other")
     async with sending(tmp_path) as node, hop(tmp_path, receive=wrong) as edge:
-        leads(node, edge)
+        leads(node, edge.port)
         await sent(node, MESSAGE, *TO)
         node.run_queue()
 
@@ -255,7 +286,7 @@ async def test_a_hop_with_the_name_of_another_one_gets_nothing(tmp_path: Path) -
     route = telling(made, 9, "mx2")
     route["send_xshadow"] = [{"name": full("mx3"), "certificate": str(made / f"{HOP}.pem")}]
     async with sending(tmp_path, routes={"edge": route}) as node, hop(tmp_path) as edge:
-        leads(node, edge)
+        leads(node, edge.port)
         await sent(node, MESSAGE, *TO)
         node.run_queue()
 
@@ -271,7 +302,7 @@ async def test_a_hop_that_does_not_offer_it_gets_ordinary_mail(tmp_path: Path, *
     made = certificates(tmp_path)
     plain = accepting(made, "mx3") if knows else {**accepting(made), "accept_xshadow": []}
     async with sending(tmp_path) as node, hop(tmp_path, receive=plain) as edge:
-        leads(node, edge)
+        leads(node, edge.port)
         await sent(node, MESSAGE, *TO)
         node.run_queue()
         await eventually(lambda: relayed(node))
@@ -290,7 +321,7 @@ async def test_a_hop_in_clear_text_gets_ordinary_mail(tmp_path: Path) -> None:
 
 async def test_without_shadow_redundancy_nobody_is_told_to_track(tmp_path: Path) -> None:
     async with sending(tmp_path, shadow_redundancy_enabled=False) as node, hop(tmp_path) as edge:
-        leads(node, edge)
+        leads(node, edge.port)
         await sent(node, MESSAGE, *TO)
         node.run_queue()
         await eventually(lambda: relayed(node))
@@ -305,7 +336,7 @@ async def test_a_boundary_of_several_members_has_its_own_second_copy_and_is_not_
     async with sending(tmp_path) as node:
         several: Any = {"mx2": {"receive": accepting(made, "mx1")}}
         async with boundary(tmp_path, "mx2", "mx3", own=several) as (edge, holder):
-            leads(node, edge)
+            leads(node, edge.port)
             await sent(node, MESSAGE, *TO)
             node.run_queue()
             await eventually(lambda: relayed(node))

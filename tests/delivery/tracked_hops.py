@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stations import Station, authority, full, station
 
+from shadowrelay.core.delivery.hosts import Host, HostGroup
 from shadowrelay.core.identifiers import NextHop
 
 SENDER, HOP = full("mx1"), full("mx2")
@@ -80,10 +80,8 @@ async def sending(directory: Path, port: int = 9, *, disk: int = 0, **changes: A
         await node.stop()
 
 
-def leads(node: Station, edge: Station) -> None:
-    """From now on the hop is found at that station."""
-    stage: Any = node.node.hop_shadows
-    outbound = node.node.queue.hops[NextHop("edge")]
-    assert outbound.server
-    outbound.server = replace(outbound.server, port=edge.port)
-    stage._servers[edge.name] = [outbound.server]
+def leads(node: Station, *ports: int) -> None:
+    """From now on the hosts of its route are at these ports; the first is preferred."""
+    hosts: Any = node.node.hosts
+    found = tuple(Host(NextHop("edge"), "127.0.0.1", port, at) for at, port in enumerate(ports))
+    hosts.ways = lambda next_hop: (HostGroup(found),) if next_hop == "edge" else ()

@@ -190,9 +190,13 @@ def gate(port: int, target: tuple[str, int]) -> Iterator[None]:
         while True:
             try:
                 client, _ = listener.accept()
-                server = socket.create_connection(target)
             except OSError:
                 return
+            try:
+                server = socket.create_connection(target)
+            except OSError:
+                client.close()
+                continue
             connections.extend((client, server))
             for pair in ((client, server), (server, client)):
                 threading.Thread(target=passing, args=pair, daemon=True).start()

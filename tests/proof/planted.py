@@ -24,6 +24,9 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_holding import HOLDING
+from .planted_hop_shadows import HOP_SHADOWS
+from .planted_hops_in import HOPS_IN
+from .planted_hosts import HOSTS
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -36,8 +39,11 @@ RELAY: tuple[Fault, ...] = (
     *ADMITTING,
     *ASKING,
     *HOLDING,
+    *HOPS_IN,
     *MACHINES,
+    *HOP_SHADOWS,
     *DELIVERING,
+    *HOSTS,
     *MAILBOX,
     *OPERATING,
     *PACING,

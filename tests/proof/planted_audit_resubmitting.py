@@ -84,4 +84,14 @@ RESUBMITTING = (
             "resubmitted.py::test_two_nodes_may_make_it_and_one_of_them_sends_it",
         ),
     ),
+    *in_audit(
+        "core/events.py",
+        (
+            "what is sent again past a hop counts as a promotion",
+            _CLEAN,
+            "    if kind is Kind.RESUBMIT and PAST_A_HOP in reference:",
+            "    if False:",
+            "faults.py::test_a_fault_alone_is_found_as_what_it_is[sent-again-past-a-hop]",
+        ),
+    ),
 )

@@ -19,6 +19,8 @@ ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z_.
 DERIVED = {
     "host": "`name`",
     "members[].host": "`name`",
+    "receive.NAME.connection_timeout": "`10m`, with the profile `edge` `5m`",
+    "receive.NAME.connection_inactivity_timeout": "`5m`, with the profile `edge` `1m`",
     "routes.NAME.tls": "`opportunistic`, with `username` `required`",
     "tracking.directory": "`tracking` in `data_dir`",
 }

@@ -46,10 +46,12 @@ class ScriptedHop:
         offers: tuple[str, ...] = ("PIPELINING", "8BITMIME", "ENHANCEDSTATUSCODES"),
         tls: ssl.SSLContext | None = None,
         pause: Callable[[], Any] | None = None,
+        at: tuple[str, int] = ("127.0.0.1", 0),
         **script: Any,
     ) -> None:
         self.offers = offers
         self.tls = tls
+        self.at = at  # where it listens
         self.pause = pause  # awaited before content is read
         self.script = {key: value if isinstance(value, list) else [value] for key, value in script.items()}
         self.commands: list[str] = []
@@ -61,7 +63,7 @@ class ScriptedHop:
     async def __aenter__(self) -> ScriptedHop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: list[asyncio.StreamWriter] = []
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, *self.at)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -181,6 +181,33 @@ def _journal_drawn(m: Message) -> None:
     _copied(m, f"{m.id[:-1]}{'0' if m.id[-1] != '0' else '1'}").found = ("rows-contradict",)
 
 
+def _tracked(m: Message) -> None:
+    """A hop beyond the boundary took it, and says later that it is delivered."""
+    _delivered(m, "SENDEXTERNAL")
+    context = f"ExplicitlyDiscarded;{m.id}"
+    m.add(5_000, OWNER, m.row("HADISCARD", source="REDUNDANCY", server="edge.example.net", context=context))
+
+
+def _past_a_hop(m: Message) -> None:
+    """The hop lost it, so it goes another way."""
+    _delivered(m, "SENDEXTERNAL")
+    new = Message(
+        derived(f"hop\0{m.id}"), m.at + _LATER, m.owner, m.holder, m.recipients, [], sender=m.sender
+    )
+    new.content = m.content or m.id
+    hop = "e1a5e7e7-0000-4000-8000-000000000001"
+    row = new.row("RESUBMIT", source="REDUNDANCY", context="database-replaced", reference=f"{m.id}/{hop}")
+    row.server = "edge.example.net"
+    row.custom += f";S:Hop=edge.example.net;S:HopDb={hop};S:Reason=database-replaced"
+    row.digests = new.digests()
+    new.add(0, OWNER, row)
+    new.hold(2)
+    new.redirect(4)
+    new.deliver(30, event="SENDEXTERNAL")
+    new.discard(700)
+    m.others.append(new)
+
+
 RESUBMITTING: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "resubmitted": (_resubmitted, ()),
     "resubmitted-by-holder": (_by_holder, ()),
@@ -197,6 +224,8 @@ RESUBMITTING: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "resubmitted-resized": (_resized, ("altered",)),
     "resubmitted-under-another-id": (_wrong_id, ()),
     "resubmitted-again": (_again, ()),
+    "tracked-by-a-hop": (_tracked, ()),
+    "sent-again-past-a-hop": (_past_a_hop, ()),
     "journal-copy": (_journal, ()),
     "journal-copy-under-a-drawn-id": (_journal_drawn, ()),
 }

@@ -25,7 +25,7 @@ from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue_views import Queues, ShadowQueues
+from shadowrelay.database.queue_views import Queues, ShadowQueues, hop_queues
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
@@ -151,7 +151,12 @@ class _Api:
             render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now)
             for queue in view.result()
         ]
-        return _json({"queues": shown})
+        policy = self._node.policy
+        hops = [
+            render.hop_queue(self._node.name, queue, self._node.hop_watch(queue.hop), policy)
+            for queue in await self._ask(hop_queues)
+        ]
+        return _json({"queues": shown, "hop_shadow_queues": hops})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
@@ -307,6 +312,7 @@ class _Api:
             ready=node.ready()[0],
             started_at=node.started_at,
             now=self.clock(),
+            hops={hop: node.hop_watch(hop) for hop in seen.hops},
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))
         return Response(page, headers={**_PRIVATE, "content-type": content_type})

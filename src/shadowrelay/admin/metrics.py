@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry
@@ -12,6 +12,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from shadowrelay.admin.node import MemberState, MemberStatus, ScrubState
+from shadowrelay.core.delivery.hop_watch import HopWatch
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import share
 from shadowrelay.core.requests import Skipped
@@ -38,6 +40,7 @@ class Scrape:
     ready: bool
     started_at: datetime
     now: datetime
+    hops: Mapping[ServerName, HopWatch] = field(default_factory=dict)
 
 
 class _Current(Collector):
@@ -93,6 +96,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     info.add_metric([version], 1)
     yield info
     yield from _peers(scrape)
+    yield from _hops(scrape)
     yield from _damage(scrape)
     yield from _scrub(scrape.scrub)
     yield from _resubmit(scrape.resubmit)
@@ -148,6 +152,17 @@ def _peers(scrape: Scrape) -> Iterator[Metric]:
         families["peer_shadow_messages"].add_metric([peer.name], seen.held_for.get(peer.name, 0))
         families["peer_holds_messages"].add_metric([peer.name], seen.held_by.get(peer.name, 0))
     yield from families.values()
+
+
+def _hops(scrape: Scrape) -> Iterator[Metric]:
+    kept = {str(hop): float(count) for hop, count in scrape.seen.hops.items()}
+    failures = {str(hop): float(watch.failures) for hop, watch in scrape.hops.items()}
+    yield _labelled(
+        "hop_shadow_messages", "Messages kept until this hop has delivered. Not backlog.", "hop", kept
+    )
+    yield _labelled(
+        "hop_failures", "Heartbeats of this hop that failed since its last answer.", "hop", failures
+    )
 
 
 def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.members.pace import Amount, Round
 from shadowrelay.core.ownership.handover import Remains
@@ -21,6 +22,7 @@ from shadowrelay.operator.resubmit import Resubmission
 
 _A_WHILE = timedelta(seconds=2)
 _AWAITED = {
+    "dns": "the DNS",
     "connect": "the connection",
     "greeting": "the greeting of the next hop",
     "tls": "the TLS handshake",
@@ -64,12 +66,32 @@ class MemberStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatus:
+    """One host of a next hop. ``group``: 0 for the hosts of its own route, then those of its alternatives.
+
+    ``sessions`` send mail of this next hop. After ``failures`` in a row, the last with ``error``, it is not
+    tried before ``rests_until`` (None: it does not rest).
+    """
+
+    host: str
+    route: NextHop
+    group: int = 0
+    preference: int = 0
+    weight: int = 1
+    sessions: int = 0
+    failures: int = 0
+    error: str = ""
+    rests_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HopStatus:
     """What this process knows of a next hop, in memory.
 
     ``sessions`` send its mail; at most ``places`` may now, because of ``limit``. After ``failures`` in a row,
     the last with ``error``, no session tries it before ``rests_until``, then one. ``awaits`` is the step that
-    a session has waited for longest, since ``awaits_since``.
+    a session has waited for longest, since ``awaits_since``. ``hosts``: those of the settings, or those that
+    the DNS had at the last attempt.
     """
 
     sessions: int
@@ -80,6 +102,7 @@ class HopStatus:
     rests_until: datetime | None = None
     awaits: str = ""
     awaits_since: datetime | None = None
+    hosts: tuple[HostStatus, ...] = ()
 
     def awaited(self, now: datetime) -> str:
         """What a session waits for, as a sentence, if it takes a while; else empty."""
@@ -165,6 +188,9 @@ class RunningNode(Protocol):
     def host(self) -> str: ...
 
     @property
+    def policy(self) -> Policy: ...
+
+    @property
     def database(self) -> TransportDatabase: ...
 
     @property
@@ -193,6 +219,10 @@ class RunningNode(Protocol):
 
     def hop(self, name: NextHop) -> HopStatus:
         """The status of a next hop, even if nothing was sent to it yet."""
+        ...
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        """What this process knows of reaching a hop that tracks messages."""
         ...
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:

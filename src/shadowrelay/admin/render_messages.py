@@ -7,7 +7,8 @@ from datetime import datetime
 
 from shadowrelay.admin.node import HopStatus, RefusalView
 from shadowrelay.admin.render import Json, mark, maybe
-from shadowrelay.core.decisions import DamagedRow
+from shadowrelay.core.decisions import DamagedRow, HopShadow
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
@@ -82,6 +83,7 @@ def message(
             "rank": view.tombstone.rank,
             "kept_until": timestamp(view.tombstone.keep_until),
         },
+        "handed_over_by": view.handed and _handed(view.handed),
     }
     copy = view.copy
     if view.damaged:
@@ -117,6 +119,7 @@ def message(
         },
         "recipients": [_recipient(copy, item, view, hop(item.next_hop), now) for item in copy.recipients],
         "holders": [_holder(item) for item in copy.holders],
+        "hops": [_hop(item) for item in view.hops],
         "refusals": [_refusal(item) for item in refusals if copy.exposed],
     }
 
@@ -165,6 +168,25 @@ def _holder(holder: Holder) -> Json:
         "rank": holder.rank,
         "database_id": holder.database_id,
         "mark": mark(holder.mark),
+    }
+
+
+def _hop(kept: HopShadow) -> Json:
+    return {
+        "name": kept.hop,
+        "database_id": kept.database_id,
+        "mark": mark(kept.mark),
+        "recipients": list(kept.recipients),
+        "since": timestamp(kept.since),
+    }
+
+
+def _handed(handed: Handed) -> Json:
+    return {
+        "name": handed.peer,
+        "database_id": handed.database_id,
+        "id": handed.their_id,
+        "numbers": list(handed.numbers),
     }
 
 

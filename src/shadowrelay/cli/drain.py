@@ -73,6 +73,11 @@ def _told(answer: JsonTree) -> list[str]:
         told.append(
             f"{counted(answer['set_aside'], 'message')} set aside for you: resume, bounce or drop them first"
         )
+    for name, number in answer.get("kept_for_hops", {}).items():
+        told.append(
+            f"Keeps {counted(number, 'message')} until {name} has delivered: they stay on its disk, "
+            "and nobody else sends them again"
+        )
     for name, number in answer["held_for"].items():
         told.append(f"Holds the second copy of {counted(number, 'message')} of {name}")
     if answer["held_for"]:

@@ -70,6 +70,14 @@ def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     print_table(
         out, columns, rows, "Held for its owner." if of_others else "No other member is known to hold a copy."
     )
+    if hops := answer.get("hops"):
+        out.print()
+        rows = [
+            [hop["name"], hop["recipients"], hop["since"], hop["database_id"], hop["mark"]] for hop in hops
+        ]
+        print_table(
+            out, ("hop that has not delivered yet", "recipients", "since", "database", "at"), rows, ""
+        )
     return None
 
 
@@ -214,6 +222,8 @@ def _facts(answer: JsonTree) -> list[list[object]]:
     if damage := answer["damage"]:
         rows += [["damage", _DAMAGE[damage]], ["found", answer.get("found_at")], ["what", answer.get("why")]]
         rows.append(["good copy", _good_copy(answer)])
+    if handed := answer.get("handed_over_by"):
+        rows.append(["handed over by", f"{handed['name']} as {handed['id']}"])
     if outcome := answer["outcome"]:
         settled = f"recipients {clean(outcome['settled'])} at epoch {outcome['epoch']}"
         rows.append(["remembered", f"settled: {settled}, until {outcome['kept_until']}"])

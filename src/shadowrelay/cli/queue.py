@@ -19,6 +19,21 @@ _COLUMNS = (
     "why it waits",
 )
 
+_HOSTS = (
+    "queue",
+    "host",
+    "route",
+    "preference",
+    "weight",
+    "sessions",
+    "failures",
+    "rests until",
+    "last error",
+)
+
+
+_SHADOWS = ("shadow queue", "hop", "messages", "oldest", "failed heartbeats", "last error")
+
 
 @click.group(short_help="Show the queues of a node: the backlog.")
 def queue() -> None:
@@ -30,7 +45,9 @@ def queue() -> None:
 def list_queues(node: AdminClient, *, as_json: bool) -> None:
     """One row per next hop: its next attempt, and why its mail waits.
 
-    The column "due" counts messages that may be sent now and are not being sent.
+    The column "due" counts messages that may be sent now and are not being sent. A second table shows the
+    hosts of next hops that have several. A third shows shadow queues of hops: mail that they took and have
+    not delivered yet. It is no backlog.
     """
     with reporting():
         answer = node.get("queues")
@@ -51,4 +68,35 @@ def list_queues(node: AdminClient, *, as_json: bool) -> None:
         for found in answer["queues"]
     ]
     print_table(console(), _COLUMNS, rows, "The queues are empty.")
+    hosts = [
+        [
+            found["identity"],
+            host["host"],
+            host["route"],
+            host["preference"],
+            host["weight"],
+            host["sessions"],
+            host["failures"],
+            host["rests_until"],
+            host["last_error"],
+        ]
+        for found in answer["queues"]
+        for host in found.get("hosts", ())
+        if len(found["hosts"]) > 1
+    ]
+    if hosts:
+        print_table(console(), _HOSTS, hosts, "")
+    hops = [
+        [
+            found["identity"],
+            found["state"].replace("_", " "),
+            found["messages"],
+            found["oldest"],
+            found["failures"],
+            found["error"],
+        ]
+        for found in answer.get("hop_shadow_queues", ())
+    ]
+    if hops:
+        print_table(console(), _SHADOWS, hops, "")
     return None

@@ -130,6 +130,7 @@ def _counts(out: Console, answer: JsonTree) -> None:
     kept = [
         ["shadow copies", answer["shadow_held"], "held for other members"],
         ["Safety Net", answer["safety_net"], "settled messages"],
+        ["kept for hops", answer.get("kept_for_hops", 0), "part of Safety Net: a hop has not delivered yet"],
         ["discard events", answer["discard_events"], "not yet polled by members"],
     ]
     for title, rows in (("Backlog", backlog), ("Not backlog", kept)):

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import ClassVar
 
-from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
+from shadowrelay.core.identifiers import Mark, MessageId, RequestId, ServerName
 from shadowrelay.core.messages import Holder
 from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, numbers, timestamp
 from shadowrelay.core.values import dataclass
@@ -125,23 +125,6 @@ class HaDiscard(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HopDiscard(TrackingEvent):
-    """Recipients left the shadow queue of a hop beyond our boundary.
-
-    ``reason``: ExplicitlyDiscarded (the hop says that they are delivered), Expired (too old).
-    """
-
-    event_id: ClassVar[str] = "HADISCARD"
-    digested: ClassVar[bool] = True
-    source: ClassVar[str] = "REDUNDANCY"
-    hop: ServerName
-    reason: str
-
-    def more(self) -> Columns:
-        return {"source-context": f"{self.reason};{self.copy.id}", "server-hostname": self.hop}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HaDamage(TrackingEvent):
     """The node's content of the message cannot be relied on: ``reason`` says why."""
 
@@ -207,31 +190,6 @@ class Resubmit(TrackingEvent):
 
     def custom(self) -> dict[str, str]:
         return {"Request": self.request, "Owner": self.owner}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SentAgain(TrackingEvent):
-    """A message was made of one that a hop beyond our boundary took, and that it has lost or cannot be asked
-    about. ``reason`` says what happened to the hop.
-    """
-
-    event_id: ClassVar[str] = "RESUBMIT"
-    digested: ClassVar[bool] = True
-    source: ClassVar[str] = "REDUNDANCY"
-    original: MessageId
-    hop: ServerName
-    hop_database: DatabaseId
-    reason: str
-
-    def more(self) -> Columns:
-        return {
-            "source-context": self.reason,
-            "server-hostname": self.hop,
-            "reference": f"{self.original}/{self.hop_database}",
-        }
-
-    def custom(self) -> dict[str, str]:
-        return {"Hop": self.hop, "HopDb": self.hop_database, "Reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

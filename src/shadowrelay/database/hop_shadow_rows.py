@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import ALL, DropHopShadow, HopShadow, Part
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import DatabaseId, MessageId, ServerName
 from shadowrelay.database import records, sums
 from shadowrelay.database.queries import load
 from shadowrelay.wire.xqdiscard import format_recipients, parse_recipients
-from shadowrelay.wire.xshadow import database_id, format_mark, parse_mark
+from shadowrelay.wire.xshadow import format_mark, parse_mark
 
 SQL = load("queries.sql")
 
@@ -24,21 +24,30 @@ def hop_shadow_row(kept: HopShadow) -> sums.SqlRow:
         "mark": format_mark(kept.mark),
         "recipients": format_recipients(kept.recipients),
     }
-    return kept.message_id, kept.hop, records.micros(kept.since), json.dumps(told)
+    row = kept.message_id, kept.hop, records.micros(kept.since), json.dumps(told)
+    return (*row, sums.row_sum(*row))
 
 
 def hop_shadow_of(row: sums.SqlRow) -> HopShadow:
-    """Raises ValueError and the like for a row that cannot be read."""
-    message_id, hop, since, text = row
+    """Raises Unbelievable for a row that differs from its sum."""
+    message_id, hop, since, text = sums.believed(row[:-1], row[-1], old=False)
     told = json.loads(text)
     return HopShadow(
         MessageId(message_id),
         ServerName(hop),
-        database_id(told["database"]),
+        DatabaseId(told["database"]),
         parse_mark(told["mark"]),
         parse_recipients(told["recipients"]),
         records.moment(since),
     )
+
+
+def _believed(row: sums.SqlRow) -> HopShadow | None:
+    """None for a damaged row: nothing follows from it, and the message stays until it is too old."""
+    try:
+        return hop_shadow_of(row)
+    except sums.Unbelievable:
+        return None
 
 
 class HopShadowRows:
@@ -64,18 +73,18 @@ class HopShadowRows:
         if not self._counts:
             return None
         row = self._run(SQL["hop_shadow"], (message_id, hop)).fetchone()
-        return sums.readable(hop_shadow_of, row) if row else None
+        return _believed(row) if row else None
 
     def of(self, message_id: MessageId) -> Sequence[HopShadow]:
         if not self._counts:
             return ()
         rows = self._run(SQL["hop_shadows_of"], (message_id,)).fetchall()
-        return [found for row in rows if (found := sums.readable(hop_shadow_of, row))]
+        return [found for row in rows if (found := _believed(row))]
 
     def part(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
         most = -1 if part.most is None else part.most
         rows = self._run(SQL["hop_shadows"], (hop, part.after, most)).fetchall()
-        found = [one for row in rows if (one := sums.readable(hop_shadow_of, row))]
+        found = [one for row in rows if (one := _believed(row))]
         return found, part.rest([MessageId(row[0]) for row in rows])
 
     def since_before(self, before: datetime, most: int) -> Sequence[MessageId]:

@@ -297,7 +297,8 @@ SELECT r.settled_at, r.message_id,
            SELECT min(x.settled_at) FROM recipient x
             WHERE x.message_id = r.message_id AND x.settled_at BETWEEN :since AND :until
               AND x.status IN ('delivered', 'relayed')
-              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+              AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
               AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
               AND (:recipient_end IS NULL OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
        AND EXISTS (
@@ -438,25 +439,28 @@ SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT 
 SELECT hop, COUNT(*) FROM hop_shadow GROUP BY hop;
 
 -- name: hop_shadow
-SELECT message_id, hop, since, told FROM hop_shadow WHERE message_id = ? AND hop = ?;
+SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE message_id = ? AND hop = ?;
 
 -- name: hop_shadows_of
-SELECT message_id, hop, since, told FROM hop_shadow WHERE message_id = ? ORDER BY hop;
+SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE message_id = ? ORDER BY hop;
 
 -- name: hop_shadows
-SELECT message_id, hop, since, told FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
+SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
 
 -- name: hop_shadows_before
 SELECT message_id FROM hop_shadow WHERE since <= ? ORDER BY since LIMIT ?;
 
 -- name: add_hop_shadow
-INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told) VALUES (?, ?, ?, ?);
+INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told, sum) VALUES (?, ?, ?, ?, ?);
 
 -- name: put_hop_shadow
-INSERT OR REPLACE INTO hop_shadow (message_id, hop, since, told) VALUES (?, ?, ?, ?);
+INSERT OR REPLACE INTO hop_shadow (message_id, hop, since, told, sum) VALUES (?, ?, ?, ?, ?);
 
 -- name: drop_hop_shadow
 DELETE FROM hop_shadow WHERE message_id = ? AND hop = ?;
 
 -- name: drop_hop_shadows_of
 DELETE FROM hop_shadow WHERE message_id = ? RETURNING hop;
+
+-- name: hop_shadow_oldest
+SELECT min(since) FROM hop_shadow WHERE hop = ?;

@@ -13,6 +13,7 @@ from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Role
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
+from shadowrelay.database.ledger import SQL as HOPS
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.views import SQL
 
@@ -45,6 +46,24 @@ class ShadowQueue:
     messages: int
     oldest: datetime
     next_hops: tuple[tuple[NextHop, int, int], ...]  # next hop, messages, recipients
+
+
+@dataclass(frozen=True, slots=True)
+class HopQueue:
+    """The shadow queue of a hop beyond the boundary. ``oldest``: when the hop took the first of it."""
+
+    hop: ServerName
+    messages: int
+    oldest: datetime | None
+
+
+def hop_queues(ledger: SqlLedger) -> list[HopQueue]:
+    """The shadow queues of hops, in the order of their names."""
+    found = []
+    for hop, messages in sorted(ledger.hop_shadow_rows.counts.items()):
+        row = ledger.connection.execute(HOPS["hop_shadow_oldest"], (hop,)).fetchone()
+        found.append(HopQueue(hop, messages, records.maybe_moment(row[0])))
+    return found
 
 
 class _Parts:

@@ -10,7 +10,8 @@ SELECT found.told, COUNT(*), SUM(found.size) FROM (
                SELECT 1 FROM recipient x
                 WHERE x.message_id = r.message_id AND x.number < r.number AND x.status = r.status
                   AND x.settled_at BETWEEN :since AND :until
-                  AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+                  AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
                   AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
                   AND (:recipient_end IS NULL
                        OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end))
@@ -30,7 +31,8 @@ SELECT found.told, COUNT(*), SUM(found.size) FROM (
            m.size AS size
       FROM recipient r INDEXED BY recipient_settled CROSS JOIN message m ON m.id = r.message_id
      WHERE r.settled_at IS NOT NULL AND r.settled_at BETWEEN :begin AND :end AND r.status IN ('delivered', 'relayed')
-       AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops)))
+       AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(r.next_hop, 1, instr(r.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
        AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
        AND (:recipient_end IS NULL
             OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
@@ -58,7 +60,8 @@ SELECT CASE m.owner
   FROM recipient r INDEXED BY recipient_untimed CROSS JOIN message m ON m.id = r.message_id
  WHERE r.settled_at IS NULL AND r.status <> 'ready' AND r.status IN ('delivered', 'relayed')
    AND m.stage = 'safety_net' AND m.settled_at BETWEEN :since AND :until
-   AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops)))
+   AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(r.next_hop, 1, instr(r.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
    AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
    AND (:recipient_end IS NULL
         OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
@@ -78,14 +81,16 @@ SELECT DISTINCT r.settled_at, m.id, m.role, m.owner, m.sender, m.size, m.subject
        (SELECT json_group_array(json_array(x.address, x.next_hop, x.status)) FROM recipient x
          WHERE x.message_id = m.id AND x.settled_at BETWEEN :since AND :until
            AND x.status IN ('delivered', 'relayed')
-           AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+           AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
            AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
            AND (:recipient_end IS NULL
                 OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
   FROM recipient r INDEXED BY recipient_settled CROSS JOIN message m ON m.id = r.message_id
  WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
    AND r.status IN ('delivered', 'relayed')
-   AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops)))
+   AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(r.next_hop, 1, instr(r.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
    AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
    AND (:recipient_end IS NULL
         OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
@@ -99,7 +104,8 @@ SELECT DISTINCT r.settled_at, m.id, m.role, m.owner, m.sender, m.size, m.subject
        SELECT 1 FROM recipient x
         WHERE x.message_id = r.message_id AND x.settled_at >= :since AND x.settled_at < r.settled_at
           AND x.status IN ('delivered', 'relayed')
-          AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops)))
+          AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
+            OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
           AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
           AND (:recipient_end IS NULL
                OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))

@@ -6,10 +6,12 @@ Everything here runs as work for ``TransportDatabase.transact``, and changes not
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.core.decisions import DamagedRow, Member, Outcome, Tombstone
+from shadowrelay.core.decisions import DamagedRow, HopShadow, Member, Outcome, Tombstone
+from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
@@ -67,7 +69,7 @@ class Snapshot:
 
     ``held_for``: copies that this node holds, by owner. ``held_by``: queued messages of this node, by holder.
     ``events``: waiting discard events, by addressee. ``tracked``, ``damage``: tracking events since the
-    start, and what they say of damage.
+    start, and what they say of damage. ``hops``: messages that hops track for this node, by hop.
     """
 
     lineage: Lineage
@@ -78,12 +80,13 @@ class Snapshot:
     events: Mapping[DatabaseId, int]
     tracked: Mapping[str, int]
     damage: Mapping[Counted, int]
+    hops: Mapping[ServerName, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
     """Everything that this node knows of one message. ``copy`` is None if only an outcome or tombstone is
-    left, or its rows are ``damaged``.
+    left, or its rows are ``damaged``. ``hops``: what hops beyond the boundary have of it.
     """
 
     id: MessageId
@@ -92,6 +95,8 @@ class MessageView:
     outcome: Outcome | None
     tombstone: Tombstone | None
     active: frozenset[NextHop] = frozenset()
+    hops: tuple[HopShadow, ...] = ()
+    handed: Handed | None = None
 
 
 def snapshot(ledger: SqlLedger) -> Snapshot:
@@ -105,6 +110,7 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
         events={DatabaseId(row[0]): row[1] for row in run(SQL["events_waiting"])},
         tracked=dict(ledger.tracked),
         damage=dict(ledger.damage),
+        hops=dict(ledger.hop_shadow_rows.counts),
     )
 
 
@@ -150,7 +156,14 @@ def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
     rows = ledger.connection.execute(SQL["active_hops"], (message_id,)).fetchall()
     hops = frozenset(NextHop(row[0]) for row in rows)
     return MessageView(
-        id=message_id, copy=copy, damaged=damaged, outcome=outcome, tombstone=tombstone, active=hops
+        id=message_id,
+        copy=copy,
+        damaged=damaged,
+        outcome=outcome,
+        tombstone=tombstone,
+        active=hops,
+        hops=tuple(ledger.hop_shadows_of(message_id)),
+        handed=ledger.handed(message_id),
     )
 
 

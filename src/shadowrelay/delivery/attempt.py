@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections import Counter
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,17 +12,19 @@ from functools import partial
 import structlog
 
 from shadowrelay.core.delivery import retry
+from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, next_try
+from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
-from shadowrelay.core.events.reports import ReportKind
-from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
 from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
+from shadowrelay.delivery.hosts import Hosts, Search
+from shadowrelay.delivery.replies import expired_reply, sent_away
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
@@ -30,17 +32,16 @@ from shadowrelay.smtp.sending.session import (
     NextHopServer,
     Withdrawn,
 )
-from shadowrelay.smtp.sending.tracked import HopTalk
-from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)
-
-_CODES = re.compile(r"[45]\d\d(?: [45]\.\d{1,3}\.\d{1,3})?(?= |$)", re.ASCII)
 
 
 @dataclass(slots=True)
 class Outbound:
-    """A next hop as this process knows it: its sessions and its failures.
+    """A next hop as this process knows it: its sessions, and what failed when no host of it was left.
+
+    ``server``: what its hosts have in common; None if the settings do not know it. ``on``: sessions in use,
+    by host. ``known``: the hosts of each group at the last attempt.
 
     ``probes``: workers that began after it failed. Earlier workers may wait minutes for a reply, and must not
     hold up the mail if the hop is back. ``let_in``: a session was opened since there was none. Until then
@@ -57,6 +58,8 @@ class Outbound:
     status: str = ""  # of ``last_error`` (RFC 3463)
     busy: set[DeliverySession] = field(default_factory=set)  # sessions that send, or are about to
     idle: list[tuple[DeliverySession, float]] = field(default_factory=list)
+    on: Counter[Host] = field(default_factory=Counter)
+    known: dict[Group, tuple[Host, ...]] = field(default_factory=dict)
     fewer: int = 0
     fewer_until: float = 0.0  # on the loop's clock
     late_from: QueuePlace = FRONT  # where the next look for late mail goes on
@@ -81,32 +84,22 @@ class Outbound:
         """Has the hop failed, and must not be tried yet?"""
         return self.retry_at is not None and now < self.retry_at
 
+    def idle_for(self, server: NextHopServer) -> DeliverySession | None:
+        """An idle session with that server, the one used last; it is not idle any more."""
+        for index in range(len(self.idle) - 1, -1, -1):
+            if self.idle[index][0].server == server:
+                return self.idle.pop(index)[0]
+        return None
+
+    @property
+    def quiet(self) -> bool:
+        """Has it neither work nor sessions?"""
+        return not (self.workers or self.idle or self.busy or self.probes)
+
     def restored(self) -> None:
         """The hop took mail again: forget its failures."""
         self.failures, self.retry_at, self.last_error = 0, None, ""
         self.probes.clear()
-
-
-def _status(failed: ConnectionFailed) -> str:
-    """The status of a failure that defers all mail of a next hop: from its reply, or else from the step that
-    failed (RFC 3463 3.5, 3.8).
-    """
-    if failed.reply:
-        return "4" + status(ReportKind.FAILED, failed.reply)[1:]
-    if failed.step in {"tls", "auth"}:
-        return "4.7.0"
-    return "4.4.1" if failed.step == "connect" else "4.4.2"
-
-
-def _expired(last: str) -> str:
-    """The last reply of an expired recipient, with the codes of the actual problem if it is known.
-
-    RFC 3463 3.5 wants *delivery time expired* only if nothing else is known.
-    """
-    codes = _CODES.match(last)
-    if codes is None:
-        return "451 4.4.7 Message expired in the queue"
-    return f"{codes[0]} Message expired in the queue; last error: {last}"
 
 
 class OutOfTime(Exception):
@@ -123,7 +116,7 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Sends forks. ``hops``: the queue's next hops, by name.
+    """Sends forks.
 
     ``still_ours`` is called after connecting, and again before the content is sent: either step can take
     minutes, and another member may own the message by then.
@@ -131,11 +124,10 @@ class Sender:
 
     _still_ours: Callable[[ActiveFork], Awaitable[bool]]
     _examiner: Examiner
-    _hops: Mapping[NextHop, Outbound]
+    _hosts: Hosts
     _routes: tuple[Route, ...]
     _policy: Policy
     _clock: Callable[[], datetime]
-    _talk: HopTalk | None = None  # with hops that track our messages
 
     async def send(
         self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
@@ -145,14 +137,10 @@ class Sender:
         ``heard`` gets results of recipients that are answered while others still wait; the returned result
         lacks them. Neither session nor result: this worker gets no session, and the fork stays due.
         """
-        server = outbound.server
-        if server is None:
-            claimed, server = self._rerouted(claimed)
-        hop = Hop(
-            server=f"{server.host}:{server.port}" if server else "",
-            inside=bool(server and server.inside),
-            mailbox=bool(server and server.protocol == "lmtp"),
-        )
+        groups = self._hosts.ways(claimed.next_hop)
+        if not groups:
+            claimed, groups = self._rerouted(claimed)
+        hop = self._hop(groups)
         if retry.expired(claimed.copy.received_at, self._clock(), self._policy):
             match await self._examiner.compare(claimed.copy, claimed.content):
                 case Finding.DAMAGED:
@@ -162,44 +150,88 @@ class Sender:
             hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
             return Sent(
                 tuple(
-                    AttemptResult(r.number, Ending.EXPIRED, _expired(r.last_reply or hops), remote=False)
+                    AttemptResult(r.number, Ending.EXPIRED, expired_reply(r.last_reply or hops), remote=False)
                     for r in claimed.recipients
                 ),
                 hop,
             ), None
-        if server is None:
+        if not groups:
             return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), None
         if outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
-        told: set[int] = set()
-
-        async def tell(answer: DeliveryResult) -> None:
-            told.update(one.number for one in answer.results)
-            await heard(self._sent(claimed, hop, answer, frozenset()))
-
+        most = outbound.places(asyncio.get_running_loop().time(), self._policy)
+        search = Search(self._hosts, groups, outbound.on, most)
+        search.avoided = self._hosts.avoided(claimed.copy.id)
         try:
-            session, result = await self._attempt(claimed, outbound, server, tell)
+            return await self._by_hosts(claimed, outbound, search, hop, heard)
         except OutOfTime:
             return Sent((), hop), None  # the fork is still due, and will expire without a session
         except Overtaken as overtaken:
             log.info("delivery_overtaken", message=claimed.copy.id, next_hop=claimed.next_hop)
             return Sent((), hop), overtaken.session
-        except ConnectionFailed as failed:
-            if failed.turned_away and outbound.workers > 1:
-                outbound.turned_away(asyncio.get_running_loop().time(), self._policy)
-                log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
-                return Sent((), hop), None
-            return self._hop_failed(claimed, outbound, hop, failed), None
+        except DomainRefused as refused:
+            log.info("domain_refused", next_hop=claimed.next_hop, reply=str(refused))
+            return self._refused(claimed, hop, str(refused)), None
         except ContentDamaged as error:
             return Sent((), hop, damaged=str(error)), None
         except OSError as error:
             log.error("content_unreadable", message=claimed.copy.id, error=str(error))
             return self._unreadable(claimed, hop, str(error.strerror)), None
-        if outbound.failures:
-            log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
-        outbound.restored()
-        return self._sent(claimed, hop, result, told), session
+
+    async def _by_hosts(
+        self,
+        claimed: ActiveFork,
+        outbound: Outbound,
+        search: Search,
+        hop: Hop,
+        heard: Callable[[Sent], Awaitable[None]],
+    ) -> tuple[Sent, DeliverySession | None]:
+        """Try one host after the other, until one answers for the message.
+
+        What a host says about the message is its answer. But a host that ends the session by 421, and takes
+        nothing, leaves it to the next one; it does not rest, since the message may be the reason.
+        """
+        told: set[int] = set()
+        answer: Sent | None = None
+        while (found := await search.next()) is not None:
+            host, group = found
+            server = self._hosts.server(host)
+            hop = Hop(server=str(host), inside=server.inside, mailbox=server.protocol == "lmtp")
+
+            async def tell(part: DeliveryResult, hop: Hop = hop) -> None:
+                told.update(one.number for one in part.results)
+                await heard(self._sent(claimed, hop, part, frozenset()))
+
+            trying, began = self._hosts.begin(host), asyncio.get_running_loop().time()
+            outbound.on[host] += 1
+            try:
+                session, result = await self._attempt(claimed, outbound, server, group, tell)
+            except ConnectionFailed as failed:
+                if failed.turned_away and self._hosts.turned_away(host):
+                    search.crowded = True
+                else:
+                    search.last = self._hosts.failed(host, failed, several=search.several)
+                continue
+            finally:
+                outbound.on[host] -= 1
+                self._hosts.end(host, trying=trying)
+            self._hosts.answered(host, asyncio.get_running_loop().time() - began)
+            if outbound.failures:
+                log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
+            outbound.restored()
+            outbound.known = search.found
+            answer = self._sent(claimed, hop, result, told)
+            if told or session.alive or not sent_away(result):
+                return answer, session
+        outbound.known = search.found
+        if answer is not None:
+            return answer, None
+        if search.crowded and outbound.workers > 1:
+            outbound.turned_away(asyncio.get_running_loop().time(), self._policy)
+            log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
+            return Sent((), hop), None
+        return self._hop_failed(claimed, outbound, hop, search), None
 
     def _sent(self, claimed: ActiveFork, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
         """The result of the next hop's answers, without the recipients in ``but``."""
@@ -225,6 +257,7 @@ class Sender:
         claimed: ActiveFork,
         outbound: Outbound,
         server: NextHopServer,
+        group: Group,
         heard: Callable[[DeliveryResult], Awaitable[None]],
     ) -> tuple[DeliverySession, DeliveryResult]:
         """Deliver in an idle session, or in a new one. An idle session that is dead is replaced at once.
@@ -236,9 +269,9 @@ class Sender:
             raise ContentDamaged("nobody can say what it has to be")
         octets = source(content, digests.content)
         while True:
-            session = outbound.idle.pop()[0] if outbound.idle and server is outbound.server else None
+            session = outbound.idle_for(server) if outbound.idle else None
             connected = session is not None and session.alive
-            session = session if session is not None and connected else DeliverySession(server, self._talk)
+            session = session if session is not None and connected else self._hosts.session(server, group)
             outbound.busy.add(session)
             try:
                 if not connected:
@@ -276,31 +309,46 @@ class Sender:
         if not await self._still_ours(claimed):
             raise Overtaken(session)
 
-    def _hop_failed(
-        self, claimed: ActiveFork, outbound: Outbound, hop: Hop, failed: ConnectionFailed
-    ) -> Sent:
-        """The hop cannot be reached: it rests, with all its mail, in the documented retry order.
+    def _hop_failed(self, claimed: ActiveFork, outbound: Outbound, hop: Hop, search: Search) -> Sent:
+        """No host is left: the next hop rests, with all its mail, until one of them may be tried again.
 
         A session that fails while the hop rests began before, and counts as no further failure.
         """
-        now = self._clock()
+        now, why = self._clock(), search.why()
         if outbound.retry_at is None or outbound.retry_at <= now:
             outbound.failures += 1
-            outbound.retry_at = now + retry.after(outbound.failures, self._policy)
-        pause = outbound.retry_at - now
-        outbound.last_error = f"{failed.step}: {failed.reply or failed.error}"
+            pause = retry.after(outbound.failures, self._policy)
+            outbound.retry_at = next_try(search.rests(), now, pause)
+        outbound.last_error = f"{why.step}: {why.error}"
         log.warning(
             "next_hop_failed",
             next_hop=claimed.next_hop,
             server=hop.server,
-            step=failed.step,
-            error=failed.reply or failed.error,
+            step=why.step,
+            error=why.error,
             failures=outbound.failures,
-            retry_in=pause.total_seconds(),
+            retry_in=(outbound.retry_at - now).total_seconds(),
         )
-        outbound.status = _status(failed)
+        outbound.status = why.status
         reply = f"451 {outbound.status} {outbound.last_error}"
         return self.all_deferred(claimed, hop, reply, outbound.failures)
+
+    def _refused(self, claimed: ActiveFork, hop: Hop, reply: str) -> Sent:
+        """Fail all recipients: the DNS says that nobody takes their mail."""
+        return Sent(
+            tuple(AttemptResult(r.number, Ending.REJECTED, reply, remote=False) for r in claimed.recipients),
+            hop,
+        )
+
+    def _hop(self, groups: tuple[Group, ...]) -> Hop:
+        """The next hop before a host is chosen: its only host, if there is but one."""
+        hosts = [host for group in groups if isinstance(group, HostGroup) for host in group.hosts]
+        server = self._hosts.server(hosts[0]) if hosts else None
+        return Hop(
+            server=str(hosts[0]) if len(hosts) == len(groups) == 1 else "",
+            inside=bool(server and server.inside),
+            mailbox=bool(server and server.protocol == "lmtp"),
+        )
 
     def all_deferred(self, claimed: ActiveFork, hop: Hop, reply: str, failures: int) -> Sent:
         """Defer all recipients: none of them was tried to the end."""
@@ -323,13 +371,17 @@ class Sender:
     def _late(self, claimed: ActiveFork, recipient: Recipient) -> bool:
         return retry.delay_notice_due(recipient, claimed.copy.received_at, self._clock(), self._policy)
 
-    def _rerouted(self, claimed: ActiveFork) -> tuple[ActiveFork, NextHopServer | None]:
+    def _rerouted(self, claimed: ActiveFork) -> tuple[ActiveFork, tuple[Group, ...]]:
         """Route a fork by domain, if its next hop is not in the settings (another member named it, or the
         settings changed).
 
-        Recipients with another route than the first one stay due, for another attempt.
+        Recipients with another next hop than the first one stay due, for another attempt.
         """
-        routes = [route_for(recipient.address, self._routes) for recipient in claimed.recipients]
-        alike = [one for one, route in zip(claimed.recipients, routes, strict=True) if route == routes[0]]
-        outbound = self._hops.get(routes[0].name) if routes[0] else None
-        return replace(claimed, recipients=tuple(alike)), outbound.server if outbound else None
+        hops = [
+            next_hop_for(route, recipient.address) if route else None
+            for recipient in claimed.recipients
+            for route in [route_for(recipient.address, self._routes)]
+        ]
+        alike = [one for one, hop in zip(claimed.recipients, hops, strict=True) if hop == hops[0]]
+        groups = self._hosts.ways(hops[0]) if hops[0] else ()
+        return replace(claimed, recipients=tuple(alike)), groups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 
@@ -11,53 +11,56 @@ import structlog
 
 from shadowrelay.core.decisions import HopShadow, Part
 from shadowrelay.core.delivery.hop_shadows import send_again, to_send_again
+from shadowrelay.core.delivery.hosts import Group, Host, HostGroup
+from shadowrelay.core.delivery.mx import DnsTrouble, DomainRefused, as_hosts
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hop_talk import HopConversations
+from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.members.pool import seconds
-from shadowrelay.smtp.sending.hop import ConnectionFailed, NextHopServer
-from shadowrelay.smtp.sending.session import DeliverySession
+from shadowrelay.smtp.sending.hop import ConnectionFailed
 
 log = structlog.get_logger(__name__)
+
+HostAddress = tuple[str, int]
+"""Name and port of a host."""
 
 INTERVAL = 1.0  # seconds between looks
 AGAIN = 60.0  # seconds until the whole shadow queue is looked at again, if nothing has changed
 AT_ONCE = 100  # messages in one transaction
-PATIENCE = 60.0  # seconds that a session of its own may take before its first answer
+FEW = 20  # messages whose next hops tell where a hop may be found
+PATIENCE = 60.0  # seconds that a session of its own may take
 
 
 class HopShadows:
-    """Looks after each hop that has something of ours.
-
-    ``servers``: where a hop may be found, by its name. ``ways``: which next hops have another way while that
-    hop is given up. ``changed`` is called when the queue has something new.
-    """
+    """Looks after each hop that has something of ours. ``changed`` is called when the queue has news."""
 
     def __init__(
         self,
         database: TransportDatabase,
         conversations: HopConversations,
-        servers: Mapping[ServerName, Sequence[NextHopServer]],
+        hosts: Hosts,
         examiner: Examiner,
         ready: Callable[[], bool],
-        ways: Callable[[ServerName], Collection[NextHop]],
         changed: Callable[[], None],
         policy: Policy,
         clock: Callable[[], datetime],
     ) -> None:
+        self.hosts = hosts
         self._database = database
         self._conversations = conversations
-        self._servers = servers
         self._examiner = examiner
         self._ready = ready
-        self._ways = ways
         self._changed = changed
         self._policy = policy
         self._clock = clock
+        self._bad: dict[ServerName, frozenset[HostAddress]] = {}  # where a hop did not answer when last asked
+        self._past: dict[MessageId, ServerName] = {}  # which hop a message goes past
         self._looked: dict[ServerName, tuple[object, float]] = {}  # on what the last look rested, and when
 
     async def run(self) -> None:
@@ -67,6 +70,13 @@ class HopShadows:
             await asyncio.gather(*(self._look_after(hop) for hop in hops))
             await asyncio.sleep(INTERVAL)
 
+    def avoided(self, message_id: MessageId) -> Collection[HostAddress]:
+        """The hosts that a message goes past, because a hop that is given up was found there."""
+        hop = self._past.get(message_id)
+        if hop is None or not self._conversations.watch(hop).gone(self._policy):
+            return ()
+        return self._bad.get(hop, ())
+
     async def _look_after(self, hop: ServerName) -> None:
         watch = self._conversations.watch(hop)
         if watch.due(seconds(), self._policy):
@@ -74,13 +84,21 @@ class HopShadows:
         if self._ready():
             await self.send_again(hop)
 
+    # Heartbeat
+
     async def heartbeat(self, hop: ServerName) -> None:
-        """Ask the hop in a session of its own."""
-        began, error = seconds(), "it is not in the settings"
-        for server in self._servers.get(hop, ()):
-            error = await self._talk(hop, server)
+        """Ask the hop in a session of its own, wherever its mail may have gone."""
+        began, error, bad = seconds(), "its mail has no way to it in the settings", set()
+        met_at = self._conversations.met_at.get(hop, ())
+        for host, group in await self._places(hop):
+            error, is_another = await self._talk(hop, host, group)
             if not error:
+                self._bad.pop(hop, None)
+                self._past = {one: past for one, past in self._past.items() if past != hop}
                 return
+            if not is_another or (host.name, host.port) in met_at:
+                bad.add((host.name, host.port))
+        self._bad[hop] = frozenset(bad)
         watch = self._conversations.watch(hop).failed(began, error)
         self._conversations.watches[hop] = watch
         log.warning(
@@ -91,22 +109,49 @@ class HopShadows:
             given_up=watch.gone(self._policy),
         )
 
-    async def _talk(self, hop: ServerName, server: NextHopServer) -> str:
-        """How the heartbeat failed at that server; '' if the hop answered there."""
-        session = DeliverySession(server, self._conversations)
+    async def _places(self, hop: ServerName) -> list[tuple[Host, Group]]:
+        """Hosts that may be this hop: those of next hops of its messages that are to show its certificate."""
+        next_hops = await self._database.transact(partial(_next_hops, hop, Part(most=FEW)))
+        found: dict[HostAddress, tuple[Host, Group]] = {}
+        for next_hop in sorted(next_hops):
+            for host, group in await self._hosts_of(next_hop):
+                pinned = self.hosts.server(host).pinned
+                if pinned and hop in pinned.peers.values():
+                    found.setdefault((host.name, host.port), (host, group))
+        return list(found.values())
+
+    async def _hosts_of(self, next_hop: NextHop) -> list[tuple[Host, Group]]:
+        found: list[tuple[Host, Group]] = []
+        for group in self.hosts.ways(next_hop):
+            members = group.hosts if isinstance(group, HostGroup) else ()
+            if not isinstance(group, HostGroup):
+                try:
+                    members = as_hosts(group, await self.hosts.resolver.hosts_of(group.domain, group.port))
+                except (DnsTrouble, DomainRefused):
+                    members = ()
+            found += [(host, group) for host in members]
+        return found
+
+    async def _talk(self, hop: ServerName, host: Host, group: Group) -> tuple[str, bool]:
+        """How the heartbeat failed at that host, '' if the hop answered; and whether it is another server,
+        which did not show the hop's certificate.
+        """
+        session = self.hosts.session(replace(self.hosts.server(host), login=None), group)
         try:
             async with asyncio.timeout(PATIENCE):
                 await session.connect()
                 if session.hop is None or session.hop.name != hop:
-                    return f"{server.host}:{server.port} does not track messages as {hop}"
+                    return f"{host} does not track messages as {hop}", session.shown != hop
                 await self._conversations.ask(session)
         except ConnectionFailed as failed:
-            return f"{failed.step}: {failed.reply or failed.error}"
+            return f"{failed.step}: {failed.reply or failed.error}", False
         except TimeoutError:
-            return "no answer in time"
+            return "no answer in time", False
         finally:
             await session.close()
-        return ""
+        return "", False
+
+    # Another way
 
     async def send_again(self, hop: ServerName) -> int:
         """Make new messages of what the hop has lost, or of what can go another way while it is given up.
@@ -114,25 +159,31 @@ class HopShadows:
         """
         gone = self._conversations.watch(hop).gone(self._policy)
         failed = Reason.HEARTBEAT_LOST if gone else None
-        ways = frozenset(self._ways(hop)) if failed else frozenset()
         peer = await self._database.transact_briefly(lambda ledger: ledger.hop_peer(hop))
         known = peer.lineage if peer else None
-        rests_on = known and (known.database_id, known.incarnation), failed, ways
-        if not self._is_news(hop, rests_on):
+        bad = self._bad.get(hop)
+        if not self._is_news(hop, (known and (known.database_id, known.incarnation), failed, bad)):
             return 0
         part: Part | None = Part(most=AT_ONCE)
-        count = 0
+        ways: dict[NextHop, bool] = {}
+        made: list[MessageId] = []
         while part is not None:
-            rows, part = await self._database.transact(partial(self._wanted, hop, part, failed, ways))
+            for next_hop in await self._database.transact(partial(_next_hops, hop, part)) if failed else ():
+                if next_hop not in ways:
+                    ways[next_hop] = await self._has_another(next_hop, bad or ())
+            open_ = [next_hop for next_hop, another in ways.items() if another]
+            rows, part = await self._database.transact(partial(_wanted, hop, part, failed, open_))
             unsound = [row.message_id for row in rows if not await self._is_sound(row.message_id)]
             if rows:
                 now = self._clock()
-                again = partial(send_again, rows=rows, failed=failed, ways=ways, unsound=unsound, now=now)
-                count += await self._database.transact(again)
-        if count:
-            log.warning("hop_messages_sent_again", hop=hop, messages=count, silent=gone)
+                again = partial(send_again, rows=rows, failed=failed, ways=open_, unsound=unsound, now=now)
+                made += await self._database.transact(again)
+        if made:
+            log.warning("hop_messages_sent_again", hop=hop, messages=len(made), silent=gone)
+            if failed:
+                self._past.update(dict.fromkeys(made, hop))
             self._changed()
-        return count
+        return len(made)
 
     def _is_news(self, hop: ServerName, rests_on: object) -> bool:
         before, at = self._looked.get(hop, (None, 0.0))
@@ -141,13 +192,31 @@ class HopShadows:
         self._looked[hop] = rests_on, seconds()
         return True
 
-    @staticmethod
-    def _wanted(
-        hop: ServerName, part: Part, failed: Reason | None, ways: Collection[NextHop], ledger: SqlLedger
-    ) -> tuple[list[HopShadow], Part | None]:
-        rows, rest = ledger.hop_shadows(hop, part)
-        return [row for row in rows if to_send_again(ledger, row, failed, ways)], rest
+    async def _has_another(self, next_hop: NextHop, bad: Collection[HostAddress]) -> bool:
+        """Does the next hop have a host that has not failed, beside those?"""
+        now = self._clock()
+        hosts = [host for host, _ in await self._hosts_of(next_hop) if (host.name, host.port) not in bad]
+        return any(not self.hosts.standing(host).resting(now) for host in hosts)
 
     async def _is_sound(self, message_id: MessageId) -> bool:
         """Verify, then send: does the content match its digest?"""
         return await self._examiner.look(message_id) is Finding.SOUND
+
+
+def _next_hops(hop: ServerName, part: Part, ledger: SqlLedger) -> set[NextHop]:
+    """The next hops by which messages went to that hop."""
+    rows, _ = ledger.hop_shadows(hop, part)
+    return {
+        one.next_hop
+        for row in rows
+        if (copy := ledger.copy(row.message_id))
+        for one in copy.recipients
+        if one.number in row.recipients
+    }
+
+
+def _wanted(
+    hop: ServerName, part: Part, failed: Reason | None, ways: Collection[NextHop], ledger: SqlLedger
+) -> tuple[list[HopShadow], Part | None]:
+    rows, rest = ledger.hop_shadows(hop, part)
+    return [row for row in rows if to_send_again(ledger, row, failed, ways)], rest

@@ -18,7 +18,7 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import hop_discards, hops
 from shadowrelay.core.members.conversation import MAX_LINES, Answered, Greeting
 from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.hop import ConnectionFailed
@@ -68,13 +68,21 @@ async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | N
 class HopConversations:
     """What this process knows of hops that track, and how it talks with them: a ``tracked.HopTalk``.
 
-    ``watches``: by name; every talk in any session counts.
+    ``may_track``: see ``HopTalk``. ``watches``: by name; every talk in any session counts. ``met_at``: where
+    each hop was met (host, port).
     """
 
-    def __init__(self, database: TransportDatabase, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        database: TransportDatabase,
+        clock: Callable[[], datetime],
+        enabled: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.may_track = enabled
         self._database = database
         self._clock = clock
         self.watches: dict[ServerName, HopWatch] = {}
+        self.met_at: dict[ServerName, set[tuple[str, int]]] = {}
 
     async def greet(self, session: DeliverySession) -> None:
         """See ``HopTalk``."""
@@ -93,6 +101,12 @@ class HopConversations:
             raise failures[0]
         if isinstance(told, Unanswered):
             log.warning("hop_does_not_track", hop=name, error=told.error)
+        else:
+            self.met_at.setdefault(name, set()).add((session.server.host, session.server.port))
+
+    def took(self, session: DeliverySession) -> None:
+        """See ``HopTalk``."""
+        self.watches[session.peer] = self.watch(session.peer).took()
 
     async def ask(self, session: DeliverySession) -> None:
         """See ``HopTalk``."""
@@ -108,7 +122,10 @@ class HopConversations:
                 log.error("discard_line_skipped", hop=name, line=line[:200])
             return answered
 
-        await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+        try:
+            await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+        except DatabaseFailed:  # which ends the node, and says so
+            return
         if failures:
             raise failures[0]
         self.watches[name] = self.watch(name).answered(began)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Set
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -26,13 +26,13 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
+from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
-from shadowrelay.smtp.sending.session import DeliverySession, NextHopServer
-from shadowrelay.smtp.sending.tracked import HopTalk
+from shadowrelay.smtp.sending.session import DeliverySession
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 STEP = timedelta(minutes=1)  # a wall clock that moved at least this far was set, and did not drift
 IDLE = 1.0  # seconds between looks at the queue if nothing wakes it
+PRUNE = 60.0  # seconds between looks for next hops that nobody needs
+LOOKS = 4.0  # times what a look took, until the next one: looking through thousands of domains takes a while
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
@@ -78,19 +80,20 @@ class Queue:
         self,
         database: TransportDatabase,
         boundary: Boundary,
-        servers: Mapping[NextHop, NextHopServer],
+        hosts: Hosts,
         routes: tuple[Route, ...],
         reporter: Reporter,
         policy: Policy,
         clock: Callable[[], datetime],
-        talk: HopTalk | None = None,
     ) -> None:
         self.wake = asyncio.Event()
-        self.hops = {name: Outbound(server) for name, server in servers.items()}
+        self.hosts = hosts
+        self._fixed = frozenset(route.name for route in routes if not route.mx)
+        self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
-        self._sender = Sender(self._still_ours, self._examiner, self.hops, routes, policy, clock, talk)
+        self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
@@ -99,6 +102,9 @@ class Queue:
         self._stopping = False
         self._looking = asyncio.Lock()  # held while deliveries are begun
         self._noting = asyncio.Lock()  # held while the consequences of silence are stored
+        self._prune_at = 0.0  # on the loop's clock
+        self._idle_at = 0.0  # when sessions are looked at again, on the loop's clock
+        self._look_took = 0.0  # seconds
         self._short = False  # at the last look, more forks were due than sessions were allowed
         self._ahead: timedelta | None = None  # how far the wall clock is ahead of the one that is never set
 
@@ -109,7 +115,7 @@ class Queue:
             async with self._looking:
                 pause = await self._dispatch()
             if not self._stopping:
-                await asyncio.sleep(GATHER)
+                await asyncio.sleep(max(GATHER, LOOKS * self._look_took))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self.wake.wait()
@@ -130,10 +136,11 @@ class Queue:
         now = self._clock()
         await self._watch_the_clock(now)
         pause, self._short = IDLE, False
-        for name, due in await self._database.transact_briefly(due_hops):
+        waiting = await self._database.transact_briefly(self._look)
+        for name, due in waiting:
             if self._stopping:
                 break
-            outbound = self.hops.setdefault(name, Outbound(None))
+            outbound = self._outbound(name)
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
@@ -149,8 +156,19 @@ class Queue:
                 await self._start_late(name, outbound)
             elif await self._start(name, outbound, free) == free:
                 self._short = True
-        self._close_idle()
+        self._close_idle({name for name, _ in waiting})
         return max(pause, 0.01)
+
+    def _look(self, ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:
+        began = seconds()
+        found = due_hops(ledger)
+        self._look_took = seconds() - began
+        return found
+
+    def _outbound(self, name: NextHop) -> Outbound:
+        if name not in self.hops:
+            self.hops[name] = Outbound(self.hosts.template(name))
+        return self.hops[name]
 
     async def _watch_the_clock(self, now: datetime) -> None:
         """If the wall clock was set back, bring planned times forward: mail must not wait for hours."""
@@ -165,6 +183,7 @@ class Queue:
         for outbound in self.hops.values():
             if outbound.retry_at is not None:
                 outbound.retry_at -= back
+        self.hosts.brought_forward(back)
 
     async def _note_silence(self) -> None:
         """If this node was frozen or cut off for long, members may own our messages by now: mark them.
@@ -264,7 +283,7 @@ class Queue:
         """Send one fork, and keep its session for the next one if possible."""
         session = await self._deliver(claimed, outbound)
         if session is not None:
-            if session.alive and session.server is outbound.server and not self._stopping:
+            if session.alive and outbound.server is not None and not self._stopping:
                 outbound.idle.append((session, asyncio.get_running_loop().time()))
             else:
                 await session.close()
@@ -329,22 +348,42 @@ class Queue:
             ),
         )
 
-    def _close_idle(self) -> None:
-        now = asyncio.get_running_loop().time()
-        limit = now - self._policy.queue_max_idle_time.total_seconds()
+    def _close_idle(self, waiting: Set[NextHop]) -> None:
+        """Once a second, close the sessions that waited too long. ``waiting``: next hops that have mail."""
+        now, most = asyncio.get_running_loop().time(), self._policy.queue_max_idle_time.total_seconds()
+        if now < self._idle_at:
+            return
+        self._idle_at = now + IDLE
         for outbound in self.hops.values():
-            old = [session for session, since in outbound.idle if since < limit or not session.alive]
+            old = [
+                session
+                for session, since in outbound.idle
+                if since < now - min(most, session.server.timeouts.idle) or not session.alive
+            ]
             outbound.idle = [item for item in outbound.idle if item[0] not in old]
             for session in old:
                 self._close(session)
             for item in [one for one in outbound.idle if one[0].owes and one[1] < now - IDLE]:
                 outbound.idle.remove(item)
                 self._in_background(self._ask(outbound, *item))
+        self._prune(waiting)
+
+    def _prune(self, waiting: Set[NextHop]) -> None:
+        """Once a minute, forget next hops of single domains that have neither mail nor sessions."""
+        now = asyncio.get_running_loop().time()
+        if now < self._prune_at:
+            return
+        self._prune_at = now + PRUNE
+        for name in self.hops.keys() - waiting - self._fixed:
+            if self.hops[name].quiet:
+                del self.hops[name]
+        self.hosts.prune()
 
     async def _ask(self, outbound: Outbound, session: DeliverySession, since: float) -> None:
         """A session has nothing to do: ask the hop what it delivered of the mail that it tracks."""
         await session.ask()
-        if session.alive and not self._stopping:
+        forgotten = all(one is not outbound for one in self.hops.values())
+        if session.alive and not self._stopping and not forgotten:
             outbound.idle.append((session, since))
         else:
             await session.close()

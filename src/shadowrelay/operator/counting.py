@@ -48,12 +48,15 @@ class CannotDo(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RouteServer:
-    """The next hop of a route. ``inside``: it belongs to the boundary."""
+    """A host of a route; '' if the DNS has its hosts. ``inside``: it belongs to the boundary."""
 
     route: NextHop
     host: str
     port: int
     inside: bool
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.host else "MX"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class Counting:
     """One node's. The callables are the node's (service.node).
 
     ``away``: members that cannot be reached. ``ask``: asks a member, within that many seconds.
-    ``remembers``: from when on the next hop of a route drops what it delivered.
+    ``remembers``: from when on that host drops what it delivered.
     """
 
     database: TransportDatabase
@@ -72,7 +75,7 @@ class Counting:
     contacts: Callable[[], Contacts]
     away: Callable[[], Mapping[ServerName, Away]]
     ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
-    remembers: Callable[[NextHop, float], Awaitable[datetime | None]]
+    remembers: Callable[[RouteServer, float], Awaitable[datetime | None]]
 
     @property
     def name(self) -> ServerName:
@@ -154,10 +157,11 @@ class Counting:
         concerned = [
             server
             for server in self.servers
-            if server.inside and (not selector.next_hops or server.route in selector.next_hops)
+            if server.inside and server.host
+            if not selector.next_hops or server.route in selector.next_hops
         ]
         found = await asyncio.gather(
-            *(self.remembers(server.route, HOP_PATIENCE) for server in concerned), return_exceptions=True
+            *(self.remembers(server, HOP_PATIENCE) for server in concerned), return_exceptions=True
         )
         told = []
         for server, since in zip(concerned, found, strict=True):

@@ -104,6 +104,7 @@ class Drain:
             handed_over=dict(self._given),
             awaited=awaited(ledger),
             reachable=self.boundary.reachable(),
+            hops=seen.hops,
         )
 
 

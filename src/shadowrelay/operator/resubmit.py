@@ -106,14 +106,17 @@ class Resubmission:
     )
 
     def routes_to(self, given: str) -> tuple[NextHop, ...]:
-        """The routes that a name means: a route, or a server to which routes lead. Raises CannotDo."""
+        """The routes that a name means: a route, one of its domains (``world/example.net``), or a server to
+        which routes lead. Raises CannotDo.
+        """
         servers = self.counting.servers
-        if any(server.route == given for server in servers):
+        if any(given == server.route or given.startswith(f"{server.route}/") for server in servers):
             return (NextHop(given),)
         host, _, port = given.lower().partition(":")
-        found = tuple(one.route for one in servers if one.host == host and port in ("", str(one.port)))
+        there = (one.route for one in servers if one.host == host and port in ("", str(one.port)))
+        found = tuple(dict.fromkeys(there))
         if not found:
-            named = ", ".join(f"{one.route} ({one.host}:{one.port})" for one in servers)
+            named = ", ".join(f"{one.route} ({one})" for one in servers)
             raise CannotDo(f"{given} is no route of this node, and no server of one; the routes are: {named}")
         return found
 

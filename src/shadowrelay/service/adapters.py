@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from shadowrelay.core.delivery.hosts import groups
+from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
-from shadowrelay.core.values import replace
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
+from shadowrelay.settings.routing import route_hosts
 from shadowrelay.settings.schema import RouteSettings
 from shadowrelay.smtp.members.client import MemberAddress
-from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned
+from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -77,11 +82,12 @@ def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
 
 
 def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
+    """For each route the template of its hosts; host and port are those of the first that it names."""
     return {
         NextHop(name): NextHopServer(
             name=NextHop(name),
-            host=route.host,
-            port=route.port,
+            host=named.hosts[0].name if named.hosts else "",
+            port=named.hosts[0].port if named.hosts else route.port,
             local_hostname=settings.name,
             protocol=route.protocol.value,
             inside=route.inside,
@@ -89,28 +95,43 @@ def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
             ca_file=str(route.ca) if route.ca else None,
             login=_login(route),
             pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
+            timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
         )
-        for name, route in settings.routes.items()
+        for (name, route), named in zip(settings.routes.items(), route_hosts(settings).values(), strict=True)
     }
-
-
-def tracking_hops(found: Mapping[NextHop, NextHopServer]) -> dict[ServerName, list[NextHopServer]]:
-    """Where each hop may be found that is told to track messages, without a login."""
-    servers: dict[ServerName, dict[tuple[str, int], NextHopServer]] = {}
-    for server in found.values():
-        for name in server.pinned.peers.values() if server.pinned else ():
-            servers.setdefault(name, {}).setdefault((server.host, server.port), replace(server, login=None))
-    return {name: list(places.values()) for name, places in servers.items()}
 
 
 def _pinned(route: RouteSettings) -> Pinned | None:
     """The hops that the route may tell to track. Reads their certificates; raises OSError."""
     if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
         return None
+    shown = {pinned_certificate(peer.certificate): peer for peer in route.send_xshadow}
     return Pinned(
-        {pinned_certificate(peer.certificate): ServerName(peer.name) for peer in route.send_xshadow},
+        {certificate: ServerName(peer.name) for certificate, peer in shown.items()},
         route.xshadow_certificate,
         route.xshadow_key,
+        {certificate: peer.host for certificate, peer in shown.items() if peer.host},
+    )
+
+
+def resolver(settings: Settings) -> Resolver:
+    """Looks up hosts, at the name servers of the settings if there are any."""
+    named = [NameServer(one.host, one.port) for one in settings.dns.servers]
+    listening = tuple((one.listen.host, one.listen.port) for one in settings.receive.values())
+
+    def is_us(host: MxHost, port: int) -> bool:
+        return host.name == settings.name or any(
+            is_own(address, port, listening) for address in host.addresses
+        )
+
+    return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
+
+
+def hosts(settings: Settings, found: Resolver, clock: Callable[[], datetime]) -> Hosts:
+    """The hosts of the next hops of the settings."""
+    ways = route_hosts(settings)
+    return Hosts(
+        servers(settings), lambda hop: groups(hop, ways), found, settings.policy(), clock, random.random
     )
 
 

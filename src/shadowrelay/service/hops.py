@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from shadowrelay.admin.node import HopStatus
+from shadowrelay.admin.node import HopStatus, HostStatus
+from shadowrelay.core.delivery.hosts import Host, HostGroup
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.delivery.attempt import Outbound
+from shadowrelay.delivery.hosts import Hosts
 
 _PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connections"
 
 
 def hop_status(
-    hops: Mapping[NextHop, Outbound], name: NextHop, policy: Policy, clock: float, now: datetime
+    hops: Mapping[NextHop, Outbound],
+    name: NextHop,
+    policy: Policy,
+    clock: float,
+    now: datetime,
+    hosts: Hosts | None = None,
 ) -> HopStatus:
     """The status of one next hop. ``clock`` is the present moment on the loop's clock."""
     hop = hops.get(name) or Outbound(None)
@@ -39,4 +46,26 @@ def hop_status(
         rests_until=hop.retry_at,
         awaits=longest.what if longest else "",
         awaits_since=now - timedelta(seconds=clock - longest.since) if longest else None,
+        hosts=()
+        if hosts is None
+        else tuple(
+            _host(hosts, hop, host, index, now)
+            for index, group in enumerate(hosts.ways(name))
+            for host in (group.hosts if isinstance(group, HostGroup) else hop.known.get(group, ()))
+        ),
+    )
+
+
+def _host(hosts: Hosts, hop: Outbound, host: Host, group: int, now: datetime) -> HostStatus:
+    standing = hosts.standing(host)
+    return HostStatus(
+        host=str(host),
+        route=host.route,
+        group=group,
+        preference=host.preference,
+        weight=host.weight,
+        sessions=hop.on.get(host, 0),
+        failures=standing.failures,
+        error=f"{standing.step}: {standing.error}" if standing.failures else "",
+        rests_until=standing.rests_until if standing.resting(now) else None,
     )

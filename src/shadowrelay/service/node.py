@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.core.delivery.hop_watch import HopWatch
+from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
@@ -35,14 +37,14 @@ from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
-from shadowrelay.operator.counting import Counting
+from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
 from shadowrelay.service import resubmit
-from shadowrelay.service.adapters import addresses, servers, tracking_hops
+from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import journals, routes
@@ -99,29 +101,21 @@ class Node:
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
-        self._servers = servers(settings)
-        self.hop_conversations = HopConversations(database, clock)
-        self.queue = Queue(
-            database,
-            boundary,
-            self._servers,
-            self.routes,
-            self.reporter,
-            policy,
-            clock,
-            self.hop_conversations,
-        )
+        self.resolver = resolver(settings)
+        self.hosts = hosts(settings, self.resolver, clock)
+        self.hop_conversations = self.hosts.talk = HopConversations(database, clock)
+        self.queue = Queue(database, boundary, self.hosts, self.routes, self.reporter, policy, clock)
         self.hop_shadows = HopShadows(
             database,
             self.hop_conversations,
-            tracking_hops(self._servers),
+            self.hosts,
             self.examiner,
             self.has_room,
-            lambda _: (),
             lambda: self.queue.wake.set(),  # noqa: PLW0108 – tests give a node another queue
             policy,
             clock,
         )
+        self.hosts.avoided = self.hop_shadows.avoided
         self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
         self.links = {
             place.name: Link(
@@ -155,7 +149,7 @@ class Node:
             policy=policy,
             clock=clock,
             mint=mint,
-            servers=resubmit.listed(self._servers),
+            servers=resubmit.listed(self.routes, self.hosts),
             contacts=self.contacts,
             away=lambda: resubmit.away(self.member_statuses()),
             ask=self.members.operate,
@@ -175,8 +169,9 @@ class Node:
         """The other members, as far as it matters for whom this node answers."""
         return self.boundary.contacts(seconds())
 
-    async def _remembers(self, route: NextHop, timeout: float) -> datetime | None:
-        return await remembers_since(self._servers[route], timeout)
+    async def _remembers(self, server: RouteServer, timeout: float) -> datetime | None:
+        host = Host(server.route, server.host, server.port)
+        return await remembers_since(self.hosts.server(host), timeout)
 
     def _having(self, request: Request) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
@@ -214,7 +209,11 @@ class Node:
         ]
 
     def hop(self, name: NextHop) -> HopStatus:
-        return hop_status(self.queue.hops, name, self.policy, asyncio.get_running_loop().time(), utcnow())
+        at = asyncio.get_running_loop().time()
+        return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+
+    def hop_watch(self, hop: ServerName) -> HopWatch:
+        return self.hop_conversations.watch(hop)
 
     def refusals(self, message_id: MessageId) -> Sequence[RefusalView]:
         return [

@@ -6,18 +6,25 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from shadowrelay.admin.node import MemberStatus
-from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.delivery.hosts import Host, HostGroup
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.requests import Request
+from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.operator.counting import RouteServer
 from shadowrelay.operator.preview import Away
 from shadowrelay.operator.resubmit import Having
 from shadowrelay.safety_net.pace import Given
-from shadowrelay.smtp.sending.session import NextHopServer
 
 
-def listed(servers: Mapping[NextHop, NextHopServer]) -> tuple[RouteServer, ...]:
-    """The next hops of the routes."""
-    return tuple(RouteServer(name, one.host.lower(), one.port, one.inside) for name, one in servers.items())
+def listed(routes: Iterable[Route], hosts: Hosts) -> tuple[RouteServer, ...]:
+    """The hosts of the routes; for one whose hosts the DNS has, one without a host."""
+    found = []
+    for route in routes:
+        ways = () if route.mx else hosts.ways(route.name)
+        own = ways[0].hosts if ways and isinstance(ways[0], HostGroup) else (Host(route.name, "", 25),)
+        found += [RouteServer(route.name, one.name.lower(), one.port, route.inside) for one in own]
+    return tuple(found)
 
 
 def away(statuses: Iterable[MemberStatus]) -> dict[ServerName, Away]:

@@ -157,6 +157,7 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
         await asyncio.gather(*background, return_exceptions=True)
         await node.giver.close()
         await node.members.close()
+        node.resolver.close()
         await take_snapshot(database, Taken.STOP)
         admin_stop.set()
         log_stop.set()

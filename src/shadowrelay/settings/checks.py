@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.policy import ShadowMessagePreference
@@ -13,12 +13,11 @@ from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.pinned import pinned_certificate
+from shadowrelay.settings.route_checks import Refuse, route_checks
 from shadowrelay.settings.routing import routes
 from shadowrelay.settings.schema import NextHopProtocol, ReceiveConnector, RouteSettings, Settings, Tls
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
-
-Refuse = Callable[..., SettingError]
 
 _KEY = "a file in PEM, without a passphrase"
 
@@ -221,6 +220,7 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
             yield from _files({f"routes.{name}.ca": route.ca}, refuse)
         yield from _login(f"routes.{name}", route, refuse)
         yield from _tracking_hops(f"routes.{name}", route, refuse)
+    yield from route_checks(settings, refuse)
 
 
 def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:

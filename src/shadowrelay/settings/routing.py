@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from shadowrelay.core.delivery.hosts import Host, RouteHosts
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
-from shadowrelay.settings.schema import Settings
+from shadowrelay.settings.schema import RouteSettings, Settings
 
 
 def routes(settings: Settings) -> tuple[Route, ...]:
     """One route for each next hop."""
     return tuple(
-        Route(NextHop(name), tuple(route.domains), route.inside) for name, route in settings.routes.items()
+        Route(NextHop(name), tuple(route.domains), route.inside, route.mx)
+        for name, route in settings.routes.items()
+    )
+
+
+def route_hosts(settings: Settings) -> dict[NextHop, RouteHosts]:
+    """Where each route leads."""
+    return {NextHop(name): _hosts(NextHop(name), route) for name, route in settings.routes.items()}
+
+
+def _hosts(name: NextHop, route: RouteSettings) -> RouteHosts:
+    named = tuple(
+        Host(name, one.address.host, one.address.port, one.preference, one.weight) for one in route.hosts
+    )
+    alone = (Host(name, route.host, route.port),) if route.host is not None else ()
+    return RouteHosts(
+        name,
+        () if route.mx else named or alone,
+        mx=route.mx,
+        port=route.port,
+        alternatives=tuple(NextHop(other) for other in route.alternatives),
     )
 
 

@@ -12,12 +12,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model, model_validator
+from pydantic import Field, PrivateAttr, create_model, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
+from shadowrelay.settings.hosts import Dns, RouteHostSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
+from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
     DialAddress,
@@ -80,10 +82,11 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-class Section(BaseModel):
-    """A table of the settings file. Unknown keys are errors."""
+class Profile(StrEnum):
+    """Whose default limits a Receive connector has: those of a mailbox server, or of an edge server."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    MAILBOX = "mailbox"
+    EDGE = "edge"
 
 
 class PinnedPeer(Section):
@@ -93,8 +96,17 @@ class PinnedPeer(Section):
     certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
 
 
+class TrackingHop(PinnedPeer):
+    """A hop that is told to track messages."""
+
+    host: HostName | None = Field(None, description="The host of the route that it is. Default: any of them.")
+
+
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
+    profile: Profile = Field(
+        Profile.MAILBOX, description="Whose defaults its two time limits have; `edge` faces the Internet."
+    )
     submission: Flag = Field(
         default=False, description="Mail from users (RFC 6409): missing header fields are added."
     )
@@ -118,10 +130,16 @@ class ReceiveConnector(Section):
         default=False, description="Take local parts such as `user..name`; they are passed on in quotes."
     )
     connection_timeout: Duration = Field(
-        timedelta(minutes=10), ge=_SECOND, le=_DAY, description="Longest session, busy or not."
+        default_factory=lambda data: timedelta(minutes=5 if _is_edge(data) else 10),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest session, busy or not. Default: `10m`; `5m` with the profile `edge`.",
     )
     connection_inactivity_timeout: Duration = Field(
-        timedelta(minutes=5), ge=_SECOND, le=_DAY, description="Longest silence; below `connection_timeout`."
+        default_factory=lambda data: timedelta(minutes=1 if _is_edge(data) else 5),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest silence; below `connection_timeout`. Default: `5m`; `1m` with `edge`.",
     )
     tarpit_interval: Duration = Field(
         timedelta(seconds=5),
@@ -140,6 +158,10 @@ class ReceiveConnector(Section):
     max_recipients_per_message: Integer = Field(
         200, ge=100, le=20_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
     )
+
+
+def _is_edge(data: Mapping[str, Any]) -> bool:
+    return data.get("profile") is Profile.EDGE
 
 
 class MemberConnector(Section):
@@ -181,8 +203,15 @@ class MemberSettings(Section):
 
 class RouteSettings(Section):
     domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
-    host: HostName = Field(description="The next hop.")
-    port: Integer = Field(25, ge=1, le=65535, description="Its port.")
+    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
+    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
+    mx: Flag = Field(
+        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
+    )
+    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
+    alternatives: list[TableName] = Field(
+        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
+    )
     protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
     inside: Flag = Field(
         default=False, description="The next hop is inside the boundary: delivery there is final."
@@ -200,13 +229,19 @@ class RouteSettings(Section):
         description="STARTTLS with the next hop.",
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
-    send_xshadow: list[PinnedPeer] = Field(
+    send_xshadow: list[TrackingHop] = Field(
         [], description="Hops that are told to track messages (XSHADOW), and the certificates they show."
     )
     xshadow_certificate: FilePath | None = Field(
         None, description="PEM chain that shows our name to these hops; with `xshadow_key`."
     )
     xshadow_key: FilePath | None = Field(None, description="PEM private key of `xshadow_certificate`.")
+    connection_inactivity_timeout: Duration = Field(
+        timedelta(minutes=10),
+        ge=_SECOND,
+        le=_DAY,
+        description="Longest silence of the next hop in an open session.",
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )
@@ -321,6 +356,7 @@ class Settings(PolicySettings):
         [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
+    dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

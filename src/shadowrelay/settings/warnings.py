@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
 
+from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import postmaster_domain, route_for
 from shadowrelay.core.reception.users import parse_users
-from shadowrelay.settings.routing import routes
+from shadowrelay.settings.routing import route_hosts, routes
 from shadowrelay.settings.schema import MemberSettings, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration
 
@@ -103,13 +104,17 @@ def _merged(networks: Sequence[IPv4Network | IPv6Network]) -> Iterator[IPv4Netwo
 
 def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
     """Routes that lead to a Receive connector of this node, each with that connector."""
-    for name, route in settings.routes.items():
+    for name, route in route_hosts(settings).items():
         for connector, receive in settings.receive.items():
-            listening = receive.listen.host
-            everywhere = listening in {"", "0.0.0.0", "::"} and _loopback(route.host)  # noqa: S104
-            here = everywhere or route.host.lower() in {listening.lower(), settings.name.lower()}
-            if here and route.port == receive.listen.port:
+            if any(_is_here(one, receive, settings.name) for one in route.hosts):
                 yield name, connector
+
+
+def _is_here(host: Host, receive: ReceiveConnector, own: str) -> bool:
+    listening = receive.listen.host
+    everywhere = listening in {"", "0.0.0.0", "::"} and _loopback(host.name)  # noqa: S104
+    here = everywhere or host.name.lower() in {listening.lower(), own.lower()}
+    return here and host.port == receive.listen.port
 
 
 def _open_to_all(file: Path) -> int:

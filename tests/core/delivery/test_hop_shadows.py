@@ -35,7 +35,7 @@ from shadowrelay.core.members.hop_discards import ask, told
 from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net.expiry import expire
-from shadowrelay.core.tracking import HopDiscard, SentAgain
+from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 
 EDGE = ServerName("edge.example.net")
 DATABASE, OTHER = DatabaseId("6f0d7a3e-0000-4000-8000-0000000000e1"), DatabaseId("e2")
@@ -71,9 +71,10 @@ def again(
     ledger: LedgerAtHand, failed: Reason | None = None, *ways: str, unsound: tuple[str, ...] = ()
 ) -> int:
     rows, _ = ledger.hop_shadows(EDGE)
-    return send_again(
+    made = send_again(
         ledger, rows, failed, [NextHop(way) for way in ways], [MessageId(one) for one in unsound], NOW
     )
+    return len(made)
 
 
 def made(ledger: LedgerAtHand) -> Copy:

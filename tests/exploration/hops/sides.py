@@ -21,7 +21,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Rea
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Answer, Arrival
 from shadowrelay.core.steps import AnyStep, Script, Transact
-from shadowrelay.core.tracking import HopDiscard, SentAgain
+from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 from shadowrelay.delivery.hop_talk import greet, poll
 from shadowrelay.delivery.queue import deliver
 from shadowrelay.reception.two_copies import make_redundant
@@ -234,10 +234,10 @@ class Side:
 
     # A: what the hop has failed to deliver.
 
-    def _again(self, ledger: MemoryLedger, failed: Reason | None, ways: Collection[NextHop]) -> int:
-        """What ``HopShadows.send_again`` does. The result: how many messages were made."""
+    def _again(self, ledger: MemoryLedger, failed: Reason | None, ways: Collection[NextHop]) -> tuple[MessageId, ...]:
+        """What ``HopShadows.send_again`` does. The result: the messages that were made."""
         rows = [row for row in ledger.hop_shadows(B)[0] if to_send_again(ledger, row, failed, ways)]
-        return send_again(ledger, rows, failed, ways, (), START)
+        return tuple(send_again(ledger, rows, failed, ways, (), START))
 
     # B: what a session of A says, as text. The result is the answer, with our mark.
 

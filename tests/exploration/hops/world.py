@@ -60,6 +60,7 @@ class Node(NamedTuple):
     run: int = 0
     tasks: tuple[Process, ...] = ()
     failures: int = 0  # heartbeats that failed in a row, as A's process knows
+    past: tuple[MessageId, ...] = ()  # go past the hop while it is given up
 
     def put(self, former: Process | None, now: Process | None) -> Node:
         tasks = list(self.tasks)
@@ -176,8 +177,9 @@ class Hops:
     def _begins(self, at: World, number: int) -> Iterator[Step]:
         node = at.nodes[number]
         sent = {task.about for task in node.tasks if task.kind == "send"}
+        busy = any(task.kind in {"send", "idle"} for task in node.tasks)  # A has one session for the hop
         for copy in self._look(at, number, "due"):
-            if copy.id in sent:
+            if copy.id in sent or (number == 0 and busy):
                 continue
             task = Process("send", self.scripts.begin("deliver", copy), "begun", copy.id)
             if number == 1:
@@ -185,12 +187,18 @@ class Hops:
                 after = self._delivered(at, Delivery("B", theirs, copy.id))
                 now = task._replace(phase="sent")
                 yield Step(f"the sink takes {_m(copy.id)} of B", after.with_node(1, node.put(None, now)))
+            elif self._goes_past(node, copy.id):
+                yield self._unreached(at, None, task)
             elif at.linked:
                 yield Step(f"A connects to B, to send {_m(copy.id)}", self._greets(at, None, task))
             elif self.other or max(one.attempts for one in copy.unsettled) < ATTEMPTS:
                 yield self._unreached(at, None, task)
         if number == 0:
             yield from self._shadows(at, node)
+
+    def _goes_past(self, node: Node, message_id: MessageId) -> bool:
+        """``HopShadows.avoided``: is it on its way past the hop, which is given up?"""
+        return self.other and message_id in node.past and node.failures >= GIVEN_UP
 
     def _shadows(self, at: World, node: Node) -> Iterator[Step]:
         """The stage that looks after the hop. A session with another message asks it too, at any time."""
@@ -205,7 +213,11 @@ class Hops:
         if rows:
             done = self.sides[0].do(node.disk, "again", failed, self.ways if failed else frozenset())
             if done.result:
-                yield Step("A sends again what B has failed to deliver", self._wrote(at, 0, done))
+                after = self._wrote(at, 0, done)
+                if failed:
+                    past = tuple(sorted({*node.past, *done.result}))
+                    after = after.with_node(0, after.nodes[0]._replace(past=past))
+                yield Step("A sends again what B has failed to deliver", after)
 
     # What goes on.
 
@@ -349,7 +361,8 @@ class Hops:
             if task.kind == "send":  # B does not track for us: it gets the message all the same
                 return at.with_node(0, node.put(task, task._replace(sub=-1, hop=None)))
             return at.with_node(0, node.put(task, None)._replace(failures=min(node.failures + 1, GIVEN_UP)))
-        return at.with_node(0, node.put(task, None)._replace(failures=0))
+        past = () if task.kind == "ask" else node.past
+        return at.with_node(0, node.put(task, None)._replace(failures=0, past=past))
 
     def _on_the_wire(self, at: World, task: Process) -> Iterator[Step]:
         node = at.nodes[0]
@@ -376,6 +389,7 @@ class Hops:
             now = now._replace(sub=self.scripts.tell(task.sub, Answered(lines, parse_mark(mark))))
         else:
             accepted = text.startswith("250")
+            node = node._replace(failures=0 if accepted and task.hop else node.failures)
             now = self._heard(now, Ending.ACCEPTED if accepted else Ending.DEFERRED, text, mark)
         after = at.with_node(0, node.put(task, now))
         if self.apart:

@@ -29,7 +29,7 @@ from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.messages import Copy, Digests, Reason, Recipient
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.tracking import HopDiscard, SentAgain
+from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -142,14 +142,14 @@ def send_again(
     ways: Collection[NextHop],
     unsound: Collection[MessageId],
     now: datetime,
-) -> int:
+) -> list[MessageId]:
     """Make new messages of what a hop has failed to deliver, and take it from the shadow queue, in one
-    transaction. Returns how many messages were made.
+    transaction. Returns the ids of the messages made.
 
     ``unsound``: messages whose content differs from its digest, or cannot be read. The rows are read again:
     the hop may have told of deliveries since.
     """
-    count = 0
+    made: list[MessageId] = []
     for seen in rows:
         row = ledger.hop_shadow(seen.message_id, seen.hop)
         if row is None or row.message_id in unsound:
@@ -159,9 +159,8 @@ def send_again(
             if ledger.damaged(row.message_id) is None:  # its rows may be mended
                 ledger.apply(Decision(None, (DropHopShadow(row.message_id, row.hop),)))
         elif found := to_send_again(ledger, row, failed, ways):
-            ledger.apply(_sent_again(ledger, row, copy, *found, now))
-            count += 1
-    return count
+            made.append(ledger.apply(_sent_again(ledger, row, copy, *found, now)))
+    return made
 
 
 def again_id(row: HopShadow, recipients: Sequence[Recipient]) -> MessageId:
@@ -177,7 +176,7 @@ def _sent_again(
     reason: Reason,
     about: tuple[Recipient, ...],
     now: datetime,
-) -> Decision[None]:
+) -> Decision[MessageId]:
     """Queue the message, whole in itself: the same mail on another way, with the reports that its sender
     asked for. A failure on the new way is reported. Success may be reported twice, if the hop delivers after
     all. Its age counts from now, or it might expire before its first attempt.
@@ -196,4 +195,4 @@ def _sent_again(
     )
     queued = queue_once(ledger, original, made, Content(of=original.id), event, now, awaited=False)
     gone = {one.number for one in about}
-    return Decision(None, (_left(row, gone),)).after(queued)
+    return Decision(made.id, (_left(row, gone),)).after(queued)

@@ -18,7 +18,8 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role
 from shadowrelay.core.ownership.transfer import made_here
-from shadowrelay.core.tracking import Dsn, Journaled, SentAgain
+from shadowrelay.core.tracking import Dsn, Journaled
+from shadowrelay.core.tracking_hops import SentAgain
 from shadowrelay.core.values import dataclass, replace
 
 Journals = Mapping[NextHop, tuple[str, NextHop]]

@@ -40,7 +40,7 @@ def told(ledger: Transaction, hop: ServerName, answered: Answered, now: datetime
         return None
     upto = Mark(answered.mark.incarnation, max(numbers))
     known = ledger.hop_peer(hop)
-    if known and known.applied != upto:
+    if known and not _is_past(known.applied, upto):
         ledger.apply(Decision(None, (replace(known, applied=upto),)))
     return MAX_LINES if len(numbers) >= MAX_LINES else 0
 
@@ -59,3 +59,10 @@ def _to_forget(ledger: Ledger, lines: Sequence[Line]) -> list[int]:
         if line.event is not None:
             numbers.append(line.event)
     return numbers
+
+
+def _is_past(applied: Mark | None, upto: Mark) -> bool:
+    """Did the answer in another session go as far already? Two sessions may ask at once."""
+    return (
+        applied is not None and applied.incarnation == upto.incarnation and applied.sequence >= upto.sequence
+    )

@@ -7,6 +7,7 @@ handover nobody delivers the message, and both members have it: if one is lost, 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import field
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
@@ -54,7 +55,8 @@ class Remains:
     copies of the others, by holder. ``held_for``: copies held here, by owner, those of handed-over messages
     included. ``handed_over``: messages given away since the drain began, by new owner; ``awaited``: those
     that the new owner has not yet taken (it takes them at the next contact). ``reachable``: members that can
-    be reached. ``arriving``: sessions with a message on its way in that this node may still accept.
+    be reached. ``arriving``: sessions with a message on its way in that this node may still accept. ``hops``:
+    messages that hops beyond the boundary took and have not delivered, by hop.
     """
 
     queued: int
@@ -66,6 +68,7 @@ class Remains:
     awaited: Mapping[ServerName, int]
     reachable: frozenset[ServerName]
     arriving: int = 0
+    hops: Mapping[ServerName, int] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:

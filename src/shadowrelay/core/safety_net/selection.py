@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient, Role, Stage, Status
 from shadowrelay.core.requests import Place, Selected, Selector, address_matches
 
@@ -24,9 +24,15 @@ def _matches(selector: Selector, recipient: Recipient) -> bool:
     return (
         recipient.status in (Status.DELIVERED, Status.RELAYED)
         and selector.covers(recipient.settled_at)
-        and (not selector.next_hops or recipient.next_hop in selector.next_hops)
+        and _goes_by(selector, recipient.next_hop)
         and address_matches(selector.recipient, recipient.address)
     )
+
+
+def _goes_by(selector: Selector, next_hop: NextHop) -> bool:
+    """A route means the next hops of all its domains, if the DNS has its hosts."""
+    hops = selector.next_hops
+    return not hops or next_hop in hops or NextHop(next_hop.partition("/")[0]) in hops
 
 
 def selected(selector: Selector, copies: list[Copy], owner: ServerName | None, place: Place) -> Selected:

@@ -22,6 +22,7 @@ CREATE TABLE hop_shadow (
     hop        TEXT NOT NULL,
     since      INTEGER NOT NULL,
     told       TEXT NOT NULL,
+    sum        INTEGER NOT NULL,
     PRIMARY KEY (message_id, hop)
 ) WITHOUT ROWID;
 CREATE INDEX hop_shadow_of ON hop_shadow (hop, message_id);

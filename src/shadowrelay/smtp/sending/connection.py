@@ -11,7 +11,7 @@ import asyncio
 import re
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -29,6 +29,7 @@ from aiosmtplib.protocol import SMTPProtocol
 from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
+from shadowrelay.core.delivery.mx import DnsTrouble
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.sending.hop import (
@@ -37,17 +38,20 @@ from shadowrelay.smtp.sending.hop import (
     Login,
     NextHopServer,
     NoPassword,
-    Pinned,
     SessionStep,
     masked,
     one_line,
     read_password,
 )
+from shadowrelay.smtp.sending.marks import unmarked
 from shadowrelay.smtp.sending.message import Extensions
+from shadowrelay.smtp.sending.tls import context_for, pinned_hop
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
-from shadowrelay.wire.xshadow import Malformed, parse_mark
 
 log = structlog.get_logger(__name__)
+
+Lookup = Callable[[str], Awaitable[Sequence[str]]]
+"""From a host to the addresses that a connection tries, at least one. Raises DnsTrouble."""
 
 LONGEST_REPLY = 256 * 1024
 """Octets. A long reply still means what its code says, so it is read to its end."""
@@ -175,17 +179,6 @@ class HopProtocol(SMTPProtocol):
         self._news.set()
 
 
-def unmarked(reply: Reply) -> tuple[Reply, Mark | None]:
-    """The reply without the mark that ends it, and the mark; the whole reply if there is none."""
-    *before, last = reply.lines or ("",)
-    text, _, word = last.rpartition(" ")
-    try:
-        mark = parse_mark(word)
-    except Malformed:
-        return reply, None
-    return Reply(reply.code, reply.enhanced, (*before, text) if before else text), mark
-
-
 SESSION_ERRORS = (SMTPException, OSError, TimeoutError)
 """What talking to a next hop may raise."""
 
@@ -197,7 +190,7 @@ class HopClient(SMTP):
 
     protocol: HopProtocol | None
 
-    def __init__(self, server: NextHopServer, awaits: Awaited) -> None:
+    def __init__(self, server: NextHopServer, awaits: Awaited, lookup: Lookup | None = None) -> None:
         # Without a local hostname the library would look one up in the DNS, and block the event loop for it.
         super().__init__(
             hostname=server.host,
@@ -208,6 +201,7 @@ class HopClient(SMTP):
         )
         self.server = server
         self.awaits = awaits
+        self.lookup = lookup
         if server.login is not None:
             # One alone: after a refusal ``login`` goes on to the next mechanism.
             self.AUTH_METHODS = (server.login.mechanism,)
@@ -217,11 +211,12 @@ class HopClient(SMTP):
         both. Raises ConnectionFailed.
         """
         loop = asyncio.get_running_loop()
+        with self.step("dns"):
+            found = await self.lookup(self.server.host) if self.lookup else (self.server.host,)
         with self.step("connect"):
-            async with asyncio.timeout(timeout):
-                self.transport, self.protocol = await _connected(
-                    lambda: HopProtocol(loop, self._on_connection_lost), self.server
-                )
+            self.transport, self.protocol = await _connected_to_one(
+                found, lambda: HopProtocol(loop, self._on_connection_lost), self.server.port, timeout
+            )
         with self.step("greeting"):
             greeting = await self.protocol.read_response(self.server.timeouts.greeting)
             if greeting.code != SMTPStatus.ready:
@@ -247,19 +242,33 @@ class HopClient(SMTP):
                 raise ConnectionFailed(name, error.message) from error
             reply = Reply(error.code, None, tuple(error.message.split("\n")))
             raise ConnectionFailed(name, "refused", reply=one_line(reply)) from error
-        except SESSION_ERRORS as error:
+        except (*SESSION_ERRORS, DnsTrouble) as error:
             raise ConnectionFailed(name, describe(error)) from error
         finally:
             self.awaits.end()
 
 
+async def _connected_to_one(
+    addresses: Sequence[str], protocol: Callable[[], HopProtocol], port: int, timeout: float | None
+) -> tuple[asyncio.Transport, HopProtocol]:
+    """A connection to the first address that takes one; each has ``timeout`` seconds (RFC 5321 5.1)."""
+    failed: OSError | None = None
+    for address in addresses:
+        try:
+            async with asyncio.timeout(timeout):
+                return await _connected(address, protocol, port)
+        except OSError as error:  # TimeoutError is one
+            failed = error
+    raise failed or OSError("no address")
+
+
 async def _connected(
-    protocol: Callable[[], HopProtocol], server: NextHopServer
+    address: str, protocol: Callable[[], HopProtocol], port: int
 ) -> tuple[asyncio.Transport, HopProtocol]:
     loop = asyncio.get_running_loop()
-    if server.host.startswith("/"):
-        return await loop.create_unix_connection(protocol, server.host)
-    return await loop.create_connection(protocol, server.host, server.port)
+    if address.startswith("/"):
+        return await loop.create_unix_connection(protocol, address)
+    return await loop.create_connection(protocol, address, port)
 
 
 def describe(error: BaseException) -> str:
@@ -286,24 +295,28 @@ class HopConnection:
     peer: ServerName | None = None
 
 
-async def open_connection(server: NextHopServer, awaits: Awaited) -> HopConnection:
+async def open_connection(
+    server: NextHopServer, awaits: Awaited, lookup: Lookup | None = None
+) -> HopConnection:
     """Connect, introduce ourselves, and log in where a login is set. Raises ConnectionFailed.
+
+    ``lookup`` gives the addresses of the host, anew for each connection; without it the system looks it up.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
     known state. Where it is required, nothing is said in clear text after EHLO. A server that is to show a
     pinned certificate, and fails to, gets nothing.
     """
     try:
-        return await _open(server, awaits)
+        return await _open(server, awaits, lookup)
     except ConnectionFailed as failure:
         if failure.step != "tls" or server.tls != "opportunistic" or server.pinned:
             raise
         log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
-        return await _open(replace(server, tls="none"), awaits)
+        return await _open(replace(server, tls="none"), awaits, lookup)
 
 
-async def _open(server: NextHopServer, awaits: Awaited) -> HopConnection:
-    client = HopClient(server, awaits)
+async def _open(server: NextHopServer, awaits: Awaited, lookup: Lookup | None) -> HopConnection:
+    client = HopClient(server, awaits, lookup)
     await client.connect(timeout=server.timeouts.connect)
     protocol = client.protocol
     if protocol is None:
@@ -340,22 +353,14 @@ async def _encrypt(connection: HopConnection) -> None:
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
     with client.step("tls"):
-        context = await asyncio.to_thread(_context, server)
+        context = await asyncio.to_thread(context_for, server)
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
         shown: ssl.SSLObject = client.get_transport_info("ssl_object")
         connection.encrypted = shown.version() or "TLS"
     if server.pinned:
-        connection.peer = _pinned(server.pinned, shown)
+        connection.peer = pinned_hop(server.pinned, shown)
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
     connection.extensions = await _introduce(client)
-
-
-def _pinned(pinned: Pinned, shown: ssl.SSLObject) -> ServerName:
-    certificate = shown.getpeercert(binary_form=True)
-    if certificate is None or certificate not in pinned.peers:
-        names = ", ".join(sorted(pinned.peers.values()))
-        raise ConnectionFailed("tls", f"the certificate is not the pinned one of {names}")
-    return pinned.peers[certificate]
 
 
 async def _log_in(client: HopClient, login: Login) -> None:
@@ -376,15 +381,3 @@ async def _log_in(client: HopClient, login: Login) -> None:
         except SMTPResponseException as error:
             said = masked(error.message, login.username, password)
             raise SMTPAuthenticationError(error.code, said) from None
-
-
-def _context(server: NextHopServer) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=server.ca_file)
-    if server.pinned:
-        context.load_cert_chain(server.pinned.certificate, server.pinned.key)
-    if server.tls == "opportunistic" or server.pinned:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        context.check_hostname = server.check_hostname
-    return context

@@ -19,7 +19,18 @@ from shadowrelay.wire import addresses
 from shadowrelay.wire.replies import Reply
 
 SessionStep = Literal[
-    "connect", "greeting", "ehlo", "tls", "auth", "xshadow", "mail", "rcpt", "data", "rset", "xqdiscard"
+    "dns",
+    "connect",
+    "greeting",
+    "ehlo",
+    "tls",
+    "auth",
+    "xshadow",
+    "mail",
+    "rcpt",
+    "data",
+    "rset",
+    "xqdiscard",
 ]
 
 MechanismName = Literal["plain", "login", "cram-md5", "xoauth2"]
@@ -32,7 +43,10 @@ about us, and not about the message."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """Seconds that one step may take, whole replies included; the defaults are those of RFC 5321 4.5.3.2."""
+    """Seconds that one step may take, whole replies included; the defaults are those of RFC 5321 4.5.3.2.
+
+    ``connect`` is for each address of a host. ``idle``: how long a session may wait for mail.
+    """
 
     connect: float = 30.0
     tls: float = 30.0
@@ -45,6 +59,18 @@ class Timeouts:
     block: float = 180.0
     final_dot: float = 600.0
     quit: float = 5.0
+    idle: float = 600.0
+
+    @classmethod
+    def within(cls, silence: float) -> Timeouts:
+        """The next hop may be silent for so long, and at no step but the last for longer than RFC 5321 asks.
+
+        The answer to the final dot is the last step: a server may need the time, and a session given up there
+        may make a duplicate (RFC 5321 4.5.3.2.6).
+        """
+        usual = cls()
+        shorter = {name: min(getattr(usual, name), silence) for name in cls.__slots__}
+        return cls(**shorter | {"final_dot": silence, "idle": silence})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +89,19 @@ class Login:
 @dataclass(frozen=True, slots=True)
 class Pinned:
     """The hops that a route may tell to track: their certificates (DER), each with the hop's name; and the
-    certificate that shows them who we are, with its key (paths of PEM files).
+    certificate that shows them who we are, with its key (paths of PEM files). ``hosts``: of some
+    certificates, the only host that may show them.
     """
 
     peers: Mapping[bytes, ServerName]
     certificate: Path
     key: Path
+    hosts: Mapping[bytes, str] = field(default_factory=dict)
+
+    def at(self, host: str) -> Pinned | None:
+        """Those that this host may show; None if nothing is known of it: it is any other host."""
+        peers = {shown: name for shown, name in self.peers.items() if self.hosts.get(shown, host) == host}
+        return Pinned(peers, self.certificate, self.key) if peers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

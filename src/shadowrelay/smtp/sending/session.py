@@ -11,7 +11,7 @@ from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.smtp.sending import tracked
-from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, open_connection
+from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, Lookup, open_connection
 from shadowrelay.smtp.sending.hop import (
     Awaited,
     ConnectionFailed,
@@ -24,7 +24,7 @@ from shadowrelay.smtp.sending.hop import (
     Timeouts,
 )
 from shadowrelay.smtp.sending.message import ContentSource, examine, mail_command, rcpt_command, refusals
-from shadowrelay.smtp.sending.tracked import HopTalk, TrackingHop
+from shadowrelay.smtp.sending.tracked import HopTalk, Tracks
 from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
 
 __all__ = [
@@ -43,9 +43,12 @@ __all__ = [
 class DeliverySession:
     """Talks to one server, for one task at a time. It closes at 421, and when no reply comes in time."""
 
-    def __init__(self, server: NextHopServer, talk: HopTalk | None = None) -> None:
+    def __init__(
+        self, server: NextHopServer, lookup: Lookup | None = None, talk: HopTalk | None = None
+    ) -> None:
         self.server = server
-        self.hop: TrackingHop | None = None  # it tracks what we ask it to
+        self.hop: Tracks | None = None  # it tracks what we ask it to
+        self._lookup = lookup
         self._talk = talk
         self.awaits = Awaited()
         self._connection: HopConnection | None = None
@@ -67,7 +70,7 @@ class DeliverySession:
         that.
         """
         self.abort()
-        self._connection = await open_connection(self.server, self.awaits)
+        self._connection = await open_connection(self.server, self.awaits, self._lookup)
         self._reused = self._needs_reset = False
         if self._talk is not None and tracked.may_be_told(self._connection):
             try:
@@ -77,17 +80,21 @@ class DeliverySession:
                 raise
 
     @property
+    def shown(self) -> ServerName | None:
+        """The hop whose pinned certificate was shown, if any was."""
+        return self._connection.peer if self._connection else None
+
+    @property
     def peer(self) -> ServerName:
-        """The hop whose pinned certificate was shown."""
-        peer = self._usable("xshadow").peer
-        if peer is None:
+        """The same. Raises ConnectionFailed if none was."""
+        if self.shown is None:
             raise ConnectionFailed("xshadow", "it has shown no pinned certificate")
-        return peer
+        return self.shown
 
     async def say_hello(self, ours: Greeting) -> Greeting | None:
         """XSHADOW. None: the hop does not want to know us, so it tracks nothing. Raises ConnectionFailed."""
         theirs = await tracked.greet(self._usable("xshadow"), ours)
-        self.hop = TrackingHop(theirs.name, theirs.lineage.database_id) if theirs else None
+        self.hop = Tracks(theirs.name, theirs.lineage.database_id) if theirs else None
         return theirs
 
     async def ask_hop(self, query: Query) -> tuple[Answered, tuple[str, ...]]:
@@ -142,7 +149,7 @@ class DeliverySession:
         aborted; so does Withdrawn, when the message was not wanted any more.
         """
         connection = self._usable("mail")
-        tracking = self.hop if message_id else None
+        tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         need, content = await examine(envelope, content, connection.extensions, eight_bit=eight_bit)
         results = {
             refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)
@@ -177,6 +184,8 @@ class DeliverySession:
         taken = any(result.ending in {Ending.ACCEPTED, Ending.DUPLICATE} for result in results.values())
         if taken and tracking:
             tracking.owes = True
+            if self._talk is not None:
+                self._talk.took(self)
         return DeliveryResult(
             results=tuple(results[recipient.number] for recipient in recipients),
             dsn_offered="DSN" in connection.extensions,

@@ -27,8 +27,16 @@ ANSWER = 30.0
 class HopTalk(Protocol):
     """Who we are, and what is remembered of hops. Whatever it does is durable when it returns."""
 
+    def may_track(self) -> bool:
+        """Whether hops are told to track messages now. They are asked about what they track all the same."""
+        ...
+
     async def greet(self, session: DeliverySession) -> None:
         """Introduce ourselves with ``say_hello``, and remember the hop. Raises ConnectionFailed."""
+        ...
+
+    def took(self, session: DeliverySession) -> None:
+        """The hop took a message, which it tracks."""
         ...
 
     async def ask(self, session: DeliverySession) -> None:
@@ -37,7 +45,7 @@ class HopTalk(Protocol):
 
 
 @dataclass(slots=True)
-class TrackingHop:
+class Tracks:
     """The hop at the other end: its name and database, as it introduced itself in this session.
 
     ``owes``: it took messages since it was last asked what it delivered.

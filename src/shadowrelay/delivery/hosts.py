@@ -1,0 +1,296 @@
+"""The hosts of next hops as this process knows them: who rests, who is being tried, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field
+from datetime import datetime, timedelta
+
+import structlog
+
+from shadowrelay.core.delivery.hosts import (
+    ABOUT_US,
+    MOST_HOSTS,
+    Chance,
+    Group,
+    Host,
+    HostGroup,
+    Standing,
+    Ways,
+    failed,
+    pick,
+)
+from shadowrelay.core.delivery.mx import DnsTrouble, as_hosts
+from shadowrelay.core.events.reports import ReportKind
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.resolver import Resolver
+from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, NextHopServer
+from shadowrelay.smtp.sending.tracked import HopTalk
+from shadowrelay.wire.report_fields import status
+
+log = structlog.get_logger(__name__)
+
+FORGET = timedelta(hours=1)
+"""So long after its rest a host that nobody tries is forgotten."""
+
+PACE_KEPT = 60.0
+"""Seconds for which the pace of a host that has no sessions is remembered."""
+
+LATELY = 8
+"""Messages over which the pace of a host is averaged."""
+
+WELL = Standing()
+NO_HOST = Standing(step="connect", error="no host", status="4.4.1")
+
+
+@dataclass(slots=True)
+class _Known:
+    """One host and port. ``trying``: sessions that find out whether it is back. ``fewer`` sessions are enough
+    for it until ``fewer_until``, on the loop's clock. ``pace``: seconds for a message, lately; it answered at
+    ``answered_at``, or has had sessions since then.
+    """
+
+    standing: Standing = WELL
+    sessions: int = 0
+    trying: int = 0
+    fewer: int = 0
+    fewer_until: float = 0.0
+    pace: float = 0.0
+    answered_at: float = 0.0
+
+
+class Hosts:
+    """All hosts. ``servers``: for each route the template of its hosts. ``ways``: from a next hop to groups.
+
+    ``draw`` gives a random number from 0 to below 1.
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[NextHop, NextHopServer],
+        ways: Ways,
+        resolver: Resolver,
+        policy: Policy,
+        clock: Callable[[], datetime],
+        draw: Callable[[], float],
+    ) -> None:
+        self.ways = ways
+        self.resolver = resolver
+        self.talk: HopTalk | None = None  # with hops that track our messages
+        self.avoided: Callable[[MessageId], Collection[tuple[str, int]]] = lambda _: ()  # see HopShadows
+        self._servers = servers
+        self._policy = policy
+        self._clock = clock
+        self._draw = draw
+        self._known: dict[tuple[str, int], _Known] = {}
+        self._by_route: dict[tuple[NextHop, str, int], Standing] = {}
+
+    def template(self, next_hop: NextHop) -> NextHopServer | None:
+        """What the hosts of a next hop have in common; None if the settings do not know it."""
+        ways = self.ways(next_hop)
+        return self._template(ways[0]) if ways else None
+
+    def _template(self, group: Group) -> NextHopServer | None:
+        if isinstance(group, HostGroup):
+            return self._servers.get(group.hosts[0].route) if group.hosts else None
+        return self._servers.get(group.route)
+
+    def server(self, host: Host) -> NextHopServer:
+        template = self._servers[host.route]
+        pinned = template.pinned and template.pinned.at(host.name)
+        return replace(template, host=host.name, port=host.port, pinned=pinned)
+
+    def session(self, server: NextHopServer, group: Group) -> DeliverySession:
+        """A new session, which looks the host up when it connects."""
+        mx = not isinstance(group, HostGroup)
+
+        async def lookup(host: str) -> tuple[str, ...]:
+            return await self.resolver.addresses(host, mx=mx)
+
+        return DeliverySession(server, lookup, self.talk)
+
+    def standing(self, host: Host) -> Standing:
+        """How a host stands for the next hops of its route: by its own failures, or by those of the route."""
+        known = self._known.get((host.name, host.port))
+        shared = known.standing if known else WELL
+        own = self._by_route.get((host.route, host.name, host.port), WELL)
+        now = self._clock()
+        return own if own.resting(now) or (own.failures and not shared.failures) else shared
+
+    def chance(self, host: Host, sessions: int) -> Chance:
+        """How a host stands for the next message of a next hop with so many ``sessions`` on it."""
+        known = self._known.get((host.name, host.port))
+        standing = self.standing(host)
+        if known is None:
+            return Chance(standing.resting(self._clock()), sessions=sessions)
+        now = asyncio.get_running_loop().time()
+        return Chance(
+            rests=standing.resting(self._clock()),
+            tried_now=bool(known.trying),
+            full=known.fewer_until > now and known.sessions >= known.fewer,
+            sessions=sessions,
+            # A host that says nothing at all has a pace too.
+            pace=max(known.pace, now - known.answered_at) if known.sessions else known.pace,
+        )
+
+    def pick(
+        self, hosts: tuple[Host, ...], tried: Iterable[Host], on: Mapping[Host, int], most: int
+    ) -> Host | None:
+        """See ``core.delivery.hosts.pick``."""
+        if len(hosts) == 1:  # nearly always
+            host = hosts[0]
+            return None if host in tried or self.standing(host).resting(self._clock()) else host
+        return pick(hosts, set(tried), lambda host: self.chance(host, on.get(host, 0)), most, self._draw)
+
+    def begin(self, host: Host) -> bool:
+        """A session with the host begins. Returns whether it finds out if the host is back: say so at the
+        end.
+        """
+        known = self._known.setdefault((host.name, host.port), _Known())
+        if not known.sessions:
+            known.answered_at = asyncio.get_running_loop().time()
+        known.sessions += 1
+        trying = bool(self.standing(host).failures)
+        known.trying += trying
+        return trying
+
+    def end(self, host: Host, *, trying: bool) -> None:
+        known = self._known[host.name, host.port]
+        known.sessions -= 1
+        known.trying -= trying
+
+    def failed(self, host: Host, failure: ConnectionFailed, *, several: bool) -> Standing:
+        """A session with the host failed. ``several``: its next hop has others."""
+        said = failure.reply or failure.error
+        arguments = (failure.step, said, status_of(failure), self._clock(), self._policy)
+        if failure.step in ABOUT_US:
+            key = (host.route, host.name, host.port)
+            found = self._by_route[key] = failed(self._by_route.get(key, WELL), *arguments)
+        else:
+            known = self._known.setdefault((host.name, host.port), _Known())
+            found = known.standing = failed(known.standing, *arguments)
+        if several:
+            log.warning(
+                "host_failed",
+                host=str(host),
+                route=host.route,
+                step=failure.step,
+                error=said,
+                failures=found.failures,
+            )
+        return found
+
+    def answered(self, host: Host, took: float) -> None:
+        """The host answered for a message after so many seconds: forget its failures."""
+        if known := self._known.get((host.name, host.port)):
+            known.standing = WELL
+            known.pace = known.pace + (took - known.pace) / LATELY if known.pace else took
+            known.answered_at = asyncio.get_running_loop().time()
+        if self._by_route:
+            self._by_route.pop((host.route, host.name, host.port), None)
+
+    def turned_away(self, host: Host) -> bool:
+        """The host refused a session. Returns whether it has others of ours, and so is well."""
+        known = self._known[(host.name, host.port)]
+        if known.sessions < 2:
+            return False
+        known.fewer = known.sessions - 1
+        pause = self._policy.queue_glitch_retry_interval.total_seconds()
+        known.fewer_until = asyncio.get_running_loop().time() + pause
+        return True
+
+    def brought_forward(self, by: timedelta) -> None:
+        """The wall clock was set back by so much."""
+        for known in self._known.values():
+            known.standing = _earlier(known.standing, by)
+        self._by_route = {key: _earlier(standing, by) for key, standing in self._by_route.items()}
+
+    def prune(self) -> None:
+        """Forget hosts that failed once, and that nobody has tried for long since."""
+        old, now = self._clock() - FORGET, asyncio.get_running_loop().time()
+        self._by_route = {key: one for key, one in self._by_route.items() if not _ended(one, old)}
+        for key, known in [*self._known.items()]:
+            idle = not known.sessions and max(known.fewer_until, known.answered_at + PACE_KEPT) < now
+            if idle and _ended(known.standing, old):
+                del self._known[key]
+
+
+def _earlier(standing: Standing, by: timedelta) -> Standing:
+    return replace(standing, rests_until=standing.rests_until - by) if standing.rests_until else standing
+
+
+def _ended(standing: Standing, before: datetime) -> bool:
+    return standing.rests_until is None or standing.rests_until < before
+
+
+def status_of(failed: ConnectionFailed) -> str:
+    """The status of a failure that defers mail: from its reply, or else from the step that failed (RFC 3463
+    3.5, 3.8).
+    """
+    if failed.reply:
+        return "4" + status(ReportKind.FAILED, failed.reply)[1:]
+    if failed.step in ABOUT_US:
+        return "4.7.0"
+    return {"dns": "4.4.3", "connect": "4.4.1"}.get(failed.step, "4.4.2")
+
+
+@dataclass(slots=True)
+class Search:
+    """One attempt's way through the hosts of a next hop. ``on``: sessions of this next hop, by host.
+
+    ``most``: sessions that the next hop may have. ``last``: why no host is left, as far as it is known.
+    """
+
+    hosts: Hosts
+    groups: tuple[Group, ...]
+    on: Counter[Host]
+    most: int
+    tried: list[Host] = field(default_factory=list)
+    found: dict[Group, tuple[Host, ...]] = field(default_factory=dict)
+    last: Standing | None = None
+    crowded: bool = False  # a host is well, and takes no more sessions
+    avoided: Collection[tuple[str, int]] = ()  # hosts that this message goes past
+
+    async def next(self) -> tuple[Host, Group] | None:
+        """The host to try now; None if none is left. Raises DomainRefused: the DNS says no."""
+        if len(self.tried) >= MOST_HOSTS:
+            return None
+        for group in self.groups:
+            hosts = self.found.get(group)
+            if hosts is None:
+                hosts = self.found[group] = await self._hosts_of(group)
+            if self.avoided:
+                hosts = tuple(host for host in hosts if (host.name, host.port) not in self.avoided)
+            if host := self.hosts.pick(hosts, self.tried, self.on, self.most):
+                self.tried.append(host)
+                return host, group
+        return None
+
+    async def _hosts_of(self, group: Group) -> tuple[Host, ...]:
+        if isinstance(group, HostGroup):
+            return group.hosts
+        try:
+            return as_hosts(group, await self.hosts.resolver.hosts_of(group.domain, group.port))
+        except DnsTrouble as trouble:
+            self.last = Standing(step="dns", error=str(trouble), status="4.4.3")
+            return ()
+
+    @property
+    def several(self) -> bool:
+        return len(self.groups) > 1 or sum(map(len, self.found.values())) > 1
+
+    def rests(self) -> list[datetime]:
+        """When each host that rests may be tried again."""
+        ends = (self.hosts.standing(host).rests_until for hosts in self.found.values() for host in hosts)
+        return [end for end in ends if end is not None]
+
+    def why(self) -> Standing:
+        """Why no host is left: the last failure of this attempt, or else of a host that rests."""
+        if self.last is not None:
+            return self.last
+        resting = (self.hosts.standing(host) for hosts in self.found.values() for host in hosts)
+        return next((one for one in resting if one.error), NO_HOST)

@@ -1,0 +1,249 @@
+"""Looks up hosts: MX records and addresses at name servers, and names as the system knows them.
+
+The only importer of dnspython. Answers are kept as long as their TTL says; a failure for half a minute. Every
+question has a time limit of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from pathlib import Path
+
+import dns.asyncresolver
+import dns.exception
+import dns.name
+import dns.nameserver
+import dns.rdatatype
+import dns.resolver
+import structlog
+
+from shadowrelay.core.delivery.mx import (
+    NO_DOMAIN,
+    NO_HOST,
+    TROUBLE_COUNTS,
+    DnsTrouble,
+    DomainRefused,
+    MxHost,
+    MxRecord,
+    exchanges,
+    literal,
+    some,
+    without_us,
+)
+from shadowrelay.core.values import dataclass, replace
+
+log = structlog.get_logger(__name__)
+
+MOST_ANSWERS = 10_000  # that are kept; the ones not used for longest go first
+MOST_HOSTS_LOOKED_UP = 10  # of one domain, by preference
+RESOLV_CONF = Path("/etc/resolv.conf")
+_THREADS = 8  # for names that the system looks up
+
+
+@dataclass(frozen=True, slots=True)
+class NameServer:
+    """One name server: an IP address and a port."""
+
+    address: str
+    port: int
+
+
+class Resolver:
+    """``servers``: empty for those of the system. ``is_us``: whether mail for that host and port comes
+    back here.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[NameServer] = (),
+        timeout: float = 5.0,
+        is_us: Callable[[MxHost, int], bool] | None = None,
+    ) -> None:
+        self._servers = tuple(servers)
+        self._timeout = timeout
+        self._is_us = is_us
+        self._cache = dns.resolver.LRUCache(MOST_ANSWERS)
+        self._made: tuple[object, dns.asyncresolver.Resolver] | None = None
+        self._troubles: dict[tuple[str, str], tuple[float, str]] = {}
+        self._asking: dict[tuple[str, str], asyncio.Task[dns.resolver.Answer]] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, "lookup")
+
+    def close(self) -> None:
+        """Wait for nothing: a lookup of the system may take long."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for task in self._asking.values():
+            task.cancel()
+
+    async def hosts_of(self, domain: str, port: int = 25) -> tuple[MxHost, ...]:
+        """The hosts of a domain, by preference, each with its addresses.
+
+        A host whose addresses the DNS does not tell now has none. Raises DomainRefused, DnsTrouble.
+        """
+
+        def is_us(host: MxHost) -> bool:
+            return self._is_us is not None and self._is_us(host, port)
+
+        if (address := literal(domain)) is not None:
+            return without_us(domain, (MxHost(0, address, (address,)),), is_us)
+        records = exchanges(domain, await self._mx(domain))
+        if [record.exchange for record in records] == [domain]:  # its own address is all that counts
+            hosts: tuple[MxHost, ...] = (MxHost(0, domain, await self._addresses(domain)),)
+            if not hosts[0].addresses:
+                raise DomainRefused(NO_HOST.format(domain=domain))
+        else:
+            hosts = tuple(MxHost(record.preference, record.exchange) for record in records)
+            hosts = tuple(await asyncio.gather(*map(self._with_addresses, hosts[:MOST_HOSTS_LOOKED_UP])))
+        return without_us(domain, hosts, is_us)
+
+    async def addresses(self, host: str, *, mx: bool = False) -> tuple[str, ...]:
+        """The addresses to try for a connection to a host; at least one. An address is its own address.
+
+        ``mx``: the DNS named this host. Else the system looks it up, unless there are ``servers`` of our own.
+        Raises DnsTrouble.
+        """
+        if _is_address(host):
+            return (host,)
+        if mx or self._servers:
+            try:
+                found = await self._addresses(host)
+            except DomainRefused as error:  # the domain exists, and its host does not: that may be mended
+                raise DnsTrouble(str(error)[10:]) from error
+        else:
+            found = await self._system(host)
+        if not found:
+            raise DnsTrouble(f"{host} has no address")
+        return some(found)
+
+    async def _with_addresses(self, host: MxHost) -> MxHost:
+        try:
+            return replace(host, addresses=await self._addresses(host.name))
+        except (DomainRefused, DnsTrouble):
+            return host  # the connection will say so
+
+    async def _mx(self, domain: str) -> list[MxRecord]:
+        answer = await self._answer(domain, "MX")
+        return [MxRecord(one.preference, _plain(one.exchange)) for one in answer.rrset or ()]
+
+    async def _addresses(self, host: str) -> tuple[str, ...]:
+        """AAAA and A. One of them is enough; with neither, trouble is trouble."""
+        found = await asyncio.gather(
+            self._answer(host, "AAAA"), self._answer(host, "A"), return_exceptions=True
+        )
+        addresses = [one.address for part in found if not isinstance(part, BaseException) for one in part]
+        troubles = [part for part in found if isinstance(part, BaseException)]
+        if troubles and not addresses:
+            raise min(troubles, key=lambda error: isinstance(error, DomainRefused))
+        return tuple(addresses)
+
+    async def _answer(self, name: str, kind: str) -> dns.resolver.Answer:
+        """The answer to one question, asked once however many wait. Raises DomainRefused, DnsTrouble."""
+        key, now = (name, kind), asyncio.get_running_loop().time()
+        until, why = self._troubles.get(key, (0.0, ""))
+        if now < until:
+            raise DnsTrouble(why)
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._ask(name, kind))
+            task.add_done_callback(lambda ended: self._asked(key, ended))
+        try:
+            return await asyncio.shield(task)
+        except DnsTrouble as trouble:
+            self._remember(key, now, str(trouble))
+            raise
+
+    def _asked(self, key: tuple[str, str], ended: asyncio.Task[dns.resolver.Answer]) -> None:
+        self._asking.pop(key, None)
+        if not ended.cancelled():
+            ended.exception()  # whoever waits hears of it; perhaps nobody does any more
+
+    def _remember(self, key: tuple[str, str], now: float, why: str) -> None:
+        if len(self._troubles) >= MOST_ANSWERS:
+            self._troubles = {one: told for one, told in self._troubles.items() if told[0] > now}
+        if len(self._troubles) < MOST_ANSWERS:
+            self._troubles[key] = (now + TROUBLE_COUNTS.total_seconds(), why)
+
+    async def _ask(self, name: str, kind: str) -> dns.resolver.Answer:
+        try:
+            resolver = self._resolver()
+            return await resolver.resolve(
+                dns.name.from_text(name), kind, raise_on_no_answer=False, lifetime=self._timeout, search=False
+            )
+        except dns.resolver.NXDOMAIN:
+            raise DomainRefused(NO_DOMAIN.format(domain=name)) from None
+        except (dns.exception.DNSException, OSError, UnicodeError) as error:
+            why = _why(error)
+            log.warning("dns_trouble", name=name, type=kind, error=str(error))
+            raise DnsTrouble(f"{kind} of {name}: {why}") from error
+
+    def _resolver(self) -> dns.asyncresolver.Resolver:
+        """The library's resolver. That of the system is made anew when its file has changed."""
+        stamp: object = "ours" if self._servers else RESOLV_CONF.stat().st_mtime_ns
+        if self._made is None or self._made[0] != stamp:
+            found = dns.asyncresolver.Resolver(configure=not self._servers)
+            if self._servers:
+                found.nameservers = [
+                    dns.nameserver.Do53Nameserver(one.address, one.port) for one in self._servers
+                ]
+            found.cache = self._cache
+            found.use_edns(0, payload=1232)
+            # One try at one server; each has its turn, and there is time for a second round.
+            found.timeout = min(2.0, self._timeout / (len(found.nameservers) + 1))
+            self._made = (stamp, found)
+        return self._made[1]
+
+    async def _system(self, host: str) -> tuple[str, ...]:
+        """As the system looks names up; never longer than the time limit, and in threads of our own."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await loop.run_in_executor(
+                    self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                )
+        except TimeoutError:
+            raise DnsTrouble(f"{host}: no answer in time") from None
+        except (OSError, UnicodeError) as error:
+            raise DnsTrouble(f"{host}: {getattr(error, 'strerror', None) or error}") from error
+        return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _why(error: Exception) -> str:
+    """Bland: what is told to senders names no server of ours."""
+    if isinstance(error, dns.resolver.LifetimeTimeout):
+        return "no answer in time"
+    if isinstance(error, dns.resolver.NoNameservers):
+        return "no name server gave an answer"
+    return "no name server can be asked" if isinstance(error, OSError) else type(error).__name__
+
+
+def _plain(name: dns.name.Name) -> str:
+    return name.to_text(omit_final_dot=True).lower() if name != dns.name.root else ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return host.startswith("/")
+    return True
+
+
+def is_own(address: str, port: int, listening: Iterable[tuple[str, int]]) -> bool:
+    """Whether one of those listeners, each a host and a port, is behind that address and port."""
+    everywhere = {"", "0.0.0.0", "::"}  # noqa: S104
+    hosts = {host for host, at in listening if at == port}
+    return address in hosts or (not hosts.isdisjoint(everywhere) and _is_local(address))
+
+
+def _is_local(address: str) -> bool:
+    """Whether the address is one of this machine: then packets to it would come from it. None is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 9))
+            return str(probe.getsockname()[0]) == address
+    except OSError:
+        return False

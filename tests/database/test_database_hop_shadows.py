@@ -1,0 +1,108 @@
+"""Rows of shadow queues of hops: they last, damaged ones are not believed, and none of them costs others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from opened import NOW, SECOND, database, message, save
+from test_database_opening import unclean
+from test_database_salvage import leaves, overwrite
+
+from shadowrelay.core.decisions import ALL, Decision, DropCopy, DropHopShadow, HopShadow, Part
+from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, Mark, ServerName
+from shadowrelay.database.opening import FILE
+
+EDGE = ServerName("edge.example.net")
+HUB = ServerName("hub.example.net")
+MARK = Mark(Incarnation("e" * 16), 12)
+KEPT = HopShadow(
+    message().id, EDGE, DatabaseId("6f0d7a3e-0000-4000-8000-0000000000e1"), MARK, (1, 2, 3, 7), NOW
+)
+
+
+async def test_rows_last_and_are_counted_by_hop(tmp_path: Path) -> None:
+    more = [replace(KEPT, message_id=message().id), replace(KEPT, hop=HUB)]
+    async with database(tmp_path) as found:
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (KEPT, *more))))
+        changed = replace(KEPT, recipients=(2,))
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (changed,))))
+        assert dict(found.ledger.hop_shadow_rows.counts) == {EDGE: 2, HUB: 1}
+    async with database(tmp_path) as found:
+        assert dict(found.ledger.hop_shadow_rows.counts) == {EDGE: 2, HUB: 1}
+        assert await found.transact(lambda ledger: ledger.hop_shadow(KEPT.message_id, EDGE)) == changed
+        assert len(await found.transact(lambda ledger: ledger.hop_shadows_of(KEPT.message_id))) == 2
+        gone = Decision(None, (DropHopShadow(KEPT.message_id, EDGE), DropHopShadow(KEPT.message_id, EDGE)))
+        await found.transact(lambda ledger: ledger.apply(gone))
+        assert dict(found.ledger.hop_shadow_rows.counts) == {EDGE: 1, HUB: 1}
+
+
+async def test_what_is_rolled_back_was_never_counted(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+
+        def fail(ledger: object) -> None:
+            found.ledger.apply(Decision(None, (KEPT,)))
+            raise ValueError("no")
+
+        with pytest.raises(ValueError, match="no"):
+            await found.transact(fail)
+        assert not found.ledger.hop_shadow_rows.counts
+        assert await found.transact(lambda ledger: ledger.hop_shadow(KEPT.message_id, EDGE)) is None
+
+
+async def test_a_shadow_queue_is_read_part_by_part(tmp_path: Path) -> None:
+    rows = sorted((replace(KEPT, message_id=message().id) for _ in range(5)), key=lambda row: row.message_id)
+    async with database(tmp_path) as found:
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (*rows, replace(KEPT, hop=HUB)))))
+        first, rest = await found.transact(lambda ledger: ledger.hop_shadows(EDGE, Part(most=3)))
+        assert rest
+        second, end = await found.transact(lambda ledger: ledger.hop_shadows(EDGE, rest))
+        assert [*first, *second] == rows
+        assert end is None
+        assert (await found.transact(lambda ledger: ledger.hop_shadows(EDGE, ALL)))[0] == rows
+        old = await found.transact(lambda ledger: ledger.hop_shadow_rows.since_before(NOW - SECOND, 9))
+        assert old == []
+
+
+async def test_a_message_that_is_dropped_takes_its_rows_along(tmp_path: Path) -> None:
+    copy = message()
+    async with database(tmp_path) as found:
+        await found.transact(save(copy))
+        await found.transact(
+            lambda ledger: ledger.apply(Decision(None, (replace(KEPT, message_id=copy.id),)))
+        )
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(copy),))))
+        assert not found.ledger.hop_shadow_rows.counts
+
+
+async def test_a_row_that_differs_from_its_sum_is_not_believed(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (KEPT,))))
+        change = "UPDATE hop_shadow SET told = replace(told, '1-3', '1-2')"
+        assert await found.transact(lambda ledger: ledger.connection.execute(change).rowcount) == 1
+        assert await found.transact(lambda ledger: ledger.hop_shadow(KEPT.message_id, EDGE)) is None
+        assert await found.transact(lambda ledger: ledger.hop_shadows_of(KEPT.message_id)) == []
+
+
+async def test_salvage_keeps_shadow_queues_and_what_is_known_of_hops(tmp_path: Path) -> None:
+    copies = [message() for _ in range(400)]
+    async with database(tmp_path) as found:
+        for copy in copies:
+            await found.transact(save(copy))
+        rows = [replace(KEPT, message_id=copy.id) for copy in copies]
+        await found.transact(
+            lambda ledger: ledger.apply(Decision(None, (*rows, HopPeer(EDGE, applied=MARK))))
+        )
+    unclean(tmp_path / FILE)
+    overwrite(tmp_path / FILE, leaves(tmp_path / FILE, "recipient")[3])
+    async with database(tmp_path) as found:
+        assert found.opened.salvaged
+        assert dict(found.ledger.hop_shadow_rows.counts) == {EDGE: 400}
+        for row in rows:
+            assert (
+                await found.transact(lambda ledger, row=row: ledger.hop_shadow(row.message_id, EDGE)) == row
+            )
+        peer = await found.transact(lambda ledger: ledger.hop_peer(EDGE))
+        assert peer == HopPeer(EDGE, applied=MARK)

@@ -1,0 +1,211 @@
+"""What a domain's hosts are, asked of a real name server on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from loopback_dns import REFUSED, SERVFAIL, SILENT, LoopbackDns
+from stations import eventually
+
+from shadowrelay.core.delivery.mx import DnsTrouble, DomainRefused, MxHost
+from shadowrelay.resolver import NameServer, Resolver, is_own
+
+ZONE: dict[tuple[str, str], Any] = {
+    ("example.net", "MX"): ["20 b.example.net.", "10 A.example.net.", "30 gone.example.net."],
+    ("a.example.net", "A"): ["127.0.0.2"],
+    ("a.example.net", "AAAA"): ["::1"],
+    ("b.example.net", "A"): ["127.0.0.3", "127.0.0.4"],
+    ("null.example.net", "MX"): ["0 ."],
+    ("implicit.example.net", "A"): ["127.0.0.5"],
+    ("six.example.net", "AAAA"): ["::1"],
+    ("text.example.net", "TXT"): ['"no host"'],
+    ("alias.example.net", "CNAME"): ["implicit.example.net."],
+    ("aliased.example.net", "MX"): ["10 alias.example.net."],
+    ("elsewhere.example.net", "CNAME"): ["example.net."],
+    ("broken.example.net", "MX"): SERVFAIL,
+    ("refused.example.net", "MX"): REFUSED,
+    ("silent.example.net", "MX"): SILENT,
+    ("half.example.net", "A"): ["127.0.0.6"],
+    ("half.example.net", "AAAA"): SERVFAIL,
+    ("nothing.example.net", "A"): SERVFAIL,
+    ("nothing.example.net", "AAAA"): ["::1"],
+    ("loop.example.net", "MX"): ["10 other.example.net.", "20 mx1.example.net.", "30 last.example.net."],
+    ("other.example.net", "A"): ["127.0.0.7"],
+    ("mx1.example.net", "A"): ["127.0.0.8"],
+    ("ours.example.net", "MX"): ["10 mx1.example.net.", "10 other.example.net."],
+}
+
+
+def is_us(host: MxHost, port: int) -> bool:
+    return "127.0.0.8" in host.addresses and port == 25
+
+
+@asynccontextmanager
+async def asking(
+    *servers: NameServer, timeout: float = 0.4, ttl: int = 300
+) -> AsyncIterator[tuple[Resolver, LoopbackDns]]:
+    async with LoopbackDns(dict(ZONE), ttl=ttl) as found:
+        resolver = Resolver([NameServer("127.0.0.1", found.port)], timeout, is_us)
+        try:
+            yield resolver, found
+        finally:
+            resolver.close()
+
+
+@pytest.mark.parametrize(
+    ("domain", "hosts"),
+    [
+        (
+            "example.net",
+            [
+                (10, "a.example.net", "::1", "127.0.0.2"),
+                (20, "b.example.net", "127.0.0.3", "127.0.0.4"),
+                (30, "gone.example.net"),
+            ],
+        ),
+        ("implicit.example.net", [(0, "implicit.example.net", "127.0.0.5")]),
+        ("six.example.net", [(0, "six.example.net", "::1")]),
+        ("aliased.example.net", [(10, "alias.example.net", "127.0.0.5")]),
+        ("alias.example.net", [(0, "alias.example.net", "127.0.0.5")]),
+        ("half.example.net", [(0, "half.example.net", "127.0.0.6")]),
+        ("nothing.example.net", [(0, "nothing.example.net", "::1")]),
+        ("loop.example.net", [(10, "other.example.net", "127.0.0.7")]),
+        ("[192.0.2.1]", [(0, "192.0.2.1", "192.0.2.1")]),
+        ("[IPv6:2001:db8::1]", [(0, "2001:db8::1", "2001:db8::1")]),
+    ],
+)
+async def test_a_domain_has_hosts(domain: str, hosts: list[Any]) -> None:
+    async with asking() as (resolver, _):
+        found = await resolver.hosts_of(domain)
+    assert [(one.preference, one.name, *one.addresses) for one in found] == hosts
+
+
+async def test_what_is_behind_an_alias_counts_for_the_alias() -> None:
+    async with asking() as (resolver, _):
+        assert [one.name for one in await resolver.hosts_of("elsewhere.example.net")] == [
+            "a.example.net",
+            "b.example.net",
+            "gone.example.net",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("domain", "reply"),
+    [
+        ("null.example.net", "556 5.1.10 null.example.net takes no mail (null MX)"),
+        ("missing.example.net", "550 5.1.2 missing.example.net does not exist in the DNS"),
+        ("text.example.net", "550 5.1.2 text.example.net has neither MX records nor an address"),
+        ("ours.example.net", "554 5.4.6 The mail for ours.example.net would come back to this server"),
+        ("[127.0.0.8]", "554 5.4.6 The mail for [127.0.0.8] would come back to this server"),
+    ],
+)
+async def test_a_definite_no_fails_the_recipient(domain: str, reply: str) -> None:
+    async with asking() as (resolver, _):
+        with pytest.raises(DomainRefused) as refused:
+            await resolver.hosts_of(domain)
+    assert str(refused.value) == reply
+
+
+@pytest.mark.parametrize(
+    ("domain", "why"),
+    [
+        ("broken.example.net", "MX of broken.example.net: no name server gave an answer"),
+        ("refused.example.net", "MX of refused.example.net: no name server gave an answer"),
+        ("silent.example.net", "MX of silent.example.net: no answer in time"),
+        ("x" * 64 + ".example.net", "LabelTooLong"),
+    ],
+)
+async def test_trouble_is_no_answer_and_is_not_asked_about_again_at_once(domain: str, why: str) -> None:
+    async with asking(timeout=0.4 if "silent" in domain else 5.0) as (resolver, server):
+        for _ in range(3):
+            with pytest.raises(DnsTrouble) as trouble:
+                await resolver.hosts_of(domain)
+            assert why in str(trouble.value)
+        asked = server.count(domain, "MX")
+        with pytest.raises(DnsTrouble):
+            await resolver.hosts_of(domain)
+        assert server.count(domain, "MX") == asked
+
+
+async def test_without_any_name_server_there_is_trouble() -> None:
+    async with LoopbackDns({}) as gone:
+        port = gone.port
+    resolver = Resolver([NameServer("127.0.0.1", port)], 0.4)
+    with pytest.raises(DnsTrouble):
+        await resolver.hosts_of("example.net")
+
+
+async def test_a_second_name_server_answers_when_the_first_is_gone() -> None:
+    async with LoopbackDns({}) as gone:
+        port = gone.port
+    async with LoopbackDns(dict(ZONE)) as server:
+        both = [NameServer("127.0.0.1", port), NameServer("127.0.0.1", server.port)]
+        assert await Resolver(both, 1.5).hosts_of("implicit.example.net")
+
+
+async def test_an_answer_that_does_not_fit_is_asked_for_over_tcp() -> None:
+    async with asking() as (resolver, server):
+        server.truncated.add("example.net")
+        assert len(await resolver.hosts_of("example.net")) == 3
+        assert server.asked["udp", "example.net", "MX"] == server.asked["tcp", "example.net", "MX"] == 1
+
+
+async def test_an_answer_is_kept_as_long_as_it_says_and_no_longer() -> None:
+    async with asking(ttl=1) as (resolver, server):
+        await asyncio.gather(*(resolver.hosts_of("implicit.example.net") for _ in range(5)))
+        await resolver.hosts_of("implicit.example.net")
+        assert server.count("implicit.example.net", "MX") == 1
+        server.zone["implicit.example.net", "A"] = ["127.0.0.9"]
+
+        async def changed() -> bool:
+            return (await resolver.hosts_of("implicit.example.net"))[0].addresses == ("127.0.0.9",)
+
+        await eventually(changed)
+
+
+async def test_a_host_without_an_address_is_trouble_and_no_answer_about_the_domain() -> None:
+    async with asking() as (resolver, _):
+        for host in ("gone.example.net", "text.example.net"):
+            with pytest.raises(DnsTrouble, match=host):
+                await resolver.addresses(host, mx=True)
+
+
+async def test_both_families_are_tried_by_turns_and_not_more_than_five_addresses() -> None:
+    async with asking() as (resolver, server):
+        server.zone["many.example.net", "A"] = [f"127.0.0.{last}" for last in range(20, 28)]
+        server.zone["many.example.net", "AAAA"] = ["2001:db8::1", "2001:db8::2"]
+        found = await resolver.addresses("many.example.net", mx=True)
+        assert [":" in one for one in found] == [True, False, True, False, False]
+
+
+async def test_a_host_of_the_settings_is_looked_up_where_the_settings_say() -> None:
+    async with asking() as (resolver, _):
+        assert await resolver.addresses("a.example.net") == ("::1", "127.0.0.2")
+    system = Resolver()
+    assert {"127.0.0.1", "::1"} & set(await system.addresses("localhost"))
+    with pytest.raises(DnsTrouble):
+        await system.addresses("no-such-host.invalid")
+    system.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "/run/lmtp.sock"])
+async def test_an_address_is_its_own_address(address: str) -> None:
+    assert await Resolver([NameServer("127.0.0.1", 9)], 0.1).addresses(address) == (address,)
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "own"),
+    [
+        ("127.0.0.1", 25, True),
+        ("127.0.0.1", 26, False),
+        ("192.0.2.1", 25, False),
+        ("192.0.2.9", 27, True),
+        ("192.0.2.8", 27, False),
+    ],
+)
+def test_an_address_is_ours_if_a_connector_is_behind_it(address: str, port: int, *, own: bool) -> None:
+    assert is_own(address, port, [("0.0.0.0", 25), ("192.0.2.9", 27)]) == own
