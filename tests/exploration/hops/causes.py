@@ -53,7 +53,6 @@ def cause(sink: tuple[Delivery, ...], again: tuple[Told, ...], fault: str) -> st
             "client's reply": "client's reply lost",
             "kill A": "A killed before the client had its reply",
             "disk A": "A's disk lost before the client had its reply",
-            "put back A": "A put back before the client had its reply",
         },
     )
 

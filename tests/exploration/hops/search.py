@@ -25,7 +25,12 @@ class Plan:
         return (self.fault or "no fault") + (", another host" if self.other else "")
 
 
-PLANS = tuple(Plan(fault, other) for fault in ("", *FAULTS) for other in (False, True))
+PLANS = tuple(
+    Plan(fault, other)
+    for fault in ("", *FAULTS)
+    for other in ((False, True) if fault == "cut off" or fault.endswith(" B") else (False,))
+)
+"""Another host makes a difference only if B can be out of reach."""
 
 
 @dataclass(slots=True)
@@ -40,6 +45,7 @@ class Explored:
     resting: int = 0
     excused: int = 0  # of these: the message was on the lost disk alone
     waiting: int = 0  # of these: B has events that A will fetch, or have applied, in its next session
+    aging: int = 0  # of these: A was put back, and a row stays until it is too old
     seconds: float = 0.0  # of processor time
     problem: str = ""
     trace: list[str] = field(default_factory=list)
@@ -86,6 +92,9 @@ def explore(
                         raise Broken(why[1:])
                     found.duplicates[why] += 1
             step = ""
+            if hops.waits_for_age(at):
+                resting.append(position)
+                found.aging += 1
             if not needed:
                 if not hops.at_rest(at):
                     raise Broken("STUCK: something is left to do, and nothing does it")

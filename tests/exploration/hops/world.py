@@ -40,7 +40,7 @@ Request = tuple[str, str, str]
 
 
 class Process(NamedTuple):
-    """A task of a node: ``kind`` take (a client's message), send (an attempt), idle (a session that owes a
+    """A task of a node: ``kind`` send (an attempt), idle (a session that owes a
     question) or ask (a session of its own). ``sub``: the talk inside it. ``wire``: what is under way on its
     session. ``hop``: B's name and database, as it introduced itself there, and as whom A did.
     """
@@ -102,8 +102,11 @@ class Step(NamedTuple):
 
 class Hops:
     """Both boundaries. ``faults``: which may happen, one of them; ``other``: A's route has another host, which
-    never fails. ``apart``: to hear an answer and to store it are two steps. That makes a difference only if B
-    may be another one between them.
+    never fails.
+
+    What makes a difference for some faults alone is explored with these. ``apart``: to hear an answer and to
+    store it are two steps, for B may be another one between them. ``waits``: the client waits a moment for
+    its 250, for A may be killed or lost in it. ``others``: sessions with other mail ask B, at any time.
     """
 
     def __init__(self, faults: tuple[str, ...] = (), *, other: bool = False) -> None:
@@ -111,6 +114,9 @@ class Hops:
         self.ways = frozenset({OUT} if other else ())
         self.other = other
         self.apart = any(fault.endswith(" B") for fault in faults)
+        self.waits = bool({"kill A", "disk A"} & set(faults))
+        self.replaced = bool({"disk A", "put back A"} & set(faults))
+        self.others = set(faults) <= {"session"}
         self.scripts = Scripts()
         self.sides = Side(0, self.scripts), Side(1, self.scripts)
 
@@ -145,6 +151,18 @@ class Hops:
         rows = self._look(at, 0, "rows")
         return not rows and not any(self._look(at, number, "due") for number in (0, 1))
 
+    def waits_for_age(self, at: World) -> bool:
+        """A was put back to a state with a row of which B had told before. B has forgotten that, and neither
+        can know. The row stays until it is too old, or until B fails: then the message is sent once more.
+        """
+        if at.fault != "put back A" or at.client != "done" or not all(node.up for node in at.nodes):
+            return False
+        if any(node.tasks for node in at.nodes) or at.orphans or self._look(at, 1, "events"):
+            return False
+        rows = self.sides[0].state(at.nodes[0].disk).hop_shadows
+        told = {one.by_a for one in at.sink}
+        return bool(rows) and not any(self._look(at, n, "due") for n in (0, 1)) and {m for m, _ in rows} <= told
+
     def judge(self, at: World) -> str:
         """At rest: what is wrong with that? '' if nothing is; 'exposed' if it was lost as a lone node may."""
         if not at.sink:
@@ -168,9 +186,17 @@ class Hops:
         node = at.nodes[0]
         if at.client == "has it" and node.up:
             done = self.sides[0].do(node.disk, "step", self.scripts.begin("take", arrival(at.offers + 1, 0)))
-            after = self._wrote(at, 0, done)._replace(client="waits", offers=at.offers + 1)
-            task = Process("take", done.result)
-            yield Step("A stores a message of the client", after.with_node(0, after.nodes[0].put(None, task)))
+            assert self.scripts.at(done.result)[0] is None
+            after = self._wrote(at, 0, done)._replace(offers=at.offers + 1)
+            if self.waits:
+                yield Step("A stores a message of the client", after._replace(client="waits"))
+                return
+            yield Step("A stores a message of the client, and the client gets its 250", after._replace(client="done"))
+            if not at.fault and "client's reply" in self.faults:
+                lost = after._replace(fault="client's reply")
+                yield Step("A stores a message of the client, and its 250 is lost", lost, needed=False)
+        elif at.client == "waits" and node.up:
+            yield Step("the client gets its 250", at._replace(client="done"))
 
     # What nodes begin.
 
@@ -204,7 +230,7 @@ class Hops:
         """The stage that looks after the hop. A session with another message asks it too, at any time."""
         rows = self._look(at, 0, "rows")
         if not any(task.kind in {"ask", "idle"} for task in node.tasks):
-            if at.linked and (rows or (self._look(at, 0, "due") and not self.apart)):
+            if at.linked and (rows or (self.others and self._look(at, 0, "due"))):
                 task = Process("ask", -1)
                 yield Step("A asks B in a session of its own", self._greets(at, None, task), needed=rows)
             elif rows and not at.linked and node.failures < GIVEN_UP:
@@ -227,9 +253,7 @@ class Hops:
         def to(now: Process | None, world: World = at) -> World:
             return world.with_node(number, world.nodes[number].put(task, now))
 
-        if task.kind == "take":
-            yield from self._taking(at, task)
-        elif task.kind == "send" and number == 1:
+        if task.kind == "send" and number == 1:
             yield from self._to_the_sink(at, task)
         elif task.wire is not None:
             yield from self._on_the_wire(at, task)
@@ -254,16 +278,6 @@ class Hops:
             yield from self._talks(at, task, self.scripts.begin("poll"))
         else:
             yield from self._writes_down(at, 0, task, task)
-
-    def _taking(self, at: World, task: Process) -> Iterator[Step]:
-        node = at.nodes[0]
-        assert self.scripts.at(task.script)[0] is None
-        after = at.with_node(0, node.put(task, None))
-        yield Step("the client gets its 250", after._replace(client="done"))
-        if not at.fault and "client's reply" in self.faults:
-            yield Step(
-                "the client's 250 is lost", after._replace(client="has it", fault="client's reply"), needed=False
-            )
 
     def _to_the_sink(self, at: World, task: Process) -> Iterator[Step]:
         node = at.nodes[1]
@@ -401,6 +415,8 @@ class Hops:
         """B does what it was told, and its answer."""
         verb, text, introduced = request
         minted = at.minted + (verb == "DATA")
+        if verb == "XSHADOW":  # B has long read what was said on sessions before this one
+            at = at._replace(orphans=tuple(one for one in at.orphans if one[0] != verb))
         done = self.sides[1].do(at.nodes[1].disk, "said", verb.lower(), text, introduced, minted)
         return self._wrote(at._replace(minted=minted), 1, done), done.result
 
@@ -443,8 +459,8 @@ class Hops:
             at = self._broken(at)._replace(orphans=())
             exposed = False
         else:
-            read = [task.wire[1] for task in at.nodes[0].tasks if task.wire and task.wire[0] == "out"]
-            at = at._replace(orphans=tuple(sorted((*at.orphans, *read))))
+            for task in at.nodes[0].tasks:
+                at = self._left_to_read(at, task)
             client = "has it" if at.client == "waits" else at.client
             held = self._look(at, 1, "holds") or (disk >= 0 and self.sides[0].do(disk, "holds").result)
             exposed = client == "done" and not at.sink and not held and kind != "kill"
@@ -464,13 +480,14 @@ class Hops:
         for task in at.nodes[0].tasks:
             if _open(task):
                 at = self._lost(at, task)
+            elif task.hop:  # the answer was heard, and is not written down yet
+                at = at.with_node(0, at.nodes[0].put(task, task._replace(hop=None)))
         return at
 
     def _lost(self, at: World, task: Process) -> World:
         """What A makes of it that a session is lost."""
         node = at.nodes[0]
-        if task.wire and task.wire[0] == "out":
-            at = at._replace(orphans=tuple(sorted((*at.orphans, task.wire[1]))))
+        at = self._left_to_read(at, task)
         if task.kind == "idle":
             return at.with_node(0, node.put(task, None))
         if task.kind == "ask":
@@ -480,6 +497,17 @@ class Hops:
             return at.with_node(0, node.put(task, now))
         again = task._replace(phase="begun", sub=-1, wire=None, hop=None)
         return at.with_node(0, node.put(task, again))
+
+    def _left_to_read(self, at: World, task: Process) -> World:
+        """What B may still read of a lost session. XQDISCARD without an answer changes nothing that a later
+        one does not change; nor does XSHADOW, unless A may be another one by then.
+        """
+        if not task.wire or task.wire[0] != "out":
+            return at
+        verb = task.wire[1][0]
+        if verb == "DATA" or (verb == "XSHADOW" and self.replaced):
+            return at._replace(orphans=tuple(sorted((*at.orphans, task.wire[1]))))
+        return at
 
     # Looks and notes.
 
