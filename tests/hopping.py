@@ -32,25 +32,28 @@ def certificates(directory: Path) -> Path:
     return directory
 
 
-def receive(made: Path, *peers: str) -> dict[str, Any]:
+def receive(made: Path, *peers: str, delay: str = "0s") -> dict[str, Any]:
     """The settings of a connector that knows these peers."""
     return {
         "tls_certificate": str(made / f"{full('mx2')}.pem"),
         "tls_key": str(made / f"{full('mx2')}.key"),
         "max_protocol_errors": 100,
+        "max_acknowledgement_delay": delay,
         "accept_xshadow": [{"name": peer, "certificate": str(made / f"{peer}.pem")} for peer in peers],
     }
 
 
 @asynccontextmanager
 async def hop(
-    directory: Path, *peers: str, others: tuple[str, ...] = (), **changes: Any
+    directory: Path, *peers: str, others: tuple[str, ...] = (), delay: str = "0s", **changes: Any
 ) -> AsyncIterator[Station]:
     """The node, with certificates in ``directory``/ca."""
     made = directory / "ca"
     if not made.exists():
         certificates(made)
-    node = await station(directory, "mx2", others, receive=receive(made, *(peers or (PEER,))), **changes)
+    node = await station(
+        directory, "mx2", others, receive=receive(made, *(peers or (PEER,)), delay=delay), **changes
+    )
     try:
         yield node
     finally:

@@ -212,7 +212,13 @@ def settings(
             "ca": str(authority_pair(tls).certificate),
         }
     peer |= changes.pop("peer", {})
-    receive = {"listen": "127.0.0.1:1", "tarpit_interval": "0s"} | changes.pop("receive", {})
+    # Most of these nodes have no stage that delivers, and a 250 would wait for it in vain.
+    receive = {
+        "listen": "127.0.0.1:1",
+        "tarpit_interval": "0s",
+        "max_acknowledgement_delay": "0s",
+        **changes.pop("receive", {}),
+    }
     tree: dict[str, Any] = {
         "name": full(name),
         "host": hosts.get(name, name),
@@ -257,6 +263,7 @@ async def station(
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
     node.queue = Queue(database, node.boundary, node.hosts, node.routes, reporter, node.policy, made.clock)
+    node.queue.failed = node.acknowledgements.release
     for link in node.links.values():
         link.changed = node.queue.wake.set
     assert found.peer

@@ -107,7 +107,7 @@ class Resolver:
         """
         if _is_address(host):
             return (host,)
-        if mx or self._servers:
+        if mx or (self._servers and host != "localhost"):  # no name server has that name (RFC 6761 6.3)
             try:
                 found = await self._addresses(host)
             except DomainRefused as error:  # the domain exists, and its host does not: that may be mended

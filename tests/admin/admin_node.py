@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.node import HopStatus, MemberState, MemberStatus, RefusalView
+from shadowrelay.admin.node import HopStatus, LateStatus, MemberState, MemberStatus, RefusalView
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, HopShadow, SaveCopy
 from shadowrelay.core.delivery import settling
@@ -135,6 +135,9 @@ class FakeNode:
 
     def login_counts(self) -> Mapping[str, int]:
         return {"succeeded": 3, "failed": 2, "put_off": 1}
+
+    def late(self) -> LateStatus:
+        return LateStatus(timedelta(seconds=30), 2, {"settled": 4, "timed_out": 1})
 
     def refused_copies(self) -> int:
         return len(self.refused)

@@ -127,6 +127,13 @@ async def test_logins_are_counted_by_what_became_of_them(node):
     assert found["shadowrelay_logins_total{put_off}"] == 1
 
 
+async def test_delayed_acknowledgements_are_counted_by_how_they_ended(node):
+    found = await scraped(node)
+    assert found["shadowrelay_delayed_acknowledgements_total{settled}"] == 4
+    assert found["shadowrelay_delayed_acknowledgements_total{timed_out}"] == 1
+    assert found["shadowrelay_waiting_acknowledgements"] == 2
+
+
 async def test_damage_is_counted_by_what_it_is_and_by_whether_anybody_has_a_good_copy(node):
     await fill(node, damaged(1), damaged(3), damaged(2, aside=True), received(5, MX2), unbelievable(5))
     await fill(node, restored(1))

@@ -17,6 +17,7 @@ _OPTIONS = (
     "reject_message_on_shadow_failure=false",
     "shadow_resubmit_time_span=1h",
     "queue_glitch_retry_interval=1h",
+    "receive.default.max_acknowledgement_delay=0s",
 )
 
 

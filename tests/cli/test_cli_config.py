@@ -154,3 +154,49 @@ def test_an_interruption_before_a_command_is_ready_is_told_as_one(monkeypatch):
     monkeypatch.setattr(shadowrelay.cli, "import_module", interrupted)
     result = run("status")
     assert (result.exit_code, result.stderr) == (130, "interrupted\n")
+
+
+SITES = """
+name = "mx1.example.net"
+site = "chicago"
+receive.default.listen = "127.0.0.1:2525"
+routes.inside = { domains = ["example.net"], host = "store.example.net", port = 2424 }
+routes.ireland = { domains = ["example.ie"], site = "dublin", host = "store.dublin.example.net" }
+routes.france = { domains = ["example.fr"], site = "paris", host = "store.paris.example.net" }
+sites.ny.hosts = ["hub1.ny.example.net:25", "hub2.ny.example.net:25"]
+sites.dublin.hosts = ["hub1.dublin.example.net:25"]
+sites.paris.hosts = ["hub1.paris.example.net:25"]
+site_links = [{ sites = ["chicago", "ny"], cost = 10 }, { sites = ["ny", "dublin", "paris"], cost = 20 }]
+"""
+
+
+def test_where_recipients_go_shows_what_shares_a_copy_and_which_hosts_are_tried(tmp_path):
+    file = tmp_path / "sites.toml"
+    file.write_text(SITES)
+    both = run("config", "route", file, "a@example.ie", "b@example.fr", "c@example.net")
+    assert both.exit_code == 0
+    _, ireland, france, inside = both.stdout.splitlines()
+    assert "site/ny" in ireland
+    assert "ny → dublin (30)" in ireland
+    assert "hub1.ny.example.net:25, hub2.ny.example.net:25" in ireland
+    assert "site/ny" in france
+    assert "store.example.net:2424" in inside
+    (alone,) = json.loads(run("config", "route", "--json", file, "a@example.ie").stdout)
+    assert alone == {
+        "address": "a@example.ie",
+        "route": "ireland",
+        "next_hop": "site/dublin",
+        "site": "dublin",
+        "path": ["ny", "dublin"],
+        "cost": 30,
+        "hosts": [["hub1.dublin.example.net:25"], ["hub1.ny.example.net:25", "hub2.ny.example.net:25"]],
+    }
+
+
+def test_where_no_route_leads_is_told_and_what_is_no_address_is_refused(tmp_path):
+    file = tmp_path / "sites.toml"
+    file.write_text(SITES)
+    nowhere = run("config", "route", file, "a@example.org")
+    assert (nowhere.exit_code, "no route" in nowhere.stdout) == (1, True)
+    refused = run("config", "route", file, "example.org")
+    assert (refused.exit_code, "example.org is no address" in refused.stderr) == (2, True)

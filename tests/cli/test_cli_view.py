@@ -94,6 +94,7 @@ async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(
     assert text.startswith(f"{OURS} (site here, host rack1), ready\n")
     assert "connect: refused" in text
     assert "promoted in 2 h 48 min" in text
+    assert "acknowledged late" not in text
 
 
 async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):
@@ -111,6 +112,7 @@ async def test_status_of_a_node_without_exposure_says_so(tmp_path):
     assert "Exposed: 0; every message in transit has a second copy" in text
     assert "NOT READY: the disk is full" in text
     assert "This node has no members." in text
+    assert "Messages are acknowledged late: a sender hears 250 when the next hops have" in text
 
 
 async def test_status_says_that_copies_of_a_lost_member_are_perhaps_the_only_ones(node):

@@ -166,15 +166,15 @@ async def test_alternatives_come_after_the_own_hosts(tmp_path: Path) -> None:
 
 
 async def test_mail_for_the_other_hosts_never_waits_for_a_slow_one(tmp_path: Path) -> None:
-    """Six sessions, three hosts, one of which never answers: it gets two, and the others the mail."""
+    """Six sessions, three hosts, one of which never answers: it gets two at most, and the others the mail."""
     async with ScriptedHop(DOT=HANG) as slow, ScriptedHop() as one, ScriptedHop() as two:
         routes = {"out": way(host(slow), host(one), host(two))}
         async with relay(tmp_path, routes, run=False, max_per_domain_outbound_connections=6) as found:
             for _ in range(40):
                 await sent(found, MESSAGE)
             found.run_queue()
-            await eventually(lambda: len(one.contents) + len(two.contents) == 38)
-            assert len(slow.contents) == 2
+            await eventually(lambda: len(one.contents) + len(two.contents) >= 38, within=20)
+            assert len(slow.contents) <= 2
             assert min(len(one.contents), len(two.contents)) > 5
 
 

@@ -179,6 +179,7 @@ class Chain:
             f'tls_certificate = "{made / (node.full + ".pem")}"',
             f'tls_key = "{made / (node.full + ".key")}"',
             'tarpit_interval = "0s"',
+            'max_acknowledgement_delay = "0s"',
         ]
         if at:
             lines.append(f"accept_xshadow = [{_pin(made, self.nodes[NAMES[at - 1]])}]")

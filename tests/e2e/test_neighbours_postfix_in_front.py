@@ -20,6 +20,7 @@ from neighbourhood import (
 from running_lab import INSIDE, RunningLab, text, wait_until
 
 from shadowlab import mail
+from shadowrelay.failpoints import VARIABLE
 from tests.neighbours import postfix
 from tests.neighbours.documented import postfix_settings
 from tests.neighbours.postfix import Postfix
@@ -133,6 +134,23 @@ def test_when_the_owner_is_killed_while_postfix_sends_everything_arrives(lab: Ru
     assert (found.lost, found.unexpected) == (0, 0), str(found)
     log = Doubled(lab)
     log.explained(log.dropped(), log.sent_again_by_the_client, log.unrecorded)
+
+
+def test_what_postfix_repeats_after_a_node_alone_was_killed_is_not_delivered_again(lab: RunningLab):
+    """The node had delivered the message, and died before its 250: Postfix cannot know that."""
+    lab.up(*lab.with_tls(), "reject_message_on_shadow_failure=false", nodes=1)
+    lab.cluster.kill("mx1")
+    lab.cluster.start("mx1", {VARIABLE: "before-250"})
+    with in_front(lab, "mx1") as front:
+        assert lab.offer_at(front.address, (INSIDE,))
+        wait_until(lambda: not lab.cluster.process("mx1").alive, "the node dies", PATIENCE)
+        lab.cluster.process("mx1").wait(0)
+        lab.cluster.start("mx1")
+        is_rid_of_it(front)
+        lab.verify()
+    wait_until(lambda: lab.events("mx1", "DUPLICATERECEIVE"), "the log tells")
+    assert [len(lab.events("mx1", event)) for event in ("RECEIVE", "DELIVER")] == [1, 1]
+    assert mail.dropped(lab.cluster.layout) == 0
 
 
 def test_when_postfix_is_killed_while_it_sends_everything_arrives(lab: RunningLab):

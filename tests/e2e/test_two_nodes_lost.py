@@ -90,7 +90,8 @@ def test_two_nodes_that_die_and_keep_their_disks_lose_nothing(lab: RunningLab):
 
 
 def test_exposed_messages_are_named_before_and_after_they_are_lost(lab: RunningLab):
-    lab.up("reject_message_on_shadow_failure=false", "shadow_resubmit_time_span=1h", SEALED_SOON)
+    at_once = "receive.default.max_acknowledgement_delay=0s"
+    lab.up("reject_message_on_shadow_failure=false", "shadow_resubmit_time_span=1h", at_once, SEALED_SOON)
     lab.cluster.refuse()
     lab.send(2, to="mx1")
     redundant = {letter.message_id for letter in lab.acknowledged}

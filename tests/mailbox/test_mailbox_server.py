@@ -82,6 +82,7 @@ async def test_copies_that_arrive_at_the_same_time_are_one(tmp_path: Path) -> No
         (MESSAGE.replace(b"today", b"tomorrow"), False),
         (MESSAGE.replace(b"<1@", b"<2@"), False),
     ],
+    ids=["another text", "another spelling", "another time", "another id"],
 )
 async def test_message_id_and_date_say_what_is_the_same(tmp_path: Path, other: bytes, same: bool) -> None:
     async with serving(tmp_path) as lab:

@@ -20,6 +20,7 @@ class Course(StrEnum):
     """What goes on when the point is passed."""
 
     STREAM = "stream"  # mail comes in and goes out
+    ALONE = "alone"  # the same on a node without members, whose 250s wait for the next hop
     DISK_LOST = "owner's disk lost"  # the holder takes over at the first contact
     SILENCE = "owner silent"  # the holder takes over by time
     RETURN = "owner returns"  # with its data, after others took over
@@ -58,7 +59,9 @@ _DELIVERS = ("after-next-hop-reply", "before-settling-commit", "after-settling-c
 
 
 def cases() -> Iterator[Case]:
-    """Every one, in the order of the points. A lost disk only where another node has, or gets, a copy."""
+    """Every one, in the order of the points. A lost disk only where another node has, or gets, a copy, or the
+    sender still has the message.
+    """
     for point in POINTS:
         if point in _HOLDS or point in _LEARNS:
             yield Case(point, Role.HOLDER, Course.STREAM)
@@ -68,6 +71,9 @@ def cases() -> Iterator[Case]:
             yield Case(point, Role.OWNER, Course.STREAM, disk_lost=True)
             if point in _DELIVERS:
                 yield Case(point, Role.HOLDER, Course.DISK_LOST)
+            if "-local-" not in point:  # it knows no member that would be offered a copy meanwhile
+                yield Case(point, Role.OWNER, Course.ALONE)
+                yield Case(point, Role.OWNER, Course.ALONE, disk_lost=True)
         elif "pending" in point or "promotion" in point:
             yield Case(point, Role.HOLDER, Course.DISK_LOST)
             yield Case(point, Role.HOLDER, Course.SILENCE)

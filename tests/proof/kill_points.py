@@ -23,8 +23,8 @@ from shadowlab.guard import terminable
 from shadowrelay.cli.progress import bar
 from shadowrelay.failpoints import POINTS
 
-from .kill_cases import Case, Course, Role, cases
-from .kill_runs import HASTY, PATIENT, Ground, Result
+from .kill_cases import Case, Role, cases
+from .kill_runs import Ground, Lab, Result
 from .kill_verdict import Verdict
 
 _MESSAGES_PER_KILL = 40
@@ -97,16 +97,16 @@ def _all(chosen: Sequence[Case], home: Path, messages: int, seed: int) -> Iterat
     """Cases that need the same settings share a lab, until one of them fails."""
     kills = math.ceil(messages / _MESSAGES_PER_KILL)
     with bar("kill-points", len(chosen)) as shown:
-        for hasty in (False, True):
+        for lab in Lab:
             ground: Ground | None = None
             with ExitStack() as labs:
                 for case in chosen:
-                    if (case.course in (Course.SILENCE, Course.RETURN)) is not hasty:
+                    if Lab.of(case) is not lab:
                         continue
                     shown.tell(str(case))
                     if ground is None:
                         directory = home / f"lab-{shown.done:.0f}"
-                        ground = _made(directory, HASTY if hasty else PATIENT, labs)
+                        ground = _made(directory, lab, labs)
                     rng = random.Random(f"{seed} {case}")
                     try:
                         result = ground.run(case, messages, kills, rng)
@@ -122,10 +122,10 @@ def _all(chosen: Sequence[Case], home: Path, messages: int, seed: int) -> Iterat
                         ground = None
 
 
-def _made(directory: Path, option: str, labs: ExitStack) -> Ground:
+def _made(directory: Path, lab: Lab, labs: ExitStack) -> Ground:
     ground = Ground(directory)
     labs.callback(ground.down)
-    ground.up(option)
+    ground.up(lab)
     return ground
 
 

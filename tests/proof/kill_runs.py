@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from shadowlab import layout, processes, starting
@@ -18,12 +19,14 @@ from shadowrelay.failpoints import VARIABLE
 
 from .kill_cases import Case, Course, Role
 from .kill_mail import Sending, Stream, poll, sendings
-from .kill_verdict import Kill, Mailboxes, Verdict, judge, torn_logs, untold
+from .kill_verdict import RESENT, Kill, Mailboxes, Verdict, judge, torn_logs, untold
 
 OWNER, OTHER, HOLDER = "mx1", "mx2", "mx3"
 
 OPTIONS = ("tracking.max_file_size=10000", "member_skip_interval=200ms")
-PATIENT, HASTY = "shadow_resubmit_time_span=1h", "shadow_resubmit_time_span=2s"
+_AT_LEISURE = ("shadow_resubmit_time_span=1h",)
+_IN_HASTE = ("shadow_resubmit_time_span=2s",)
+_ALONE = ("reject_message_on_shadow_failure=false",)
 
 _CLIENTS = 4
 _AT_EASE = 0.2  # seconds between two messages of a client while a node is down
@@ -43,6 +46,20 @@ class Result:
     seconds: float
 
 
+class Lab(Enum):
+    """The labs that cases run on, with the settings of each."""
+
+    PATIENT = _AT_LEISURE
+    HASTY = _IN_HASTE
+    ALONE = _ALONE
+
+    @classmethod
+    def of(cls, case: Case) -> Lab:
+        if case.course is Course.ALONE:
+            return cls.ALONE
+        return cls.HASTY if case.course in (Course.SILENCE, Course.RETURN) else cls.PATIENT
+
+
 class Ground:
     """A lab on which several cases are run, one after the other."""
 
@@ -52,8 +69,9 @@ class Ground:
         self._read: dict[str, int] = {}  # octets of each node's log that were looked through
         self._wiped: set[str] = set()
 
-    def up(self, *options: str) -> None:
-        up(self.cluster.directory, options=(*OPTIONS, *options))
+    def up(self, lab: Lab) -> None:
+        nodes = 1 if lab is Lab.ALONE else None
+        up(self.cluster.directory, nodes=nodes, options=(*OPTIONS, *lab.value))
 
     def down(self) -> None:
         if layout.path_of(self.cluster.directory).exists():
@@ -62,11 +80,13 @@ class Ground:
     def run(self, case: Case, messages: int, kills: int, rng: random.Random) -> Result:
         """Raises LabError when the lab itself fails; what the relay does wrong is in the verdict."""
         began = time.monotonic()
-        run = _Stream(self, case, rng) if case.course is Course.STREAM else _Rounds(self, case, rng)
+        streams = case.course in (Course.STREAM, Course.ALONE)
+        run = _Stream(self, case, rng) if streams else _Rounds(self, case, rng)
         run.go(messages, kills)
         at = self.cluster.layout
         self._boxes = self._boxes or Mailboxes(at)
         verdict = judge(at, self._boxes, run.mail, run.killed)
+        verdict.problems += known_again(case, verdict)
         verdict.problems += shortcomings(len(run.killed), kills, run.unsettled)
         logs: list[str] = []
 
@@ -159,6 +179,12 @@ class Ground:
             if one.taken
             for to in one.letter.recipients
         )
+
+
+def known_again(case: Case, verdict: Verdict) -> list[str]:
+    """What is wrong if a node alone that has its disk did not know what a client repeated."""
+    again = verdict.duplicates[RESENT] if case.course is Course.ALONE and not case.disk_lost else 0
+    return [f"{again} deliveries of what was sent again, and was known"] if again else []
 
 
 def shortcomings(killed: int, planned: int, unsettled: str) -> list[str]:

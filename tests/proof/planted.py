@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.mutants import MUTANTS
 
 from .planted_accepting import ACCEPTING
+from .planted_acknowledging import ACKNOWLEDGING
 from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
 from .planted_audit_comparing import COMPARING
@@ -23,6 +24,7 @@ from .planted_audit_weighing import WEIGHING
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
+from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_in import HOPS_IN
@@ -31,11 +33,13 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
     *ACCEPTING,
+    *ACKNOWLEDGING,
     *ADMITTING,
     *ASKING,
     *HOLDING,
@@ -50,6 +54,8 @@ RELAY: tuple[Fault, ...] = (
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *DOCUMENTS,
+    *SITES,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,

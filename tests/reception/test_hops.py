@@ -207,6 +207,16 @@ async def test_what_was_handed_over_is_known_after_a_restart(tmp_path: Path) -> 
         assert "Taken before" in await hand_over(client, 1, TO)
 
 
+async def test_a_peer_that_tracks_its_message_keeps_its_copy_and_waits_for_no_next_hop(
+    tmp_path: Path,
+) -> None:
+    async with hop(tmp_path, delay="60s") as node, call(node, tmp_path) as client:
+        await client.say(GREETING)
+        async with asyncio.timeout(10):
+            assert (await hand_over(client, 1, TO)).startswith("250 ")
+        assert await node.rows("unacknowledged") == 0
+
+
 async def test_ordinary_mail_of_a_peer_is_ordinary_mail(tmp_path: Path) -> None:
     async with hop(tmp_path) as node, call(node, tmp_path) as client:
         await client.say(GREETING)

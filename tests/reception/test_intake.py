@@ -183,11 +183,13 @@ async def test_by_default_a_message_nobody_holds_is_accepted_exposed(
 @pytest.mark.parametrize("strict", [True, False])
 async def test_with_no_member_at_hand_policy_decides(tmp_path: Path, strict: bool) -> None:
     found = await station(tmp_path, "mx1", ["mx2"], reject_message_on_shadow_failure=strict)
-    for content in (MESSAGE, TOO_BIG_FOR_MEMORY):
-        reply = await sent(found, content)
-        assert reply.startswith("451 4.4.0 " if strict else "250 2.6.0 ")
-    assert len(await found.copies()) == len(found.files()) * 2 == (0 if strict else 2)
-    await found.stop()
+    try:
+        for content in (MESSAGE, TOO_BIG_FOR_MEMORY):
+            reply = await sent(found, content)
+            assert reply.startswith("451 4.4.0 " if strict else "250 2.6.0 ")
+        assert len(await found.copies()) == len(found.files()) * 2 == (0 if strict else 2)
+    finally:
+        await found.stop()
 
 
 async def test_with_redundancy_disabled_a_message_is_accepted_alone(tmp_path: Path) -> None:

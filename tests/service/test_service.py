@@ -29,9 +29,9 @@ MESSAGE = b"Subject: hello\r\n\r\nbody\r\n"
 
 
 class Process:
-    """``shadowrelay run`` with the settings of one node that is alone."""
+    """``shadowrelay run`` with the settings of a node alone. Its 250s wait for ``delay`` at most."""
 
-    def __init__(self, directory: Path, **changes: Any) -> None:
+    def __init__(self, directory: Path, *, delay: str = "30s", **changes: Any) -> None:
         self.smtp, self.admin, hop = free_ports(3)
         self.directory = directory
         self.file = directory / "node.toml"
@@ -41,7 +41,13 @@ class Process:
             "relay_networks": ["127.0.0.0/8"],
             "minimum_free_disk": 0,
             "drain_timeout": "5s",
-            "receive": {"default": {"listen": f"127.0.0.1:{self.smtp}", "tarpit_interval": "0s"}},
+            "receive": {
+                "default": {
+                    "listen": f"127.0.0.1:{self.smtp}",
+                    "tarpit_interval": "0s",
+                    "max_acknowledgement_delay": delay,
+                }
+            },
             "routes": {"out": {"domains": ["*"], "host": "127.0.0.1", "port": hop, "tls": "none"}},
             "admin": {"listen": f"127.0.0.1:{self.admin}"},
             "log": {"format": "json"},
@@ -111,7 +117,7 @@ async def test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answe
     answers = [b"250 2.1.5 first\r\n", b"250 2.1.5 second\r\n"]  # for one of two, then for the other one
     async with ScriptedHop(DOT=answers) as hop:
         route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none", "protocol": "lmtp"}
-        node = Process(tmp_path, routes={"in": route})
+        node = Process(tmp_path, delay="0s", routes={"in": route})
         try:
             await asyncio.to_thread(node.up)
             await asyncio.to_thread(send, node, "b@example.net", "c@example.net")

@@ -46,6 +46,18 @@ def test_an_inactivity_timeout_has_to_be_below_the_connection_timeout():
     assert set(errors_of(receive={"a": connector})) == {"receive.a.connection_inactivity_timeout"}
 
 
+def test_a_session_has_to_be_allowed_longer_than_its_acknowledgement_may_be_delayed():
+    connector = {
+        "listen": "127.0.0.1:25",
+        "connection_timeout": "20s",
+        "connection_inactivity_timeout": "10s",
+    }
+    settings_from_tree(tree(receive={"a": connector}))  # by default the wait ends with the session
+    late = connector | {"max_acknowledgement_delay": "20s"}
+    assert set(errors_of(receive={"a": late})) == {"receive.a.max_acknowledgement_delay"}
+    settings_from_tree(tree(receive={"a": connector | {"max_acknowledgement_delay": "19s"}}))
+
+
 def test_certificate_and_key_come_together_and_have_to_be_there(tmp_path: Path):
     connector = {"listen": "127.0.0.1:25", "tls_certificate": str(tmp_path / "nowhere.pem")}
     errors = errors_of(receive={"a": connector})

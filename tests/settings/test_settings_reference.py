@@ -22,6 +22,7 @@ DERIVED = {
     "receive.NAME.connection_timeout": "`10m`, with the profile `edge` `5m`",
     "receive.NAME.connection_inactivity_timeout": "`5m`, with the profile `edge` `1m`",
     "routes.NAME.tls": "`opportunistic`, with `username` `required`",
+    "sites.NAME.tls": "`opportunistic`, with `username` `required`",
     "tracking.directory": "`tracking` in `data_dir`",
 }
 

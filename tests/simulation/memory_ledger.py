@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -43,6 +44,7 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     VerdictKind,
     Write,
 )
@@ -53,10 +55,11 @@ from shadowrelay.core.identifiers import (
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
-from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
+from shadowrelay.core.messages import AsSent, Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
@@ -113,6 +116,7 @@ class State:
     hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
     hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
     handed: dict[MessageId, Handed] = field(default_factory=dict)
+    unacknowledged: dict[MessageId, Unacknowledged] = field(default_factory=dict)
 
     def keeper(self, message_id: MessageId) -> MessageId:
         """The message that has the octets."""
@@ -144,6 +148,7 @@ class State:
             hop_peers=dict(self.hop_peers),
             hop_shadows=dict(self.hop_shadows),
             handed=dict(self.handed),
+            unacknowledged=dict(self.unacknowledged),
         )
 
 
@@ -304,6 +309,17 @@ class MemoryLedger:
         keys = [key for key in sorted(found) if key[1] == hop and key[0] > part.after][: part.most]
         return [found[key] for key in keys], part.rest([key[0] for key in keys])
 
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        rows = self.state.unacknowledged.values()
+        found = sorted(
+            (row.received_at, row.message_id) for row in rows if row.sent == sent and row.received_at > since
+        )
+        return [message_id for _, message_id in found]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        waiting = (copy for copy in self.state.copies.values() if copy.owned)
+        return min(most, sum(any(one.next_hop == next_hop for one in copy.unsettled) for copy in waiting))
+
     def resubmitting(self) -> int:
         return sum(copy.owned and copy.request is not None for copy in self.state.copies.values())
 
@@ -424,6 +440,10 @@ class MemoryLedger:
                 self._put("hop_shadows", (message_id, hop), _ABSENT)
             case Handed():
                 self._put("handed", write.message_id, write)
+            case Unacknowledged():
+                self._put("unacknowledged", write.message_id, write)
+            case Acknowledged(message_id):
+                self._put("unacknowledged", message_id, _ABSENT)
             case Heard(name, sequence):
                 known = self.state.known[name]
                 assert known.lineage is not None

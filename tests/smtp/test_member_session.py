@@ -154,15 +154,25 @@ async def test_a_database_that_another_took_the_place_of_is_refused(holder: Stat
 
 async def test_outside_the_secured_networks_the_verbs_are_unknown(tmp_path: Path) -> None:
     found = await station(tmp_path, "mx2", ["mx1"], peer={"externally_secured": ["192.0.2.0/24"]})
-    async with talking(found) as client:
-        offered = await client.say("EHLO client.example")
-        assert "XSHADOW" not in offered
-        assert "XQDISCARD" not in offered
-        invented = await client.say("XYZZY")
-        for command in (HELLO, "XSHADOW", "XQDISCARD 200", MAIL, RCPT, "DATA", "MAIL FROM:<a@example.org>"):
-            assert await client.say(command) == invented == UNKNOWN
-        assert not {"XSHADOW", "XQDISCARD", "MAIL"} & set((await client.say("HELP")).split())
-    await found.stop()
+    try:
+        async with talking(found) as client:
+            offered = await client.say("EHLO client.example")
+            assert "XSHADOW" not in offered
+            assert "XQDISCARD" not in offered
+            invented = await client.say("XYZZY")
+            for command in (
+                HELLO,
+                "XSHADOW",
+                "XQDISCARD 200",
+                MAIL,
+                RCPT,
+                "DATA",
+                "MAIL FROM:<a@example.org>",
+            ):
+                assert await client.say(command) == invented == UNKNOWN
+            assert not {"XSHADOW", "XQDISCARD", "MAIL"} & set((await client.say("HELP")).split())
+    finally:
+        await found.stop()
 
 
 async def test_to_members_the_verbs_are_offered(holder: Station) -> None:
@@ -175,11 +185,13 @@ async def test_to_members_the_verbs_are_offered(holder: Station) -> None:
 
 async def test_with_redundancy_disabled_nothing_is_offered(tmp_path: Path) -> None:
     found = await station(tmp_path, "mx2", ["mx1"], shadow_redundancy_enabled=False)
-    async with talking(found) as client:
-        assert "XSHADOW" not in await client.say("EHLO client.example")
-        assert await client.say(HELLO) == UNKNOWN
-        assert await client.say(MAIL) == UNKNOWN
-    await found.stop()
+    try:
+        async with talking(found) as client:
+            assert "XSHADOW" not in await client.say("EHLO client.example")
+            assert await client.say(HELLO) == UNKNOWN
+            assert await client.say(MAIL) == UNKNOWN
+    finally:
+        await found.stop()
 
 
 async def test_on_a_connector_for_senders_the_verbs_are_unknown(holder: Station) -> None:

@@ -305,6 +305,7 @@ class _Api:
             scrub=node.scrub,
             opened=node.database.opened,
             logins=node.login_counts(),
+            late=node.late(),
             commits=node.database.commits,
             resubmit=await node.resubmission.figures(),
             free=node.room.free,

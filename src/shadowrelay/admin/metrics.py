@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from shadowrelay.admin.node import MemberState, MemberStatus, ScrubState
+from shadowrelay.admin.node import LateStatus, MemberState, MemberStatus, ScrubState
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.damage import Counted
@@ -33,6 +33,7 @@ class Scrape:
     scrub: ScrubState
     opened: Opening
     logins: Mapping[str, int]
+    late: LateStatus
     commits: int
     resubmit: Figures
     free: int
@@ -87,6 +88,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("oldest_queued_seconds", "Age of the oldest queued message, 0 without one.", _age(scrape)),
         ("free_disk_bytes", "Free space of the disk that holds the node's data.", scrape.free),
         ("minimum_free_disk_bytes", "With less free space mail is put off.", scrape.minimum_free),
+        ("waiting_acknowledgements", "Sessions whose 250 waits for next hops.", scrape.late.waiting),
         ("ready", "1 while this node takes mail.", int(scrape.ready)),
         ("start_time_seconds", "When the node started, seconds since 1970.", scrape.started_at.timestamp()),
     ]
@@ -106,6 +108,12 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     for event in sorted(EVENT_IDS | set(scrape.seen.tracked)):
         tracked.add_metric([event], scrape.seen.tracked.get(event, 0))
     yield tracked
+    yield _labelled(
+        "delayed_acknowledgements_total",
+        "Messages without a second copy since the start, by how their acknowledgement was delayed.",
+        "outcome",
+        scrape.late.counts,
+    )
     yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits

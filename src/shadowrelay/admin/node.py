@@ -140,6 +140,17 @@ class RefusalView:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class LateStatus:
+    """Delayed acknowledgement: the longest wait of any connector (zero: no 250 waits), how many sessions wait
+    now, and how the waits since the start ended, by outcome.
+    """
+
+    longest: timedelta
+    waiting: int
+    counts: Mapping[str, int]
+
+
 class DrainState(Protocol):
     """Whether the node is being drained."""
 
@@ -235,6 +246,10 @@ class RunningNode(Protocol):
 
     def login_counts(self) -> Mapping[str, int]:
         """Logins since the start, by result."""
+        ...
+
+    def late(self) -> LateStatus:
+        """How messages of which no member has a copy are acknowledged."""
         ...
 
     def waits_for(self, message_id: MessageId) -> Collection[ServerName]:

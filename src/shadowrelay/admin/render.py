@@ -6,7 +6,15 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from shadowrelay.admin.node import HopStatus, HostStatus, MemberState, MemberStatus, RunningNode, ScrubState
+from shadowrelay.admin.node import (
+    HopStatus,
+    HostStatus,
+    LateStatus,
+    MemberState,
+    MemberStatus,
+    RunningNode,
+    ScrubState,
+)
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import Mark, ServerName
@@ -43,12 +51,17 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         **counts(seen.counts),
         "refused": min(node.refused_copies(), seen.counts.exposed),
         "kept_for_hops": sum(seen.hops.values()),
+        "acknowledged_late": late(node.late()),
         "discard_events": sum(seen.events.values()),
         "commits": node.database.commits,
         "scrub": scrub(node.scrub),
         "corrupt_database": corrupt_database(node.database.opened),
         "peers": peers(node, seen),
     }
+
+
+def late(found: LateStatus) -> Json:
+    return {"longest": found.longest.total_seconds(), "waiting": found.waiting}
 
 
 def counts(seen: Counts) -> Json:

@@ -1,10 +1,12 @@
-"""``shadowrelay config``: checks a settings file, or shows the settings in force."""
+"""``shadowrelay config``: checks a settings file, shows the settings in force, or where mail goes."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,15 +17,19 @@ from shadowrelay.settings import (
     load_settings,
     settings_warnings,
 )
+from shadowrelay.settings.ways import RecipientWay, ways_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 settings_file = click.argument(
     "file", type=click.Path(path_type=Path, dir_okay=False), envvar=SETTINGS_PATH_VARIABLE
 )
 
 
-@click.group(short_help="Check a settings file, or show the settings in force.")
+@click.group(short_help="Check a settings file, show the settings in force, or where mail goes.")
 def config() -> None:
-    """Check a settings file, or show the settings in force.
+    """Check a settings file, show the settings in force, or where mail goes.
 
     SHADOWRELAY_* environment variables count, as they do when the node starts.
     """
@@ -51,21 +57,58 @@ def show(file: Path, *, as_json: bool) -> None:
         _print_table(settings)
 
 
+@config.command()
+@settings_file
+@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: an object for each address.")
+def route(file: Path, addresses: tuple[str, ...], *, as_json: bool) -> None:
+    """Print where a message to these recipients goes with FILE: route, next hop, path of sites, hosts.
+
+    Recipients with the same next hop share a copy. Exit status 1 if no route leads to one of them.
+    """
+    for address in addresses:
+        if not all(address.rpartition("@")):
+            raise click.BadParameter(f"{address} is no address", param_hint="ADDRESS")
+    found = ways_of(load_settings(file, os.environ), addresses)
+    if as_json:
+        click.echo(json.dumps([asdict(way) for way in found], indent=2))
+    else:
+        _print_ways(found)
+    if not all(way.route for way in found):
+        raise SystemExit(1)
+
+
+def _print_ways(found: list[RecipientWay]) -> None:
+    from rich.table import Table
+
+    table = Table("recipient", "route", "next hop", "path (cost)", "hosts", box=None, pad_edge=False)
+    for way in found:
+        path = f"{' → '.join(way.path)} ({way.cost})" if way.path else "–"
+        hosts = "; then ".join(", ".join(group) for group in way.hosts)
+        table.add_row(way.address, way.route or "no route", way.next_hop or "–", path, hosts or "–")
+    _print(table)
+
+
 def _as_json(setting: Effective) -> dict[str, object]:
     origin = setting.origin
     return {"value": setting.value, "source": origin.kind, "detail": origin.detail or None}
 
 
 def _print_table(settings: list[Effective]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("setting", "value", "from", box=None, pad_edge=False)
     for setting in settings:
         table.add_row(setting.key, _as_text(setting.value), str(setting.origin))
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console
+
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
-        console.width = 200  # a pipe has no width: keep each setting on one line, for grep
+        console.width = 240  # a pipe has no width: keep each row on one line, for grep
     console.print(table)
 
 

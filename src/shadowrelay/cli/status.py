@@ -61,6 +61,11 @@ def _exposure(out: Console, answer: JsonTree) -> None:
                 f"A member refused the copy of {counted(refused, 'message')} of these: see "
                 "shadowrelay message list --state exposed, and shadowrelay message show ID for the reason"
             )
+    if not answer["peers"] and (late := answer["acknowledged_late"]["longest"]):
+        out.print(
+            "This node is alone. Messages are acknowledged late: a sender hears 250 when the next hops have "
+            f"its message, after {lasting(late)} at most"
+        )
     if answer["promoting"]:
         are = "is" if answer["promoting"] == 1 else "are"
         out.print(

@@ -22,7 +22,7 @@ from shadowrelay.core.identifiers import (
     RequestId,
     ServerName,
 )
-from shadowrelay.core.messages import Copy, Status
+from shadowrelay.core.messages import AsSent, Copy, Status
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
@@ -331,6 +331,22 @@ class DropHopShadow:
     hop: ServerName
 
 
+@dataclass(frozen=True, slots=True)
+class Unacknowledged:
+    """The client of a message has no 250 yet: the message is known by what that client sent."""
+
+    message_id: MessageId
+    sent: AsSent
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The client of a message has its 250: what it sends from now on is another message."""
+
+    message_id: MessageId
+
+
 Write: TypeAlias = (
     SaveCopy
     | DropCopy
@@ -354,6 +370,8 @@ Write: TypeAlias = (
     | DropHopShadow
     | HopPeer
     | Handed
+    | Unacknowledged
+    | Acknowledged
 )
 
 

@@ -21,8 +21,8 @@ from shadowrelay.core.decisions import (
     Tombstone,
 )
 from shadowrelay.core.hops import Handed, HopPeer
-from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, RequestId, ServerName
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.messages import AsSent, Copy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 
 T = TypeVar("T")
@@ -147,6 +147,14 @@ class Ledger(Protocol):
 
     def resubmitting(self) -> int:
         """How many messages of this node that were resubmitted are not settled yet."""
+        ...
+
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        """Messages that came since then, of which a client sent just that, and got no 250; oldest first."""
+        ...
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        """How many messages wait for that next hop, counted up to ``most``."""
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:

@@ -145,6 +145,17 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
+class AsSent:
+    """What a client sent, as it sent it: who the client is, and the digests of envelope and content before
+    anything of ours was added.
+    """
+
+    client: str  # its address, and the name it gave in EHLO
+    envelope: Digest
+    content: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class Digests:
     """The digests of content and envelope (``core.digests``). ``content`` is None while the content arrives.
 

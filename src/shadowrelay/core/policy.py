@@ -52,6 +52,9 @@ class Policy:
     reject_message_on_shadow_failure: bool = tunable(
         False, "Answer 451 4.4.0 when no shadow server took a copy, instead of accepting the message exposed."
     )
+    shadow_redundancy_promotion_enabled: bool = tunable(
+        False, "Relay a message to another transport server where delayed acknowledgement would be skipped."
+    )
     shadow_message_preference_setting: ShadowMessagePreference = tunable(
         ShadowMessagePreference.PREFER_REMOTE, "Where a shadow server is looked for."
     )

@@ -45,6 +45,19 @@ class Receive(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated(TrackingEvent):
+    """A client sent a message again whose 250 was never written. Nothing was made for these recipients: they
+    have the message, or will get it from here.
+    """
+
+    event_id: ClassVar[str] = "DUPLICATERECEIVE"
+    session: str = ""
+
+    def more(self) -> Columns:
+        return {"source-context": self.session}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HaRedirect(TrackingEvent):
     """A shadow server holds a copy. ``attempts``: ``<shadow>=<its reply>``; the last attempt succeeded.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shadowrelay import failpoints
-from shadowrelay.core.decisions import DamagedRow, SaveCopy
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.decisions import ALL, DamagedRow, HopShadow, Part, SaveCopy
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.database import records, sharing, sums
@@ -45,6 +45,8 @@ class Copies:
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
         self.damage: Counter[Counted] = Counter()
+        self.awaited: set[MessageId] = set()  # messages for which a sender's 250 waits
+        self.awaited_changes: list[Copy] = []  # what became of those since the last commit
         self.planned = 0  # recipients stored so far that this node may send, now or later
         self.tally = Tally()
         self.hop_shadow_rows = HopShadowRows(connection)
@@ -52,6 +54,13 @@ class Copies:
         self._recent: dict[MessageId, Copy] = {}
         self._undisturbed: set[MessageId] = set()
         self._run = connection.execute
+
+    def take_changes(self) -> Sequence[Copy]:
+        """What became of awaited messages since the last call."""
+        if not self.awaited_changes:
+            return ()
+        changes, self.awaited_changes = self.awaited_changes, []
+        return changes
 
     def refresh(self) -> None:
         """Read what is kept in memory again."""
@@ -136,6 +145,15 @@ class Copies:
             if copy := self.expected(message_id):
                 yield copy
 
+    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
+        return self.hop_shadow_rows.one(message_id, hop)
+
+    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
+        return self.hop_shadow_rows.of(message_id)
+
+    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
+        return self.hop_shadow_rows.part(hop, part)
+
     def forget_recent(self) -> None:
         """Forget remembered copies. Call it after changing messages or recipients without ``apply``."""
         self._recent.clear()
@@ -187,6 +205,8 @@ class Copies:
         elif write.content:
             sharing.put(self._run, after.id, write.content)
         self.tally.changed(before, after)
+        if after.id in self.awaited:
+            self.awaited_changes.append(after)
         self._remember(after)
 
     def _remember(self, copy: Copy) -> None:

@@ -46,16 +46,18 @@ def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
     """
     if not alone:
         ledger.connection.execute("SAVEPOINT work")
-    freed, counted = len(ledger.freed), ledger.tally.mark()
+    freed, counted, changed = len(ledger.freed), ledger.tally.mark(), len(ledger.awaited_changes)
     problem: Exception | None = None
     result = None
     try:
         result = work(ledger)
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
+        del ledger.awaited_changes[changed:]
         problem = _undo(ledger, freed, counted, error, alone=alone)
     except sqlite3.Error:
         raise
     except Exception as error:
+        del ledger.awaited_changes[changed:]
         problem = _undo(ledger, freed, counted, error, alone=alone)
     if not alone:
         ledger.connection.execute("RELEASE work")

@@ -1,13 +1,68 @@
-"""Converts peers beyond the boundary, and what they handed over, to and from rows."""
+"""Keeps peers beyond the boundary, and what they handed over."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
+from typing import assert_never
 
 from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
-from shadowrelay.database.sums import SqlRow, believed, row_sum
+from shadowrelay.database.queries import load
+from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, readable, row_sum
 from shadowrelay.wire.xshadow import parse_mark
+
+SQL = load("queries.sql")
+
+
+class HopRows:
+    """The part of the ledger for peers beyond the boundary; bound to one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._run = connection.execute
+        self._any_handed = False
+
+    def refresh(self) -> None:
+        """Read again what is kept in memory."""
+        self._any_handed = bool(self._run(SQL["any_handed"]).fetchone()[0])
+
+    def peer(self, name: ServerName) -> HopPeer | None:
+        # An unreadable row counts as none: the peer introduces itself again.
+        row = self._run(SQL["hop_peer"], (name,)).fetchone()
+        return readable(peer_of, row) if row else None
+
+    def handed(self, message_id: MessageId) -> Handed | None:
+        if not self._any_handed:  # settling asks for every message
+            return None
+        found = self._handed("handed", message_id)
+        return found[0] if found else None
+
+    def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> list[Handed]:
+        return self._handed("handed_as", database_id, their_id)
+
+    def _handed(self, query: str, *asked: str) -> list[Handed]:
+        found = []
+        for row in self._run(SQL[query], asked).fetchall():
+            # A damaged row counts as none: its peer keeps its copy, and hears nothing that may be wrong.
+            with contextlib.suppress(Unbelievable, *IMPOSSIBLE):
+                found.append(handed_of(row))
+        return found
+
+    def write(self, write: HopPeer | Handed) -> None:
+        match write:
+            case HopPeer():
+                self._run(SQL["put_hop_peer"], peer_row(write))
+            case Handed():
+                self._any_handed = True
+                self._run(SQL["put_handed"], handed_row(write))
+            case _:
+                assert_never(write)
+
+    def drop(self, message_id: MessageId) -> None:
+        """The message is gone, and with it who handed it over."""
+        if self._any_handed:
+            self._run(SQL["drop_handed"], (message_id,))
 
 
 def peer_row(peer: HopPeer) -> SqlRow:

@@ -6,7 +6,6 @@ owns; nothing here begins, commits or rolls back.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections import Counter
@@ -17,6 +16,7 @@ from typing import TypeVar, assert_never
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
     ALL,
+    Acknowledged,
     AcknowledgeEvents,
     AskAbout,
     CheckCopies,
@@ -39,6 +39,7 @@ from shadowrelay.core.decisions import (
     SaveCopy,
     SaveDamaged,
     Tombstone,
+    Unacknowledged,
     Write,
 )
 from shadowrelay.core.hops import Handed, HopPeer
@@ -48,18 +49,20 @@ from shadowrelay.core.identifiers import (
     Incarnation,
     Lineage,
     MessageId,
+    NextHop,
     RequestId,
     ServerName,
 )
 from shadowrelay.core.members.damage import counted
-from shadowrelay.core.messages import Copy, Role, Stage
+from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.tracking import Load, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
-from shadowrelay.database import hop_rows, records, request_rows, sums
+from shadowrelay.database import records, request_rows, sums
 from shadowrelay.database.copies import Copies
+from shadowrelay.database.hop_rows import HopRows
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
 from shadowrelay.database.selectors import parameters, part
@@ -98,6 +101,7 @@ class SqlLedger(Copies):
         self, connection: sqlite3.Connection, name: ServerName, hosts: Mapping[ServerName, str] | None = None
     ) -> None:
         super().__init__(connection)
+        self.hop_rows = HopRows(connection)
         self.name = name
         self.hosts = hosts or {}
         self.tracked: Counter[str] = Counter()
@@ -120,7 +124,7 @@ class SqlLedger(Copies):
         self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
         self._sequence = self._last(SQL["last_sequence"])
         self._members.clear()
-        self._any_handed = bool(self._run(SQL["any_handed"]).fetchone()[0])
+        self.hop_rows.refresh()
         self.listing = None
         self._read_chores()
 
@@ -166,26 +170,13 @@ class SqlLedger(Copies):
         return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
 
     def hop_peer(self, name: ServerName) -> HopPeer | None:
-        # An unreadable row counts as none: the peer introduces itself again.
-        row = self._run(SQL["hop_peer"], (name,)).fetchone()
-        return sums.readable(hop_rows.peer_of, row) if row else None
+        return self.hop_rows.peer(name)
 
     def handed(self, message_id: MessageId) -> Handed | None:
-        if not self._any_handed:  # settling asks for every message
-            return None
-        found = self._handed("handed", message_id)
-        return found[0] if found else None
+        return self.hop_rows.handed(message_id)
 
     def handed_as(self, database_id: DatabaseId, their_id: MessageId) -> Sequence[Handed]:
-        return self._handed("handed_as", database_id, their_id)
-
-    def _handed(self, query: str, *asked: str) -> list[Handed]:
-        found = []
-        for row in self._run(SQL[query], asked).fetchall():
-            # A damaged row counts as none: its peer keeps its copy, and hears nothing that may be wrong.
-            with contextlib.suppress(sums.Unbelievable, *sums.IMPOSSIBLE):
-                found.append(hop_rows.handed_of(row))
-        return found
+        return self.hop_rows.handed_as(database_id, their_id)
 
     def _part(self, query: str, name: ServerName, part: Part) -> Found:
         rows = self._run(SQL[query], (name, part.after, -1 if part.most is None else part.most)).fetchall()
@@ -251,6 +242,15 @@ class SqlLedger(Copies):
         rows = self._run(SQL["progress"], (request_id,)).fetchall()
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
 
+    def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
+        asked = (sent.content, sent.envelope, sent.client, records.micros(since))
+        return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
+
+    def queued_for(self, next_hop: NextHop, most: int) -> int:
+        # Few messages have so many recipients that this counts too few of them.
+        rows = self._run(SQL["queued_for"], (next_hop, 20 * most)).fetchall()
+        return min(most, len(set(rows)))
+
     def resubmitting(self) -> int:
         return int(self._run(SQL["resubmitting"]).fetchone()[0])
 
@@ -262,15 +262,6 @@ class SqlLedger(Copies):
             return selection.selected(selector, [copy] if copy else [], owner, place)
         asked = parameters(selector, place) | {"owner": owner, "most": most}
         return part(self._run(SQL["resubmittable"], asked).fetchall(), most)
-
-    def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
-        return self.hop_shadow_rows.one(message_id, hop)
-
-    def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
-        return self.hop_shadow_rows.of(message_id)
-
-    def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
-        return self.hop_shadow_rows.part(hop, part)
 
     def apply(self, decision: Decision[T]) -> T:
         """Store writes and events; they and ``then`` are valid once the transaction commits."""
@@ -343,25 +334,29 @@ class SqlLedger(Copies):
                     self._run(SQL["heard"], (sequence, name))
             case Request() | Progress() | ForgetRequest():
                 self._write_of_request(write)
-            case HopPeer() | Handed() | HopShadow() | DropHopShadow():
-                self._write_of_hop(write)
+            case HopShadow() | DropHopShadow() | HopPeer() | Handed() | Unacknowledged() | Acknowledged():
+                self._write_of_senders(write)
             case _:
                 assert_never(write)
 
     def _drop(self, message_id: MessageId) -> None:
         super()._drop(message_id)
-        if self._any_handed:
-            self._run(SQL["drop_handed"], (message_id,))
+        self.hop_rows.drop(message_id)
 
-    def _write_of_hop(self, write: HopPeer | Handed | HopShadow | DropHopShadow) -> None:
+    def _write_of_senders(
+        self, write: HopPeer | Handed | HopShadow | DropHopShadow | Unacknowledged | Acknowledged
+    ) -> None:
+        """What concerns those who hand mail over to us, or take it from us, beyond the boundary."""
         match write:
             case HopShadow() | DropHopShadow():
                 self.hop_shadow_rows.write(write)
-            case HopPeer():
-                self._run(SQL["put_hop_peer"], hop_rows.peer_row(write))
-            case Handed():
-                self._any_handed = True
-                self._run(SQL["put_handed"], hop_rows.handed_row(write))
+            case HopPeer() | Handed():
+                self.hop_rows.write(write)
+            case Unacknowledged(message_id, sent, at):
+                row = (message_id, sent.client, sent.envelope, sent.content, records.micros(at))
+                self._run(SQL["put_unacknowledged"], row)
+            case Acknowledged(message_id):
+                self._run(SQL["drop_unacknowledged"], (message_id,))
 
     def _write_of_chore(self, write: Chore | ChoreDone) -> None:
         match write:

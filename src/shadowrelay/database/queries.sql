@@ -426,6 +426,23 @@ DELETE FROM outcome WHERE keep_until <= ?;
 -- name: expire_tombstones
 DELETE FROM tombstone WHERE keep_until <= ?;
 
+-- name: unacknowledged
+SELECT message_id FROM unacknowledged WHERE content = ? AND envelope = ? AND client = ? AND received_at > ?
+ ORDER BY received_at, message_id;
+
+-- name: put_unacknowledged
+INSERT OR REPLACE INTO unacknowledged (message_id, client, envelope, content, received_at) VALUES (?, ?, ?, ?, ?);
+
+-- name: drop_unacknowledged
+DELETE FROM unacknowledged WHERE message_id = ?;
+
+-- name: expire_unacknowledged
+DELETE FROM unacknowledged WHERE received_at <= ?;
+
+-- name: queued_for
+-- Once for each recipient that waits for a next hop.
+SELECT message_id FROM recipient INDEXED BY recipient_due WHERE next_hop = ? AND due_at IS NOT NULL LIMIT ?;
+
 -- name: everything
 SELECT id, size FROM message WHERE id > ? ORDER BY id LIMIT ?;
 

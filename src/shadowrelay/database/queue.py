@@ -12,6 +12,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.transfer import NO_INCARNATION, saved
+from shadowrelay.core.reception.acknowledging import REPEATED_WITHIN
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records, sums
 from shadowrelay.database.content import stored
@@ -200,7 +201,10 @@ def _copies(ledger: SqlLedger, query: str, *values: int) -> Iterator[Copy]:
 
 
 def forget_expired(ledger: SqlLedger, events_before: datetime, now: datetime) -> None:
-    """Drop discard events that no member polled in time, and expired outcomes and tombstones."""
+    """Drop discard events that no member polled in time, expired outcomes and tombstones, and what clients
+    sent a day ago.
+    """
     ledger.connection.execute(SQL["expire_events"], (records.micros(events_before),))
     ledger.connection.execute(SQL["expire_outcomes"], (records.micros(now),))
     ledger.connection.execute(SQL["expire_tombstones"], (records.micros(now),))
+    ledger.connection.execute(SQL["expire_unacknowledged"], (records.micros(now - REPEATED_WITHIN),))

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import aiosqlite
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
+from shadowrelay.core.messages import Copy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import group_commit, opening, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
@@ -88,6 +89,7 @@ class TransportDatabase:
     _tracked: list[asyncio.Event] = field(default_factory=list)
     _planned: list[asyncio.Event] = field(default_factory=list)
     _left: list[asyncio.Event] = field(default_factory=list)
+    _changed: Callable[[Copy], None] = field(default=lambda _: None)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
     lineage: Lineage = field(init=False)
@@ -147,6 +149,10 @@ class TransportDatabase:
         """Set ``listener`` after every commit that leaves a chore to be done."""
         self._left.append(listener)
         return listener
+
+    def when_changed(self, told: Callable[[Copy], None]) -> None:
+        """Call ``told`` after every commit that changed a message in ``ledger.awaited``."""
+        self._changed = told
 
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
         """Run ``work`` in a transaction; return its result once it is durable. Raises DatabaseFailed.
@@ -228,6 +234,8 @@ class TransportDatabase:
             listener.set()
         for listener in self._planned if self.ledger.planned != planned else ():
             listener.set()
+        for copy in self.ledger.take_changes():
+            self._changed(copy)
         for listener in self._left if self.ledger.chores else ():
             listener.set()
         return True

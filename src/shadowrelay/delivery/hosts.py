@@ -219,6 +219,21 @@ class Hosts:
                 del self._known[key]
 
 
+def worn_out(
+    idle: list[tuple[DeliverySession, float]], now: float, most: float
+) -> tuple[list[tuple[DeliverySession, float]], list[DeliverySession]]:
+    """The idle sessions that may be kept, each with the time since when it is idle; and those to close: they
+    have waited for more than ``most`` seconds, or longer than their route allows, or are lost.
+    """
+    kept = [
+        (session, since)
+        for session, since in idle
+        if session.alive and since >= now - min(most, session.server.timeouts.idle)
+    ]
+    stay = {id(session) for session, _ in kept}
+    return kept, [session for session, _ in idle if id(session) not in stay]
+
+
 def _earlier(standing: Standing, by: timedelta) -> Standing:
     return replace(standing, rests_until=standing.rests_until - by) if standing.rests_until else standing
 

@@ -26,7 +26,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
-from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
@@ -43,6 +43,10 @@ IDLE = 1.0  # seconds between looks at the queue if nothing wakes it
 PRUNE = 60.0  # seconds between looks for next hops that nobody needs
 LOOKS = 4.0  # times what a look took, until the next one: looking through thousands of domains takes a while
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
+
+
+def _nobody_asks(_: NextHop) -> None:
+    """Nobody waits for mail of that next hop."""
 
 
 async def deliver(
@@ -74,7 +78,9 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
 
 
 class Queue:
-    """The stage that delivers. Setting ``wake`` tells it that there may be something to send."""
+    """The stage that delivers. Setting ``wake`` tells it that there may be something to send. ``failed`` is
+    called after each attempt that leaves a next hop in retry.
+    """
 
     def __init__(
         self,
@@ -90,6 +96,7 @@ class Queue:
         self.hosts = hosts
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
+        self.failed: Callable[[NextHop], None] = _nobody_asks
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
@@ -140,7 +147,9 @@ class Queue:
         for name, due in waiting:
             if self._stopping:
                 break
-            outbound = self._outbound(name)
+            if name not in self.hops:
+                self.hops[name] = Outbound(self.hosts.template(name))
+            outbound = self.hops[name]
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
@@ -164,11 +173,6 @@ class Queue:
         found = due_hops(ledger)
         self._look_took = seconds() - began
         return found
-
-    def _outbound(self, name: NextHop) -> Outbound:
-        if name not in self.hops:
-            self.hops[name] = Outbound(self.hosts.template(name))
-        return self.hops[name]
 
     async def _watch_the_clock(self, now: datetime) -> None:
         """If the wall clock was set back, bring planned times forward: mail must not wait for hours."""
@@ -323,6 +327,8 @@ class Queue:
         except Exception:
             log.exception("delivery_failed", message=claimed.copy.id)
             await self._put_off(claimed)
+        if outbound.failures:
+            self.failed(claimed.next_hop)
         if again or outbound.failures:  # the fork is still due, or mail waits for its hop to come back
             self.wake.set()
         return session
@@ -355,22 +361,16 @@ class Queue:
             return
         self._idle_at = now + IDLE
         for outbound in self.hops.values():
-            old = [
-                session
-                for session, since in outbound.idle
-                if since < now - min(most, session.server.timeouts.idle) or not session.alive
-            ]
-            outbound.idle = [item for item in outbound.idle if item[0] not in old]
+            outbound.idle, old = worn_out(outbound.idle, now, most)
             for session in old:
                 self._close(session)
             for item in [one for one in outbound.idle if one[0].owes and one[1] < now - IDLE]:
                 outbound.idle.remove(item)
                 self._in_background(self._ask(outbound, *item))
-        self._prune(waiting)
+        self._prune(waiting, now)
 
-    def _prune(self, waiting: Set[NextHop]) -> None:
+    def _prune(self, waiting: Set[NextHop], now: float) -> None:
         """Once a minute, forget next hops of single domains that have neither mail nor sessions."""
-        now = asyncio.get_running_loop().time()
         if now < self._prune_at:
             return
         self._prune_at = now + PRUNE

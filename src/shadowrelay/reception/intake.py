@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -13,14 +13,16 @@ import structlog
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.digests import of_envelope
+from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
-from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
+from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -29,11 +31,12 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import Members, seconds
+from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
 from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
-from shadowrelay.smtp.receiving.contract import Client, Hangup, within
+from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
@@ -50,7 +53,10 @@ def _nobody(_: Sequence[OfferAttempt]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeOptions:
-    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing."""
+    """The options of a connector for senders. ``submission``: Message-ID and Date are added if missing.
+    ``delay``: how long a 250 waits at most, if no member has a copy. ``ways``: the paths to sites of other
+    boundaries; empty if there are none.
+    """
 
     connector: str
     relay_networks: tuple[IPv4Network | IPv6Network, ...]
@@ -59,6 +65,8 @@ class IntakeOptions:
     content: Path
     room: Room
     submission: bool
+    ways: Mapping[str, SitePath]
+    delay: timedelta = timedelta(0)
 
 
 class Intake:
@@ -74,7 +82,9 @@ class Intake:
         clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
+        acknowledgements: Acknowledgements | None = None,
     ) -> None:
+        self.acknowledgements = acknowledgements
         self.members = members
         self.database = database
         self.boundary = boundary
@@ -130,6 +140,8 @@ class Intake:
             envid=mail.envid,
         )
         addressed = tuple(self._recipients(recipients))
+        if self.options.ways:
+            addressed = fanned_out(addressed, self.options.ways)
         message_id = self._mint(now)
         arrival = Arrival(
             id=message_id,
@@ -147,7 +159,16 @@ class Intake:
         shadow = self._shadows.pop(session.id, None)
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
-        return IntakeSink(self, session, arrival, shadow)
+        # A peer that keeps its copy until it is delivered waits for no more than this node's own.
+        waits = shadow is not None and handed is None
+        late = self._as_sent(session, mail, recipients) if waits else None
+        return IntakeSink(self, session, arrival, shadow, late)
+
+    def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
+        """What the 250 of this message may wait with; None: it never waits."""
+        if self.acknowledgements is None or not self.options.delay:
+            return None
+        return LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
 
     async def reset(self, session: Client) -> None:
         if shadow := self._shadows.pop(session.id, None):
@@ -174,7 +195,12 @@ class IntakeSink:
     """Takes in one message from a sender."""
 
     def __init__(
-        self, intake: Intake, session: Client, arrival: Arrival, shadow: ShadowSession | None
+        self,
+        intake: Intake,
+        session: Client,
+        arrival: Arrival,
+        shadow: ShadowSession | None,
+        late: LateSender | None = None,
     ) -> None:
         self._intake = intake
         self._session = session
@@ -183,19 +209,25 @@ class IntakeSink:
         self._scan = HeaderScan()
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
+        self._late = late
+        # Where members may take a copy, it is made only if none does.
+        alone = late is not None and (shadow is None or shadow.first is None)
+        self._as_sent = ContentDigest() if alone else None
+        self._added = 0  # octets in front of what the client sent
+        self._waiting: Waiting | None = None
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
             if not self._scan.feed(data):
-                return
-            data = self._header() + self._scan.rest
-        await self._keep(data)
+                return None
+            return await self._keep(self._header() + self._scan.rest, self._added)
+        return await self._keep(data)
 
-    async def finish(self) -> Sequence[Reply] | Hangup:
+    async def finish(self) -> Sequence[Reply] | Hangup | Delayed:
         try:
             if not self._scan.complete:
                 self._scan.finish()
-                await self._keep(self._header() + self._scan.rest)
+                await self._keep(self._header() + self._scan.rest, self._added)
             decided = await self._accept(await self._sealed())
         except Refused as refused:
             self._spool.discard()
@@ -208,9 +240,17 @@ class IntakeSink:
             if self._shadow is not None:
                 self._shadow.drop()
         answer = decided.answer
+        waiting, admitted = self._waiting, decided.admitted
+        if answer is Answer.ACCEPTED and waiting is not None and admitted is not None:
+            if not admitted.made:
+                self._spool.discard()
+            await waiting.admitted(admitted, self._accepted(admitted.awaits))
+            return waiting
+        if waiting is not None:
+            waiting.drop()
         if answer is Answer.ACCEPTED:
             failpoints.passed("before-250")
-            return [Reply(250, "2.6.0", f"{self._arrival.id} Queued mail for delivery")]
+            return [self._accepted(self._arrival.id)]
         self._spool.discard()
         if answer is Answer.REPEATED and (handed := self._arrival.handed):
             log.info("handed_over_again", peer=handed.peer, handed_as=handed.their_id)
@@ -219,6 +259,10 @@ class IntakeSink:
             log.error("hang_up_after_unconfirmed_revoke", message=self._arrival.id)
             return Hangup()
         return [Reply(451, "4.4.0", "Message failed to be made redundant")]
+
+    @staticmethod
+    def _accepted(message_id: MessageId) -> Reply:
+        return Reply(250, "2.6.0", f"{message_id} Queued mail for delivery")
 
     async def abort(self) -> None:
         self._intake.in_flight.discard(self._arrival.id)
@@ -255,9 +299,12 @@ class IntakeSink:
                 raise TypeError("nobody was to be asked")
             try:
                 async with asyncio.timeout_at(latest):
-                    return await shadow.offer(step, self._spool.blocks())
+                    attempt = await shadow.offer(step, self._spool.blocks())
             except TimeoutError:
-                return await members.lost(step)
+                attempt = await members.lost(step)
+            if attempt.leg is not Leg.ACKNOWLEDGED:
+                await self._read_as_sent()
+            return attempt
 
         deadline = clock() + intake.policy.shadow_time_cap
         latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
@@ -269,16 +316,35 @@ class IntakeSink:
             known=intake.database.ledger.known,
             ask=lambda step: members.ask(step, revoking.left()),
         )
-        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline)
+        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline, self._ask)
         try:
             decided = await performer.run(script)
         except BaseException:
+            if self._waiting is not None:
+                self._waiting.drop()
             await intake.database.transact_briefly(self._forget)
             raise
         if decided.record is not None:
             # The transaction is queued before the sender gets its reply, and the reply does not wait for it.
             intake.database.transact_briefly(decided.record.work).add_done_callback(self._recorded)
         return decided
+
+    def _ask(self) -> LateQuestion | None:
+        """No member has a copy: what decides whether the 250 waits."""
+        if self._late is None or self._as_sent is None:
+            return None
+        self._waiting = self._late.begin(self._arrival, self._as_sent)
+        return self._waiting.question()
+
+    async def _read_as_sent(self) -> None:
+        """A member did not take the copy: perhaps none will."""
+        if self._late is None or self._as_sent is not None:
+            return
+        digest, ours = ContentDigest(), self._added
+        async for block in self._spool.blocks():
+            digest.update(memoryview(block)[ours:])
+            ours = max(0, ours - len(block))
+        self._as_sent = digest
 
     def _forget(self, ledger: SqlLedger) -> None:
         """No decision was reached, and the sender gets no reply: no later start may accept the message."""
@@ -289,11 +355,14 @@ class IntakeSink:
         if isinstance(error := recording.exception(), Exception):  # the next start records the arrival
             self._intake.database.fail(error)
 
-    async def _keep(self, data: bytes) -> None:
+    async def _keep(self, data: bytes, ours: int = 0) -> None:
+        """Keep the next octets. The first ``ours`` of them were added here."""
         try:
             self._spool.write(data)
         except OSError as error:
             raise self._no_room(error) from error
+        if self._as_sent is not None:
+            self._as_sent.update(memoryview(data)[ours:])
         if self._shadow is None or self._shadow.first is None:
             return
         if self._streaming:
@@ -318,4 +387,5 @@ class IntakeSink:
             added += fields
         envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
         self._arrival = replace(arrival, envelope=envelope)
+        self._added = len(added)
         return added + scan.section

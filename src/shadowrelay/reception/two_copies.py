@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from shadowrelay.core.decisions import Content, VerdictKind
+from shadowrelay.core.decisions import Content, Decision, VerdictKind
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Query, Revocation
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.acknowledging import Admitted, LateQuestion, admit
 from shadowrelay.core.reception.redundancy import (
     Answer,
     Arrival,
@@ -33,10 +34,18 @@ def offer(arrival: Arrival, to: ServerName, rank: int) -> OfferCopy:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The answer to the sender, and what to record after it (None: the message is recorded already)."""
+    """The answer to the sender, and what to record after it (None: the message is recorded already).
+
+    ``admitted``: how a message was admitted of which no member has a copy.
+    """
 
     answer: Answer
     record: Transact[Answer] | None = None
+    admitted: Admitted | None = None
+
+
+def _at_once() -> None:
+    """No question about a delayed acknowledgement: the 250 does not wait."""
 
 
 async def make_redundant(
@@ -46,6 +55,7 @@ async def make_redundant(
     policy: Policy,
     clock: Callable[[], datetime],
     deadline: datetime,
+    late: Callable[[], LateQuestion | None] = _at_once,
 ) -> Decided:
     """Decide what the sender is told. When this returns, what the answer promises is already on disk.
 
@@ -53,27 +63,47 @@ async def make_redundant(
     and the message is recorded after it. In every other case the message is recorded, or forgotten, before
     the answer. ``whom`` chooses the next member from the attempts so far. The same member may be asked
     several times, each time with a new rank. An acknowledgement that no longer counts (its holder's database
-    is gone) is treated like a failure.
+    is gone) is treated like a failure. ``late``: what decides, if no member has a copy, whether the 250 waits
+    for the next hops, and whether the message is a repeat.
     """
     attempts: list[OfferAttempt] = []
     arrived: Copy | None = None
     promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
 
+    def accepting(
+        *, last_resort: bool, answered: bool = False
+    ) -> Callable[[Transaction, Arrival], Decision[Answer]]:
+        known, kept, too_late = tuple(attempts), arrived, clock() >= promoted_from
+        return lambda ledger, arriving: accept(
+            ledger,
+            arriving,
+            content,
+            known,
+            policy,
+            clock(),
+            last_resort=last_resort,
+            late=too_late,
+            arrived=kept,
+            answered=answered,
+        )
+
     def decide(*, last_resort: bool, answered: bool = False) -> Transact[Answer]:
-        known, kept, late = tuple(attempts), arrived, clock() >= promoted_from
+        accepted = accepting(last_resort=last_resort, answered=answered)
+        return Transact(lambda ledger: ledger.apply(accepted(ledger, arrival)))
+
+    def decide_late(asked: LateQuestion) -> Transact[Admitted]:
+        accepted, given, kept = accepting(last_resort=True), bool(uncertain(attempts)), arrived
         return Transact(
             lambda ledger: ledger.apply(
-                accept(
+                admit(
                     ledger,
                     arrival,
-                    content,
-                    known,
+                    lambda arriving: accepted(ledger, arriving),
+                    asked,
                     policy,
                     clock(),
-                    last_resort=last_resort,
-                    late=late,
                     arrived=kept,
-                    answered=answered,
+                    given=given,
                 )
             )
         )
@@ -95,9 +125,14 @@ async def make_redundant(
             answer = await decide(last_resort=False)
             if answer is not Answer.NOT_REDUNDANT:
                 return Decided(answer)
-    answer = await decide(last_resort=True)
-    if answer is not Answer.NOT_REDUNDANT:
-        return Decided(answer)
+    if (asked := late()) is None:
+        answer = await decide(last_resort=True)
+        if answer is not Answer.NOT_REDUNDANT:
+            return Decided(answer)
+    else:
+        admitted = await decide_late(asked)
+        if admitted.answer is not Answer.NOT_REDUNDANT:
+            return Decided(admitted.answer, admitted=admitted)
     return Decided(await take_back(arrival, attempts))
 
 

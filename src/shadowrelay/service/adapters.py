@@ -9,9 +9,10 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from shadowrelay.core.delivery.hosts import groups
 from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.reception.sites import site_hop
+from shadowrelay.core.values import replace
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hosts import Hosts
@@ -19,7 +20,8 @@ from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.routing import route_hosts
-from shadowrelay.settings.schema import RouteSettings
+from shadowrelay.settings.schema import HopSettings
+from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
 from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
 from shadowrelay.tracking.files import LogLimits
@@ -82,26 +84,38 @@ def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
 
 
 def servers(settings: Settings) -> dict[NextHop, NextHopServer]:
-    """For each route the template of its hosts; host and port are those of the first that it names."""
-    return {
-        NextHop(name): NextHopServer(
-            name=NextHop(name),
-            host=named.hosts[0].name if named.hosts else "",
-            port=named.hosts[0].port if named.hosts else route.port,
-            local_hostname=settings.name,
+    """For each route, and for each site, the template of its hosts; host and port are those of the first that
+    it names.
+    """
+    found = {}
+    for (name, route), named in zip(settings.routes.items(), route_hosts(settings).values(), strict=True):
+        first = (named.hosts[0].name, named.hosts[0].port) if named.hosts else ("", route.port)
+        found[NextHop(name)] = replace(
+            _template(settings, NextHop(name), route, *first),
             protocol=route.protocol.value,
             inside=route.inside,
-            tls=route.tls.value,
-            ca_file=str(route.ca) if route.ca else None,
-            login=_login(route),
-            pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
-            timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
         )
-        for (name, route), named in zip(settings.routes.items(), route_hosts(settings).values(), strict=True)
-    }
+    for name, site in settings.sites.items():
+        hop = site_hop(name)
+        found[hop] = _template(settings, hop, site, site.hosts[0].host, site.hosts[0].port)
+    return found
 
 
-def _pinned(route: RouteSettings) -> Pinned | None:
+def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, port: int) -> NextHopServer:
+    return NextHopServer(
+        name=name,
+        host=host,
+        port=port,
+        local_hostname=settings.name,
+        tls=route.tls.value,
+        ca_file=str(route.ca) if route.ca else None,
+        login=_login(route),
+        pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
+        timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
+    )
+
+
+def _pinned(route: HopSettings) -> Pinned | None:
     """The hops that the route may tell to track. Reads their certificates; raises OSError."""
     if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
         return None
@@ -129,13 +143,10 @@ def resolver(settings: Settings) -> Resolver:
 
 def hosts(settings: Settings, found: Resolver, clock: Callable[[], datetime]) -> Hosts:
     """The hosts of the next hops of the settings."""
-    ways = route_hosts(settings)
-    return Hosts(
-        servers(settings), lambda hop: groups(hop, ways), found, settings.policy(), clock, random.random
-    )
+    return Hosts(servers(settings), hop_groups(settings), found, settings.policy(), clock, random.random)
 
 
-def _login(route: RouteSettings) -> Login | None:
+def _login(route: HopSettings) -> Login | None:
     if route.username is None or route.password_file is None:
         return None
     return Login(

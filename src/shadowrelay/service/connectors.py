@@ -33,6 +33,8 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         content=node.spool,
         room=node.room,
         submission=connector.submission,
+        ways=node.ways,
+        delay=connector.max_acknowledgement_delay,
     )
     tls = None
     if connector.tls_certificate and connector.tls_key:
@@ -70,6 +72,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         node.clock,
         mint,
         node.in_flight,
+        node.acknowledgements,
     )
     if tls is None or not connector.accept_xshadow:
         return Connector(limits, intake)

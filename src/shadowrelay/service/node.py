@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from shadowrelay.admin.node import HopStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
@@ -40,6 +40,7 @@ from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
+from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
@@ -48,6 +49,7 @@ from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import journals, routes
+from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
 from shadowrelay.tracking import lookup
@@ -100,6 +102,7 @@ class Node:
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
+        self.ways = ways(settings)
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
@@ -135,6 +138,10 @@ class Node:
             settings.drain_timeout.total_seconds(),
         )
         self.in_flight: set[MessageId] = set()
+        self.acknowledgements = Acknowledgements(
+            database, policy, clock, self.hop_failed, self.suspended, self.promotion_routes
+        )
+        self.queue.failed = self.acknowledgements.release
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
@@ -165,13 +172,26 @@ class Node:
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
 
+    def hop_failed(self, name: NextHop) -> bool:
+        """Has that next hop failed, and taken no mail since?"""
+        hop = self.queue.hops.get(name)
+        return hop is not None and hop.failures > 0
+
+    def suspended(self, name: NextHop) -> bool:  # noqa: ARG002
+        """Has an operator suspended the queue of that next hop? No command does so yet."""
+        return False
+
+    def promotion_routes(self) -> Sequence[NextHop]:
+        """The next hops that take a message whose acknowledgement is not delayed, in order: none yet."""
+        return ()
+
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""
         return self.boundary.contacts(seconds())
 
     async def _remembers(self, server: RouteServer, timeout: float) -> datetime | None:
         host = Host(server.route, server.host, server.port)
-        return await remembers_since(self.hosts.server(host), timeout)
+        return await remembers_since(self.hosts.server(host), timeout, self.resolver.addresses)
 
     def _having(self, request: Request) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
@@ -229,6 +249,11 @@ class Node:
         for one in self.logins.values():
             counts.update(one.counts)
         return counts
+
+    def late(self) -> LateStatus:
+        delays = [one.max_acknowledgement_delay for one in self.settings.receive.values()]
+        longest = max(delays) if self.policy.shadow_redundancy_enabled else timedelta(0)
+        return LateStatus(longest, self.acknowledgements.waiting, self.acknowledgements.counts)
 
     def refused_copies(self) -> int:
         return self.repair.refusals.messages

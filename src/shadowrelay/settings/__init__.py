@@ -4,12 +4,9 @@ from shadowrelay.settings.description import Described, described
 from shadowrelay.settings.effective import Effective, effective
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import load_settings, settings_from_tree
+from shadowrelay.settings.outputs import Admin, Log, LogFormat, LogLevel, Tracking
 from shadowrelay.settings.overrides import apply_overrides, to_toml
 from shadowrelay.settings.schema import (
-    Admin,
-    Log,
-    LogFormat,
-    LogLevel,
     MemberConnector,
     MemberSettings,
     NextHopProtocol,
@@ -17,7 +14,6 @@ from shadowrelay.settings.schema import (
     RouteSettings,
     Settings,
     Tls,
-    Tracking,
 )
 from shadowrelay.settings.sources import SETTINGS_PATH_VARIABLE
 from shadowrelay.settings.values import HostPort, format_duration, format_size, parse_duration, parse_size

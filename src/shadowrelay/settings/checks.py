@@ -15,7 +15,15 @@ from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.route_checks import Refuse, route_checks
 from shadowrelay.settings.routing import routes
-from shadowrelay.settings.schema import NextHopProtocol, ReceiveConnector, RouteSettings, Settings, Tls
+from shadowrelay.settings.schema import (
+    HopSettings,
+    NextHopProtocol,
+    ReceiveConnector,
+    RouteSettings,
+    Settings,
+    Tls,
+)
+from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
 
@@ -40,6 +48,8 @@ def cross_checks(
     yield from _members(settings, broken, refuse)
     yield from _listeners(settings, refuse)
     yield from _routes(settings, refuse)
+    if not broken & {"routes", "site", "sites", "site_links"}:
+        yield from site_checks(settings, refuse)
     if not broken & {"routes", "journal"}:
         yield from _journals(settings, refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
@@ -53,6 +63,15 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
             f"{key}.connection_inactivity_timeout",
             "not below connection_timeout",
             value=format_duration(silence),
+            allowed=f"less than {format_duration(session)}",
+        )
+    delay = connector.max_acknowledgement_delay
+    # By default the wait ends with the session at the latest.
+    if delay >= session and "max_acknowledgement_delay" in connector.model_fields_set:
+        yield refuse(
+            f"{key}.max_acknowledgement_delay",
+            "not below connection_timeout",
+            value=format_duration(delay),
             allowed=f"less than {format_duration(session)}",
         )
     if (connector.tls_certificate is None) != (connector.tls_key is None):
@@ -216,14 +235,20 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
                     f"routes.{name}.domains", f"claimed by routes.{claimed[domain]} too", value=domain
                 )
             claimed.setdefault(domain, name)
-        if route.tls is not Tls.NONE:
-            yield from _files({f"routes.{name}.ca": route.ca}, refuse)
-        yield from _login(f"routes.{name}", route, refuse)
-        yield from _tracking_hops(f"routes.{name}", route, refuse)
+        yield from _hop(f"routes.{name}", route, refuse)
+    for name, site in settings.sites.items():
+        yield from _hop(f"sites.{name}", site, refuse)
     yield from route_checks(settings, refuse)
 
 
-def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
+def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
+    if hop.tls is not Tls.NONE:
+        yield from _files({f"{key}.ca": hop.ca}, refuse)
+    yield from _login(key, hop, refuse)
+    yield from _tracking_hops(key, hop, refuse)
+
+
+def _tracking_hops(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
     """Both sides are known by their certificates, in STARTTLS, beyond the boundary."""
     certificate, private = f"{key}.xshadow_certificate", f"{key}.xshadow_key"
     files = {certificate: route.xshadow_certificate, private: route.xshadow_key}
@@ -240,7 +265,8 @@ def _tracking_hops(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[S
             value=route.tls,
             allowed="opportunistic or required",
         )
-    if route.inside or route.protocol is not NextHopProtocol.SMTP:
+    to_store = isinstance(route, RouteSettings) and route.protocol is not NextHopProtocol.SMTP
+    if isinstance(route, RouteSettings) and (route.inside or to_store):
         wrong = "inside the boundary" if route.inside else "an LMTP server"
         yield refuse(f"{key}.send_xshadow", f"the next hop is {wrong}: it tracks nothing")
     shown: dict[bytes, str] = {}
@@ -264,7 +290,7 @@ def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
             yield refuse(key, "no route leads there", value=address, allowed="an address that a route covers")
 
 
-def _login(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
+def _login(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
     if (route.username is None) != (route.password_file is None):
         missing = "password_file" if route.password_file is None else "username"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="username and password_file, or neither")

@@ -20,7 +20,8 @@ from shadowrelay.settings.description import SchemaNode, dotted
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import error_of, from_directory
 from shadowrelay.settings.origins import Origin, OriginKind, origin_of
-from shadowrelay.settings.schema import GivenSettings, Log
+from shadowrelay.settings.outputs import Log
+from shadowrelay.settings.schema import GivenSettings
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
 from shadowrelay.settings.values import (

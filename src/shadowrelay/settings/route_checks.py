@@ -20,7 +20,7 @@ def route_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         key = f"routes.{name}"
         if name in RESERVED:
             yield refuse(key, "no route may have this name", allowed="any other name")
-        yield from _ways(key, route, refuse)
+        yield from _ways(key, route, refuse, elsewhere=route.site not in (None, settings.site))
         for other in route.alternatives:
             if wrong := _unfit(settings, name, other):
                 yield refuse(f"{key}.alternatives", wrong, value=other)
@@ -29,12 +29,15 @@ def route_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
             yield refuse(f"dns.servers[{index}]", "not an IP address", value=server, allowed="address:port")
 
 
-def _ways(key: str, route: RouteSettings, refuse: Refuse) -> Iterator[SettingError]:
-    """Check that a route has exactly one of host, hosts and mx, and that no host comes twice."""
+def _ways(key: str, route: RouteSettings, refuse: Refuse, *, elsewhere: bool) -> Iterator[SettingError]:
+    """Check that a route has exactly one of host, hosts and mx, and that no host comes twice.
+
+    A route whose site is ``elsewhere`` needs none.
+    """
     given = [
         name for name, value in (("host", route.host), ("hosts", route.hosts), ("mx", route.mx)) if value
     ]
-    if not given:
+    if not given and not elsewhere:
         yield refuse(f"{key}.host", "has to be set", allowed="one of host, hosts and mx")
     for name in given[1:]:
         yield refuse(f"{key}.{name}", f"{given[0]} is set too", allowed="one of host, hosts and mx")

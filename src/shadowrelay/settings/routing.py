@@ -11,7 +11,13 @@ from shadowrelay.settings.schema import RouteSettings, Settings
 def routes(settings: Settings) -> tuple[Route, ...]:
     """One route for each next hop."""
     return tuple(
-        Route(NextHop(name), tuple(route.domains), route.inside, route.mx)
+        Route(
+            NextHop(name),
+            tuple(route.domains),
+            route.inside,
+            route.mx,
+            site=route.site if route.site and route.site != settings.site else "",
+        )
         for name, route in settings.routes.items()
     )
 

@@ -19,6 +19,7 @@ from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings.hosts import Dns, RouteHostSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
+from shadowrelay.settings.outputs import Admin, Log, Tracking
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
@@ -29,12 +30,10 @@ from shadowrelay.settings.values import (
     Flag,
     Fqdn,
     HostName,
-    HostPort,
     Integer,
     JournalAddress,
     Label,
     ListenAddress,
-    Secret,
     Size,
     TableName,
     UserName,
@@ -65,21 +64,6 @@ class Mechanism(StrEnum):
     LOGIN = "login"
     CRAM_MD5 = "cram-md5"
     XOAUTH2 = "xoauth2"
-
-
-class LogLevel(StrEnum):
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(StrEnum):
-    """``auto``: for people on a terminal, else JSON."""
-
-    AUTO = "auto"
-    JSON = "json"
-    CONSOLE = "console"
 
 
 class Profile(StrEnum):
@@ -141,6 +125,12 @@ class ReceiveConnector(Section):
         le=_DAY,
         description="Longest silence; below `connection_timeout`. Default: `5m`; `1m` with `edge`.",
     )
+    max_acknowledgement_delay: Duration = Field(
+        timedelta(seconds=30),
+        ge=timedelta(),
+        le=timedelta(minutes=10),
+        description="Longest wait of a 250 for the next hops, if no member has a copy; 0s: none.",
+    )
     tarpit_interval: Duration = Field(
         timedelta(seconds=5),
         ge=timedelta(),
@@ -201,21 +191,9 @@ class MemberSettings(Section):
     )
 
 
-class RouteSettings(Section):
-    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
-    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
-    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
-    mx: Flag = Field(
-        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
-    )
-    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
-    alternatives: list[TableName] = Field(
-        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
-    )
-    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
-    inside: Flag = Field(
-        default=False, description="The next hop is inside the boundary: delivery there is final."
-    )
+class HopSettings(Section):
+    """What is said to next hops: how to log in, and TLS."""
+
     username: UserName | None = Field(None, description="Log in with this name, and `password_file`.")
     password_file: FilePath | None = Field(None, description="Its one line is read at each connection.")
     mechanism: Mechanism = Field(
@@ -242,33 +220,41 @@ class RouteSettings(Section):
         le=_DAY,
         description="Longest silence of the next hop in an open session.",
     )
+
+
+class RouteSettings(HopSettings):
+    domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
+    site: Label | None = Field(
+        None, description="Site of these domains: from another site their mail goes to that site's hosts."
+    )
+    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
+    hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
+    mx: Flag = Field(
+        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
+    )
+    port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
+    alternatives: list[TableName] = Field(
+        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
+    )
+    protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
+    inside: Flag = Field(
+        default=False, description="The next hop is inside the boundary: delivery there is final."
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )
 
 
-class Admin(Section):
-    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API and metrics.")
-    token: Secret | None = Field(None, description="Bearer token that requests must carry.")
-
-
-class Tracking(Section):
-    directory: FilePath = Field(description="Directory of the log. Default: `tracking` in `data_dir`.")
-    max_file_size: Size = Field(10 * 10**6, ge=10**4, le=4 * 10**9, description="A larger file is rolled.")
-    max_file_age: Duration = Field(
-        timedelta(hours=1), ge=_SECOND, le=timedelta(days=30), description="An older file is rolled."
+class SiteSettings(HopSettings):
+    hosts: list[DialAddress] = Field(
+        min_length=1, description="Servers that take mail there, all alike; each is tried once in an attempt."
     )
-    max_directory_size: Size = Field(
-        1000 * 10**6, ge=10**5, le=10**13, description="Beyond it the oldest files are deleted."
-    )
-    max_age: Duration = Field(
-        timedelta(days=30), ge=_SECOND, le=timedelta(days=3650), description="Older files are deleted."
-    )
+    hub: Flag = Field(default=False, description="Mail for sites behind it stops there on its way.")
 
 
-class Log(Section):
-    level: LogLevel = Field(LogLevel.INFO, description="Least severity that is written to standard error.")
-    format: LogFormat = Field(LogFormat.AUTO, description="`auto` is `console` on a terminal, else `json`.")
+class SiteLinkSettings(Section):
+    sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
+    cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
 
 
 def _policy_fields() -> dict[str, Any]:
@@ -356,6 +342,8 @@ class Settings(PolicySettings):
         [], description="Members of the boundary; an entry for this node is ignored."
     )
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
+    sites: dict[TableName, SiteSettings] = Field({}, description="Sites of other boundaries.")
+    site_links: list[SiteLinkSettings] = Field([], description="How the sites are linked.")
     dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Callable
 from enum import Enum
 
 BLOCK = 65_536
@@ -60,6 +61,7 @@ class Duplex:
         self._deadline = math.inf
         self._alarm: asyncio.TimerHandle | None = None
         self._interrupted: Why | None = None
+        self.told: Callable[[], None] | None = None  # called when the input ends, or is interrupted
 
     # Called by the protocol
 
@@ -74,6 +76,8 @@ class Duplex:
         """Nothing more will arrive; what did arrive is still read."""
         self._over = True
         _wake(self._waiting)
+        if self.told is not None:
+            self.told()
 
     def lost(self) -> None:
         """The connection is gone in both directions."""
@@ -99,6 +103,13 @@ class Duplex:
         self._interrupted = why
         _wake(self._waiting)
         _wake(self._writable)
+        if self.told is not None:
+            self.told()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether ``interrupt`` ended the reading."""
+        return self._interrupted is not None
 
     @property
     def unsent(self) -> int:
@@ -109,6 +120,11 @@ class Duplex:
     def unheard(self) -> int:
         """Octets that arrived and were not read."""
         return len(self._input)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until the connection has to end; None: it need not."""
+        return None if self._until is None else max(0.0, self._until - self._loop.time())
 
     @property
     def over(self) -> bool:

@@ -106,3 +106,9 @@ def test_a_next_hop_leads_back_to_its_route_as_long_as_that_is_of_the_same_kind(
     assert route_named(NextHop("hub"), (world, hub)) == hub
     assert route_named(NextHop("world"), (world, hub)) is None
     assert route_named(NextHop("hub/example.org"), (world, hub)) is None
+
+
+def test_the_domains_of_another_site_go_to_that_site() -> None:
+    route = Route(NextHop("ireland"), ("example.ie",), site="dublin")
+    assert next_hop_for(route, "a@example.ie") == "site/dublin"
+    assert route_named(NextHop("site/dublin"), (route,)) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.reception.sites import site_hop
 from shadowrelay.core.values import dataclass
 
 DEFAULT = "*"
@@ -17,13 +18,14 @@ class Route:
     A domain is ``example.net`` (only that name), ``*.example.net`` or ``.example.net`` (every name below it,
     at any depth, but not itself), or ``*`` (every name that no other route covers). ``inside``: the next hop
     belongs to the boundary. ``mx``: the DNS has the hosts of each domain, so each domain has a queue of
-    its own.
+    its own. ``site``: the domains belong to that site, which is not ours, and the mail goes there.
     """
 
     name: NextHop
     domains: tuple[str, ...]
     inside: bool = False
     mx: bool = False
+    site: str = ""
 
 
 def canonical(domain: str) -> str:
@@ -63,7 +65,11 @@ def route_for(address: str, routes: Iterable[Route]) -> Route | None:
 
 
 def next_hop_for(route: Route, address: str) -> NextHop:
-    """The next hop of a recipient on that route: ``ROUTE``, or ``ROUTE/DOMAIN`` if the DNS has the hosts."""
+    """The next hop of a recipient on that route: ``ROUTE``, ``ROUTE/DOMAIN`` if the DNS has the hosts, or
+    ``site/SITE`` if its domains belong to another site. ``sites.fanned_out`` joins those that share a path.
+    """
+    if route.site:
+        return site_hop(route.site)
     if not route.mx:
         return route.name
     return NextHop(f"{route.name}/{canonical(address.rpartition('@')[2])}")

@@ -37,6 +37,7 @@ CREATE TABLE unacknowledged (
     received_at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX unacknowledged_like ON unacknowledged (content, envelope, client);
+CREATE INDEX unacknowledged_since ON unacknowledged (received_at);
 
 -- Settings that operators switch for all members at once.
 CREATE TABLE switch (

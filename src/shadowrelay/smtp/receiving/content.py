@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import structlog
 
 from shadowrelay.smtp.duplex import BLOCK, Duplex
-from shadowrelay.smtp.receiving.contract import Hangup, Sink
+from shadowrelay.smtp.receiving.contract import Delayed, Hangup, Sink
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
 from shadowrelay.wire.replies import Refused, Reply
 
@@ -177,7 +177,7 @@ class Body:
             await self.abort()
         return self.refusal
 
-    async def finish(self) -> Sequence[Reply] | Hangup:
+    async def finish(self) -> Sequence[Reply] | Hangup | Delayed:
         """Hand over a message that was not refused.
 
         It runs in the session's own task, which nothing cancels. A shielded task would take two more turns of

@@ -7,6 +7,7 @@ Receiver: ``mail``, ``rcpt`` per recipient, ``content`` once, and then the Sink 
 from __future__ import annotations
 
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -71,6 +72,29 @@ class Hangup:
     __slots__ = ()
 
 
+class Delayed(ABC):
+    """Replies that wait, though what they say is durable already. They are said in the end, or the connection
+    ends without them: no other reply may take their place (RFC 5321 section 4.2.5).
+    """
+
+    __slots__ = ("replies",)
+
+    def __init__(self, replies: Sequence[Reply]) -> None:
+        self.replies = replies
+
+    @abstractmethod
+    async def wait(self, most: float | None) -> None:
+        """Return when the replies are due, or after ``most`` seconds (None: no limit but its own)."""
+
+    @abstractmethod
+    def hasten(self) -> None:
+        """End the wait: the client is gone, or the session has to end."""
+
+    @abstractmethod
+    def over(self, *, said: bool) -> None:
+        """Called once, behind the wait. ``said``: the replies left for a client that was there."""
+
+
 class Sink(Protocol):
     """One message's content, exactly as the client meant it: dot-unstuffed, CRLF line ends, nothing added.
 
@@ -85,7 +109,7 @@ class Sink(Protocol):
         """
         ...
 
-    async def finish(self) -> Sequence[Reply] | Hangup:
+    async def finish(self) -> Sequence[Reply] | Hangup | Delayed:
         """The content is complete. SMTP: one reply; LMTP: one for each accepted recipient, in order.
 
         It runs to its end even if the client is gone. An exception counts as a Hangup: nobody

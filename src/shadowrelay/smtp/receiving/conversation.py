@@ -11,7 +11,7 @@ from typing import Protocol
 import structlog
 
 from shadowrelay.smtp.duplex import BLOCK, LINGER, Duplex, Interrupted, Why
-from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Delayed
 from shadowrelay.wire.replies import MAX_REPLY_LINE, Reply
 
 log = structlog.get_logger(__name__)
@@ -203,6 +203,27 @@ class Conversation:
             await self._tarpit(self._options.tarpit_interval.total_seconds())
         self.write(self._session.decorate(reply))
         return None
+
+    async def say_late(self, delayed: Delayed) -> None:
+        """Say replies that wait, whatever becomes of the wait.
+
+        A client that closed its direction before the wait began still reads. One that closes it meanwhile has
+        given up, as far as we can know: then the replies count as not said.
+        """
+        duplex, said = self._duplex, False
+        try:
+            await duplex.flush()  # what was said before need not wait
+            there, over = duplex.over, self._lost.is_set() or duplex.interrupted
+            duplex.told = delayed.hasten
+            await delayed.wait(0.0 if over else duplex.left)
+            duplex.told = None
+            for reply in delayed.replies:
+                await self.answer(reply)
+            await duplex.flush()
+            said = not self._lost.is_set() and (there or not duplex.over)
+        finally:
+            duplex.told = None
+            delayed.over(said=said)
 
     def write(self, reply: Reply) -> None:
         """Put a reply, as it is, among those that leave at the next flush."""

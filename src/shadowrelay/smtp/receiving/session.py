@@ -18,7 +18,7 @@ from aiosmtpd.proxy_protocol import ProxyData
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
 from shadowrelay.smtp.receiving.content import LOCAL_ERROR, Body, read_chunk, read_data
-from shadowrelay.smtp.receiving.contract import ConnectorOptions, Hangup, Receiver, Service
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, Delayed, Hangup, Receiver, Service
 from shadowrelay.smtp.receiving.conversation import MAIL_NEEDED, Conversation
 from shadowrelay.smtp.receiving.library import CommandReader, HeaderReader, LibrarySession, client_of, syntax
 from shadowrelay.smtp.receiving.limits import STOPPING, Register
@@ -382,6 +382,8 @@ class ReceiveSession(LibrarySession):
             outcome = await body.finish()
             if isinstance(outcome, Hangup):
                 return self.conversation.hang_up()
+            if isinstance(outcome, Delayed):
+                return await self.conversation.say_late(outcome)
             replies = outcome
         if len(replies) != expected:
             log.error("sink_miscounted_replies", session=self.client.id, got=len(replies), expected=expected)

@@ -1,0 +1,52 @@
+"""Defines the settings of what a node shows: its HTTP interface, its tracking log and its diagnostic log."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+
+from pydantic import Field
+
+from shadowrelay.settings.section import Section
+from shadowrelay.settings.values import Duration, FilePath, HostPort, ListenAddress, Secret, Size
+
+_SECOND = timedelta(seconds=1)
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """``auto``: for people on a terminal, else JSON."""
+
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class Admin(Section):
+    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API and metrics.")
+    token: Secret | None = Field(None, description="Bearer token that requests must carry.")
+
+
+class Tracking(Section):
+    directory: FilePath = Field(description="Directory of the log. Default: `tracking` in `data_dir`.")
+    max_file_size: Size = Field(10 * 10**6, ge=10**4, le=4 * 10**9, description="A larger file is rolled.")
+    max_file_age: Duration = Field(
+        timedelta(hours=1), ge=_SECOND, le=timedelta(days=30), description="An older file is rolled."
+    )
+    max_directory_size: Size = Field(
+        1000 * 10**6, ge=10**5, le=10**13, description="Beyond it the oldest files are deleted."
+    )
+    max_age: Duration = Field(
+        timedelta(days=30), ge=_SECOND, le=timedelta(days=3650), description="Older files are deleted."
+    )
+
+
+class Log(Section):
+    level: LogLevel = Field(LogLevel.INFO, description="Least severity that is written to standard error.")
+    format: LogFormat = Field(LogFormat.AUTO, description="`auto` is `console` on a terminal, else `json`.")
