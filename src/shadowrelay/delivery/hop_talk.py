@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -52,8 +53,7 @@ async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | N
     """
     most: int | None = MAX_LINES
     while most is not None:
-        wanted = most
-        query = await Transact(lambda ledger, most=wanted: hop_discards.ask(ledger, hop, most))
+        query = await Transact(partial(hop_discards.ask, hop=hop, most=most))
         answered = await Ask(hop, query)
         if isinstance(answered, Unanswered):
             return answered

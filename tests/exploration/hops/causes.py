@@ -28,7 +28,14 @@ def cause(sink: tuple[Delivery, ...], again: tuple[Told, ...], fault: str) -> st
         return ""
     for one in before:
         if last.through == "B" and one.by_b == last.by_b and one.through == "B":
-            return _named(fault, {"sink's reply": "sink's reply lost", "kill B": "B killed before it wrote the sink's reply down", "put back B": "B put back"})
+            return _named(
+                fault,
+                {
+                    "sink's reply": "sink's reply lost",
+                    "kill B": "B killed before it wrote the sink's reply down",
+                    "put back B": "B put back",
+                },
+            )
     for one in before:
         if one.by_a == last.by_a:
             return _same_of_a(one, last, fault)

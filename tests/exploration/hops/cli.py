@@ -51,7 +51,8 @@ def _say(results: list[Explored], console: Console) -> None:
     console.print(table)
     console.print(
         f"{len(results)} explorations, {sum(one.complete for one in results)} complete: "
-        f"{sum(one.states for one in results):,} states, {sum(one.transitions for one in results):,} transitions, "
+        f"{sum(one.states for one in results):,} states, "
+        f"{sum(one.transitions for one in results):,} transitions, "
         f"depth {max(one.depth for one in results)}; at rest {sum(one.resting for one in results):,}: "
         f"in {sum(one.excused for one in results):,} only a lost disk had the message, "
         f"in {sum(one.waiting for one in results):,} B waits for A's next session to forget events, "

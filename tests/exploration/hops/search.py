@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation.checks import Broken
 
-from .world import FAULTS, Hops, World
+from .moves import Hops
+from .world import FAULTS, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,12 @@ class Plan:
 
     fault: str = ""
     other: bool = False
+    late: bool = False  # the fault comes after the client has its 250, so there is one message
 
     @property
     def title(self) -> str:
-        return (self.fault or "no fault") + (", another host" if self.other else "")
+        late = ", after the 250" if self.late else ""
+        return (self.fault or "no fault") + late + (", another host" if self.other else "")
 
 
 PLANS = tuple(
@@ -61,7 +64,7 @@ def explore(
 ) -> Explored:
     """Everything that can happen, until the first problem or so many situations."""
     began = time.process_time()
-    hops = Hops((plan.fault,) if plan.fault else (), other=plan.other)
+    hops = Hops((plan.fault,) if plan.fault else (), other=plan.other, late=plan.late)
     found = Explored(plan)
     start = hops.start()
     worlds, numbers = [start], {start: 0}

@@ -234,7 +234,9 @@ class Side:
 
     # A: what the hop has failed to deliver.
 
-    def _again(self, ledger: MemoryLedger, failed: Reason | None, ways: Collection[NextHop]) -> tuple[MessageId, ...]:
+    def _again(
+        self, ledger: MemoryLedger, failed: Reason | None, ways: Collection[NextHop]
+    ) -> tuple[MessageId, ...]:
         """What ``HopShadows.send_again`` does. The result: the messages that were made."""
         rows = [row for row in ledger.hop_shadows(B)[0] if to_send_again(ledger, row, failed, ways)]
         return tuple(send_again(ledger, rows, failed, ways, (), START))
