@@ -262,7 +262,9 @@ async def station(
     reporter = replace(node.reporter, clock=made.clock)
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
-    node.queue = Queue(database, node.boundary, node.hosts, node.routes, reporter, node.policy, made.clock)
+    node.queue = Queue(
+        database, node.boundary, node.hosts, node.routes, reporter, node.policy, made.clock, node.book
+    )
     node.queue.failed = node.acknowledgements.release
     for link in node.links.values():
         link.changed = node.queue.wake.set

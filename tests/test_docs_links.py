@@ -103,7 +103,7 @@ def test_every_script_of_an_example_exists(page: Path):
 
 PROGRAMS = {"shadowrelay": main, "shadowlab": lab}
 
-KINDS = {".key": "ca.key", ".password": "password"}
+KINDS = {".key": "ca.key", ".password": "password", ".toml": "recipients.toml"}
 """Which file of the test stands for one of a page; a certificate for all others."""
 
 
@@ -113,6 +113,7 @@ def test_settings_of_an_example_are_settings(page: str, text: str, tmp_path: Pat
     certificates = tmp_path / "certificates"
     authority.init(certificates, name="members", now=datetime.now(UTC))
     (certificates / "password").write_text("Pa55-word\n")
+    (certificates / "recipients.toml").write_text("[aliases]\n")
     for written in set(re.findall(r'"(/etc/[^"]+)"', text)):
         there = KINDS.get(Path(written).suffix, "ca.pem")
         text = text.replace(f'"{written}"', f'"{certificates / there}"')

@@ -142,6 +142,9 @@ class FakeNode:
     def refused_copies(self) -> int:
         return len(self.refused)
 
+    def warning(self) -> str:
+        return ""
+
     def ready(self) -> tuple[bool, str]:
         return self.readiness
 

@@ -24,7 +24,7 @@ _OTHER_ID = "01a1f0be-24e4-766c-be62-dc047c6895f0"
 CLOSING = "closing LOAD"
 """A row LOAD about no message."""
 
-GIVEN_BACK, COPIED = "RESUBMIT SAFETYNET", "RECEIVE AGENT"
+GIVEN_BACK, COPIED, TO_MEMBERS = "RESUBMIT SAFETYNET", "RECEIVE AGENT", "RECEIVE ROUTING"
 """Rows that begin a message of our own: by event and source."""
 
 
@@ -45,10 +45,11 @@ ANYWHERE = {
     "message-subject": _HEADER,
     "return-path": "sender-address, which is compared, again",
     "log-id": "S:Boot and S:Seq, which are read, again; the first row of a file is looked at",
+    "related-recipient-address": "whom the sender addressed, nobody else tells (of a list it is seen)",
     "schema-version": "a bounce without a report alone depends on it",
     **dict.fromkeys(
         (
-            "server-ip", "internal-message-id", "related-recipient-address", "message-info", "directionality",
+            "server-ip", "internal-message-id", "message-info", "directionality",
             "tenant-id", "original-server-ip", "transport-traffic-type",
         ),
         _EMPTY,
@@ -56,8 +57,28 @@ ANYWHERE = {
 }  # fmt: skip
 """Columns whose change is not seen in any event, and why."""
 
-_PASSING = {"DEFER", "HADAMAGE", "HAREDIRECT", "HAREDIRECTFAIL", "LOAD", "RESUBMIT", "TRANSFER", CLOSING}
-_WITHOUT_REPLY = {"DSN", "HADISCARD", "HARECEIVE", "HARESTORE", "RECEIVE", GIVEN_BACK, COPIED, *_PASSING}
+_PASSING = {
+    "DEFER",
+    "HADAMAGE",
+    "HAREDIRECT",
+    "HAREDIRECTFAIL",
+    "LOAD",
+    "RESOLVE",
+    "RESUBMIT",
+    "TRANSFER",
+    CLOSING,
+}
+_WITHOUT_REPLY = {
+    "DSN",
+    "HADISCARD",
+    "HARECEIVE",
+    "HARESTORE",
+    "RECEIVE",
+    GIVEN_BACK,
+    COPIED,
+    TO_MEMBERS,
+    *_PASSING,
+}
 _SENT = {"DELIVER", "SENDEXTERNAL"}
 _COMPARED = "it is compared on rows that accept, hold or settle: this row says that again"
 _MACHINE = "a machine may get another name between the two rows; one row that names one twice is enough"
@@ -75,7 +96,7 @@ IN_SOME: dict[str, tuple[set[str], str]] = {
     "S:Snapshot": ({CLOSING}, "a snapshot of nothing: there is no row that it closes"),
     "sender-address": (_PASSING, _COMPARED),
     "total-bytes": (_PASSING, _COMPARED),
-    "recipient-status": ({"FAIL", *_WITHOUT_REPLY}, _EMPTY),
+    "recipient-status": ({"EXPAND", "FAIL", *_WITHOUT_REPLY}, _EMPTY),
     "recipient-status, its end": (_SENT, "the words behind the code of a reply"),
     "reference": (_WITHOUT_REPLY | _SENT, "empty; or how far another log has to reach: less than it may be"),
     "source-context": (
@@ -83,7 +104,7 @@ IN_SOME: dict[str, tuple[set[str], str]] = {
         "words for people; a bounce may have any but a code of success",
     ),
     "source-context, its end": (
-        _WITHOUT_REPLY - {"HARECEIVE", "RESUBMIT"} | _SENT | {"FAIL"},
+        _WITHOUT_REPLY - {"HARECEIVE", "RESUBMIT"} | _SENT | {"EXPAND", "FAIL"},
         "the words behind a code or reason",
     ),
 }  # fmt: skip
@@ -119,7 +140,7 @@ def changes(directory: Path) -> Iterator[Change]:
             event = cells[COLUMNS.index("event-id")]
             if not cells[COLUMNS.index("network-message-id")]:
                 event = CLOSING
-            elif f"{event} {cells[COLUMNS.index('source')]}" in (GIVEN_BACK, COPIED):
+            elif f"{event} {cells[COLUMNS.index('source')]}" in (GIVEN_BACK, COPIED, TO_MEMBERS):
                 event = f"{event} {cells[COLUMNS.index('source')]}"
             for name, text, others in _changed(cells):
                 if (event, name, bool(text)) not in seen:

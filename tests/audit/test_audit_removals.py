@@ -20,7 +20,7 @@ STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan")
 TWICE = ("dropped-duplicate", "in-doubt", "false-promotion")
 """Of these any one delivery would do."""
 
-GIVEN_BACK = ("resubmitted", "resubmitted-by-holder", "resubmitted-in-part", "journal-copy")
+GIVEN_BACK = ("resubmitted", "resubmitted-by-holder", "resubmitted-in-part", "journal-copy", "expanded")
 
 HEAD = 5  # lines before the first row
 

@@ -12,13 +12,13 @@ from shadowaudit.core.verdict import PROVEN
 from shadowaudit.generate.cluster import generate
 
 STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan", "damaged-copy", "restored", "bounced")
-GIVEN_BACK = ("resubmitted", "resubmitted-by-holder", "journal-copy")
+GIVEN_BACK = ("resubmitted", "resubmitted-by-holder", "journal-copy", "expanded", "rewritten")
 
 
 @pytest.mark.slow
 def test_each_cell_of_what_is_given_back_that_is_changed_is_seen_or_on_the_list(tmp_path: Path) -> None:
     clean = tmp_path / "clean"
-    generate(clean, messages=3, faults=dict.fromkeys(GIVEN_BACK, 1), seed=3)
+    generate(clean, messages=5, faults=dict.fromkeys(GIVEN_BACK, 1), seed=3)
     assert judged(clean)[0].status == PROVEN
     assert unlisted(unseen(clean, tmp_path / "logs")) == {}
 

@@ -48,7 +48,11 @@ def resubmits(row: Row) -> bool:
 
 
 def received(row: Row) -> bool:
-    copied = row["software"] == "shadowrelay" and row["source"] == "AGENT" and row["reference"] is not None
+    copied = (
+        row["software"] == "shadowrelay"
+        and row["source"] in ("AGENT", "ROUTING")
+        and row["reference"] is not None
+    )
     return row["event_id"] == "RECEIVE" and not copied
 
 

@@ -118,7 +118,7 @@ def test_what_was_promised_held_and_done_can_be_compared(kind: type[Any]) -> Non
     event = example(kind)
     columns = event.columns()
     compared = {"RECEIVE", "HARECEIVE", "HADISCARD", "SEND", "SENDEXTERNAL", "DELIVER", "DUPLICATEDELIVER"}
-    compared |= {"FAIL", "DSN", "HARESTORE"}
+    compared |= {"FAIL", "DSN", "HARESTORE", "EXPAND"}
     told = columns.get("custom-data", "").endswith(";S:Content=xxh3-128:0;S:Envelope=xxh3-128:1")
     assert told is (columns["event-id"] in compared or kind in (tracking.Resubmit, tracking_hops.SentAgain))
 

@@ -186,6 +186,25 @@ async def test_a_hop_that_is_given_up_is_passed_by_on_another_host(tmp_path: Pat
         assert (len(there.contents), len(other.contents)) == (1, 1)
 
 
+async def test_a_hop_that_was_given_up_and_is_back_keeps_what_it_takes(tmp_path: Path) -> None:
+    async with ScriptedHop() as other, sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
+        async with hop(tmp_path) as edge:
+            await hand_over(node, edge)
+            for outbound in node.node.queue.hops.values():
+                outbound.idle.clear()
+        leads(node, edge.port, other.port)
+        await fail(node, 1)
+        assert await node.node.hop_shadows.send_again(HOP) == 1
+        await eventually(lambda: relayed(node))
+        async with hop(tmp_path, disk=1) as back:
+            leads(node, back.port, other.port)
+            await sent(node, MESSAGE, *TO)
+            await eventually(lambda: relayed(node))
+            assert await shadows(node) == 1
+            assert await node.node.hop_shadows.send_again(HOP) == 0
+            assert len(other.contents) == 1
+
+
 async def test_the_stage_asks_by_itself_and_passes_a_silent_hop_by(tmp_path: Path) -> None:
     quick = {"shadow_heartbeat_timeout_interval": "1s", "shadow_heartbeat_retry_count": 1}
     async with ScriptedHop() as other, sending(tmp_path, **quick) as node:

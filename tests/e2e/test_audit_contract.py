@@ -284,6 +284,38 @@ def test_what_safety_net_gives_back_is_proven_from_the_logs(lab: RunningLab, *, 
     assert seen - dropped == ({Class.HOLDERS_WORD, Class.RESUBMITTED_UNVERIFIED} if lost else set())
 
 
+LISTED = f"""
+[aliases]
+"alias@inside.test" = "team@inside.test"
+[lists."team@inside.test"]
+members = ["{INSIDE}", "{OUTSIDE}", "nobody@known.test"]
+owner = "{INSIDE}"
+[domains."known.test"]
+known = true
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [False, True], ids=["no node lost", "the disk of an owner lost"])
+def test_what_goes_to_a_list_is_proven_member_by_member(lab: RunningLab, tmp_path: Path, lost: bool) -> None:
+    (tmp_path / "recipients.toml").write_text(LISTED)
+    lab.up(f"recipients_file={tmp_path / 'recipients.toml'}", nodes=3)
+    lab.send(3, recipients=("alias@inside.test", OUTSIDE))
+    databases = []
+    if lost:
+        lab.cluster.kill("mx1")
+        databases.append(lab.cluster.wipe("mx1"))
+        lab.cluster.start("mx1")
+    else:
+        wait_for(lab, "RECEIVE", "ROUTING", 3)
+    alive = ("mx1", "mx2", "mx3")
+    recovery.wait_until(lambda: all(lab.queued(one) == lab.held(one) == 0 for one in alive), "all is settled")
+    lab.cluster.down()
+    logs = lab.directory / "tracking"
+    verdict, _ = judged(logs, lost=[one for one in databases if one])
+    assert verdict.status == PROVEN, verdict.as_dict()
+
+
 def wait_for(lab: RunningLab, event: str, source: str, count: int) -> None:
     """Until the nodes have so many rows of it."""
 

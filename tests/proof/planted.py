@@ -30,6 +30,7 @@ from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_explored import HOPS_EXPLORED
 from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
+from .planted_lists import LISTS, LISTS_AUDITED
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
@@ -56,12 +57,14 @@ RELAY: tuple[Fault, ...] = (
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *LISTS,
     *DOCUMENTS,
     *SITES,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *RESUBMITTING,
+    *LISTS_AUDITED,
     *SUMMING,
     *WEIGHING,
     *KNOWING,

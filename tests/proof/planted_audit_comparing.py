@@ -174,8 +174,8 @@ COMPARING = (
         (
             "a delivery may have any reply",
             _PROMISED,
-            "        if (event.kind in SENT and not good) or",
-            "        if (event.kind in SENT and good is None) or",
+            "        if (event.kind in _GOOD and not good) or",
+            "        if (event.kind in _GOOD and good is None) or",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[refused-reply]",
         ),
         (

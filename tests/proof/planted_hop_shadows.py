@@ -158,11 +158,10 @@ HOP_SHADOWS = (
         test=f"{_REAL}test_a_session_asks_before_it_says_quit",
     ),
     Fault(
-        name="a hop that took a message is still given up",
-        rule=_WAY,
-        file="core/delivery/hop_watch.py",
-        edits=(("        return HopWatch(self.name, self.talked_at)\n", "        return self\n"),),
-        test="core/delivery/test_hop_watch.py::"
-        "test_a_hop_that_takes_a_message_is_not_given_up_and_is_asked_when_it_was_to_be_asked",
+        name="a hop that is back still counts as given up",
+        rule="a hop is given up after so many failed heartbeats in a row",
+        file="delivery/hop_talk.py",
+        edits=(("            self.watches[name] = self.watch(name).answered(began)\n\n", "\n"),),
+        test=f"{_REAL}test_a_hop_that_was_given_up_and_is_back_keeps_what_it_takes",
     ),
 )

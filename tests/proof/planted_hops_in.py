@@ -95,4 +95,24 @@ HOPS_IN = (
         edits=(("believed(row[:-1], row[-1], old=False)", "row[:-1]"),),
         test="database/test_hop_rows.py::test_a_damaged_row_of_what_was_handed_over_tells_the_peer_nothing",
     ),
+    Fault(
+        name="a hop forgets what it took when it took it under another id of its own",
+        rule="a lost reply between hops makes no duplicate",
+        file="core/reception/redundancy.py",
+        edits=(("    writes += [arrival.handed] if arrival.handed else []\n", ""),),
+        test="simulation/test_hops_explored.py::test_no_single_fault_loses_the_message_and_few_repeat_it",
+    ),
+    Fault(
+        name="a sender that keeps its copy waits for the next hop",
+        rule="a peer that tracks its message is answered when this node has it",
+        file="reception/intake.py",
+        edits=(
+            (
+                "        waits = shadow is not None and handed is None\n",
+                "        waits = shadow is not None\n",
+            ),
+        ),
+        test="reception/test_hops.py::"
+        "test_a_peer_that_tracks_its_message_keeps_its_copy_and_waits_for_no_next_hop",
+    ),
 )

@@ -60,5 +60,5 @@ def test_the_example_that_the_page_leads_to_is_right_but_for_the_files_that_are_
     (example,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     with pytest.raises(SettingsInvalid) as refused:
         settings_from_tree(tomllib.loads(example))
-    missing = {"there is no such file", "cannot be read: No such file or directory"}
-    assert {error.message for error in refused.value.errors} == missing
+    password = "cannot be read: No such file or directory"  # if the example logs in at a smart host
+    assert {error.message for error in refused.value.errors} - {password} == {"there is no such file"}

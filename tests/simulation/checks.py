@@ -93,7 +93,7 @@ class Invariants:
                 and world.policy.reject_message_on_shadow_failure
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
-            if isinstance(event, Journaled):
+            if type(event) is Journaled:
                 self._journaled(node, event)
         self._gives_back(node, touched, told)
         for message_id, before in touched.items():
@@ -107,6 +107,8 @@ class Invariants:
             if after is not None and gone:
                 raise Broken(f"{node.name} has {message_id} without its content")
             self.available(message_id)
+            if message_id in world.expanded:
+                self.available(world.expanded[message_id].original)
 
     def _journaled(self, node: Node, event: Journaled) -> None:
         """A message has one journal copy, whoever made it, and one that was made from others has none."""
@@ -321,7 +323,11 @@ class Invariants:
         if submission is None or submission.acknowledged is None or message_id in self.world.excused:
             return
         delivered = self.world.deliveries
-        open_ = [n for n, _, _ in submission.recipients if (message_id, n) not in delivered]
+        open_ = [
+            n
+            for n, _, _ in submission.recipients
+            if (message_id, n) not in delivered and not self.with_members(message_id, n)
+        ]
         if not open_:
             return
         copies = self.good_copies(message_id)
@@ -336,12 +342,33 @@ class Invariants:
                 f"LOST: recipient {number} of {message_id}, acknowledged at {submission.acknowledged:.3f}"
             )
 
-    def good_copies(self, message_id: MessageId) -> list[Copy]:
+    def with_members(self, message_id: MessageId, number: int) -> bool:
+        """A list: is there a message to its members, and did each get it, or may it still be sent?
+
+        What is damaged before it has a second copy waits for an operator, as a report and a journal copy do.
+        """
+        hit = {one for _, one in self.world.hit}
+        for made, about in self.world.expanded.items():
+            if about.original != message_id or number not in about.numbers:
+                continue
+            if made in hit:
+                return True
+            copies = self.good_copies(made, about.original)
+            held = {one.number for copy in copies for one in copy.recipients if not one.settled}
+            if all(
+                n in held or (made, n) in self.world.deliveries or (made, n) in self.failed
+                for n, _ in about.members
+            ):
+                return True
+        return False
+
+    def good_copies(self, message_id: MessageId, content_of: MessageId | None = None) -> list[Copy]:
         """Durable copies, of whatever node, whose content is the one that was sent."""
         found = []
         for node in self.world.nodes.values():
             copy = node.ledger.durable_copy(message_id)
-            if copy is not None and node.ledger.state.content(message_id) == message_id.encode():
+            octets = (content_of or message_id).encode()
+            if copy is not None and node.ledger.state.content(message_id) == octets:
                 found.append(copy)
         return found
 
@@ -544,6 +571,7 @@ def judge(checks: Invariants) -> Verdict:
     given = {(e.id, n) for entries in world.resubmissions.values() for e in entries for n in e.numbers}
     attempted |= given
     attempted |= {(journal, 1) for journal in world.journaled}
+    attempted |= {(made, n) for made, about in world.expanded.items() for n, _ in about.members}
     verdict.problems += [f"LOST: the journal copy of {one}" for one in _unjournaled(world)]
     verdict.resubmitted = len(given & world.deliveries.keys())
     for cause in given_back.missing(checks):
@@ -624,6 +652,7 @@ def _queues(world: World) -> str:
     damaged = {message_id for _, message_id in world.hit}
     stuck = {about for report, (about, _) in world.reports.items() if report in damaged}
     stuck |= {original for journal, original in world.journaled.items() if {journal, original} & damaged}
+    stuck |= {one.original for made, one in world.expanded.items() if {made, one.original} & damaged}
     for node in world.nodes.values():
         if not node.up or node.frozen:
             return f"{node.name} is down"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import retry, settling
+from shadowrelay.core.delivery.expanding import expansion_of
 from shadowrelay.core.delivery.journal import JournalCopy, journal_of
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report
 from shadowrelay.core.digests import of_content
@@ -26,6 +27,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.safety_net import expiry, requesting
 from shadowrelay.core.steps import (
     AnyStep,
@@ -51,11 +53,12 @@ from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.pace import Pace
+from shadowrelay.wire.xtext import typed_recipient
 
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .resubmitting import Resubmitter
-from .world import START, Delivery, World, seconds
+from .world import START, Delivery, ToMembersOf, World, seconds
 
 if TYPE_CHECKING:
     from .checks import Invariants
@@ -629,6 +632,9 @@ class Node:
         if self.read(copy.id) is None:
             resume(Sent((), hop, damaged="content"))
             return
+        if step.next_hop == LISTS:
+            resume(self._expand(step, hop) if self._still_ours(step) else Sent((), hop))
+            return
         if retry.expired(copy.received_at, self.clock(), self.policy):
             gone = tuple(
                 AttemptResult(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients
@@ -667,6 +673,26 @@ class Node:
             self.after(hangs, reached)
         else:
             reached()
+
+    def _expand(self, step: SendOn, hop: Hop) -> Sent:
+        """As ``delivery.lists`` does. Who the members are is written down for the checks."""
+        made = [
+            expansion_of(
+                step.copy, one, self.world.book, lambda to: NextHop(to.rpartition("@")[2]), typed_recipient
+            )
+            for one in step.recipients
+        ]
+        expansions = tuple(one for one in made if one)
+        for one in expansions:
+            members = tuple((member.number, member.address) for member in one.recipients)
+            known = self.world.expanded.get(one.id)
+            lists = frozenset((one.about,)) | (known.numbers if known else frozenset())
+            self.world.expanded[one.id] = ToMembersOf(step.copy.id, lists, members)
+        results = tuple(
+            AttemptResult(one.about, Ending.POSTED if one.posted else Ending.EXPANDED, "250 2.1.5 Expanded")
+            for one in expansions
+        )
+        return Sent(results, hop, expansions=expansions)
 
     def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> AttemptResult:
         wait = retry.after(attempts + 1, self.policy)

@@ -10,6 +10,7 @@ from typing import Any
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.recipients import LISTS, AddressBook, DistributionList
 
 from . import rot
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
@@ -17,7 +18,7 @@ from .clients import Client
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
 from .operators import Operator
-from .world import JOURNAL, Noise, Sink, World, seconds
+from .world import JOURNAL, TEAM, Noise, Sink, World, seconds
 
 SCALED = Policy(
     shadow_resubmit_time_span=seconds(10),
@@ -89,7 +90,9 @@ def make_boundary(world: World, *, sql: bool) -> Invariants:
 class Run:
     """The run of one seed."""
 
-    def __init__(self, seed: int, *, verbose: bool = False) -> None:
+    def __init__(self, seed: int, *, verbose: bool = False, lists: bool = False) -> None:
+        """``lists``: some recipients are distribution lists, and no operator asks Safety Net for mail."""
+        self.listing = random.Random(seed ^ 0x1157) if lists else None
         draw = random.Random(seed ^ 0x5EED)
         self.draw = draw
         nodes = 2 if draw.random() < 0.3 else 3
@@ -125,13 +128,17 @@ class Run:
             policy = replace(policy, shadow_message_preference_setting=ShadowMessagePreference.REMOTE_ONLY)
         self.short = draw.random() < 0.1
         self.asking = random.Random(seed ^ 0x5AFE)  # what operators ask of Safety Net: drawn apart too
-        asks = self.asking.random() < 0.3
+        asks = self.asking.random() < 0.3 and not lists
         if asks:
             policy = self._unhurried(policy)
         if self.short:
             # Safety Net is off with less than fifteen seconds: nothing could be asked of it.
             policy = replace(policy, safety_net_hold_time=seconds(16 if asks else 3))
         self.world = World(seed, policy, together(FOUR[:nodes], shared), verbose=verbose)
+        if lists:  # its members take both routes; what it has of itself is cut
+            members = ("one@example.net", "two@inside.example", TEAM)
+            team = DistributionList(members, "owner@back" if seed % 2 else "")
+            self.world.book = AddressBook(aliases={}, lists={TEAM: team}, known={})
         if self.plan.noisy:
             self.world.noise = Noise(
                 loss=draw.choice((0.0, 0.02, 0.05)),
@@ -214,6 +221,11 @@ class Run:
                     (number, address.replace("example.net", "inside.example"), "inside.example")
                     if self.asking.random() < 0.6
                     else (number, address, hop)
+                    for number, address, hop in recipients
+                )
+            if self.listing is not None:
+                recipients = tuple(
+                    (number, TEAM, LISTS) if self.listing.random() < 0.5 else (number, address, hop)
                     for number, address, hop in recipients
                 )
             sender = "" if draw.random() < 0.1 else "sender@example.org"
@@ -469,8 +481,8 @@ class Run:
         return problem
 
 
-def run_seed(seed: int, *, verbose: bool = False) -> tuple[Verdict, list[str]]:
-    run = Run(seed, verbose=verbose)
+def run_seed(seed: int, *, verbose: bool = False, lists: bool = False) -> tuple[Verdict, list[str]]:
+    run = Run(seed, verbose=verbose, lists=lists)
     try:
         verdict = run.go()
     except Exception as error:  # a bug in the simulation or in the code under it: the seed fails

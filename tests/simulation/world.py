@@ -13,6 +13,7 @@ from shadowrelay.core.delivery.journal import Journals
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.recipients import EMPTY
 from shadowrelay.core.requests import Selector
 
 if TYPE_CHECKING:
@@ -100,7 +101,17 @@ class Resubmission:
     numbers: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class ToMembersOf:
+    """What a list's members get, made of ``original``, where these recipients are the list."""
+
+    original: MessageId
+    numbers: frozenset[int]
+    members: tuple[tuple[int, str], ...]
+
+
 JOURNAL = "journal@archive.example"
+TEAM = "team@lists.example"
 
 
 class World:
@@ -132,6 +143,8 @@ class World:
         self.resubmissions: dict[tuple[RequestId, MessageId], list[Resubmission]] = {}  # by original
         self.journals: Journals = {}
         self.journaled: dict[MessageId, MessageId] = {}  # journal copy to message
+        self.book = EMPTY
+        self.expanded: dict[MessageId, ToMembersOf] = {}  # messages to the members of lists
         self.originals: dict[MessageId, MessageId] = {}  # of what was made for requests
         self.expired: dict[tuple[str, MessageId], float] = {}  # from whose Safety Net, when
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
@@ -224,6 +237,10 @@ class World:
         if message_id in self.journaled:
             if content != self.journaled[message_id].encode() or recipients != ((1, JOURNAL),):
                 self.wrong.append(f"DAMAGED: {message_id} came to the journal as {content!r}")
+            return
+        if made := self.expanded.get(message_id):
+            if content != made.original.encode() or not set(recipients) <= set(made.members):
+                self.wrong.append(f"DAMAGED: {message_id} came to members as {content!r}")
             return
         original = self.originals.get(message_id, message_id)
         sent = self.submissions.get(original)

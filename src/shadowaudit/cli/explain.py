@@ -134,7 +134,7 @@ def _rest(one: Event, short: Mapping[str, str]) -> str:
     """The other side, the first recipients, and what was said, without the ids that stand above."""
     named = ", ".join(one.addresses[:3]) + (" …" if len(one.addresses) > 3 else "")
     said = one.reason.removeprefix(f"{one.peer}=").replace(one.message, "").strip()
-    other = f"as {one.message}" if one.kind is Kind.RESUBMISSION else ""
-    if one.kind in (Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL):
+    other = f"as {one.message}" if one.kind in (Kind.RESUBMISSION, Kind.MADE) else ""
+    if one.kind in (Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS):
         other = f"of {one.reference}"
     return "; ".join(part for part in (short.get(one.peer, one.peer), named, other, said[:60]) if part)

@@ -50,6 +50,10 @@ class Kind(StrEnum):
     """No event-id: RESUBMIT of what a hop beyond the boundary failed to deliver. It begins a message."""
     JOURNAL = "RECEIVE as copy"
     """No event-id: RECEIVE of a journal copy. No sender was answered."""
+    MEMBERS = "RECEIVE to members"
+    """No event-id: RECEIVE of the message to the members of a list. No sender was answered."""
+    MADE = "RECEIVE to its members"
+    """No event-id: that row among the rows of the message to the list."""
 
 
 DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
@@ -58,17 +62,19 @@ DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
 SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
 """The message was sent, and arrived: a mailbox server that had it already dropped it, or kept it."""
 
-FINALS = SENT | {Kind.FAIL}
-"""The recipient is settled: nobody owes it anything any more."""
+FINALS = SENT | {Kind.FAIL, Kind.EXPAND}
+"""The recipient is settled: nobody owes it anything any more. A list is, when its members are owed."""
 
-ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL})
+ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS})
 """The message begins: accepted from a sender, or made here."""
 
-ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION})
+ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.MADE})
 """Rows of another message, which name this one."""
 
-SAFETY_NET, AGENT = "SAFETYNET", "AGENT"
-"""Sources: RESUBMIT of the one begins a message, RECEIVE of the other is a journal copy."""
+SAFETY_NET, AGENT, ROUTING = "SAFETYNET", "AGENT", "ROUTING"
+"""Sources: RESUBMIT of the first begins a message, RECEIVE of the second is a journal copy, and RECEIVE of
+the third the message to the members of a list.
+"""
 
 PAST_A_HOP = "/"
 """Stands in the reference of RESUBMIT between a message and the database of the hop that had taken it."""
@@ -128,7 +134,9 @@ def kind_by(kind: Kind, source: str, reference: str) -> Kind:
         return Kind.RESUBMITTED
     if kind is Kind.RESUBMIT and PAST_A_HOP in reference:
         return Kind.SENT_AGAIN
-    return Kind.JOURNAL if kind is Kind.RECEIVE and source == AGENT and reference else kind
+    if kind is Kind.RECEIVE and reference:
+        return {AGENT: Kind.JOURNAL, ROUTING: Kind.MEMBERS}.get(source, kind)
+    return kind
 
 
 def is_derived(message: str) -> bool:

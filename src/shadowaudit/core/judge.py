@@ -25,7 +25,7 @@ from shadowaudit.core.promotions import promotions
 from shadowaudit.core.redundancy import Copies
 from shadowaudit.core.replay import Ending, replay
 from shadowaudit.core.replies import epochs, unfitting
-from shadowaudit.core.reported import unreported
+from shadowaudit.core.reported import unreported, unsent
 from shadowaudit.core.resubmitted import contradictory, undue
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
@@ -106,6 +106,7 @@ class _Case:
         yield from unfitting(told)
         yield from epochs(told, untold=self.untold)
         yield from unreported(told, self.about, untold=self.untold)
+        yield from unsent(told, self.about, untold=self.untold)
         yield from contradictory(told)
         yield from undue(told, self.about, self.evidence, untold=self.untold)
 

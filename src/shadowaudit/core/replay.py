@@ -46,7 +46,7 @@ class Damage(StrEnum):
     ROWS = "rows"
 
 
-_OF_WHAT_IS_THERE = frozenset({Kind.DEFER, Kind.HADAMAGE, Kind.SUSPEND, Kind.RESUME})
+_OF_WHAT_IS_THERE = frozenset({Kind.DEFER, Kind.HADAMAGE, Kind.RESOLVE, Kind.SUSPEND, Kind.RESUME})
 
 
 @dataclass(slots=True)

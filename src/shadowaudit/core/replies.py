@@ -10,6 +10,9 @@ from shadowaudit.core.findings import Class, Finding
 _BEGIN = frozenset({Kind.RESUBMIT, Kind.TRANSFER})
 """Rows that say that another node owns the message: with them an epoch begins."""
 
+_GOOD = SENT | {Kind.EXPAND}
+"""Rows whose reply says success."""
+
 _SAME = {"Reason": "reason", "Owner": "peer", "OwnerDb": "reference"}
 """What RESUBMIT says twice: the entry of custom-data, and where it stands besides."""
 
@@ -18,7 +21,7 @@ def unfitting(events: Mapping[int, Event]) -> Iterator[Finding]:
     """Find replies that do not fit their event: success has a code 2yz, and failure has none."""
     for index, event in events.items():
         good = event.reason.startswith("2")
-        if (event.kind in SENT and not good) or (event.kind in (Kind.FAIL, Kind.DEFER) and good):
+        if (event.kind in _GOOD and not good) or (event.kind in (Kind.FAIL, Kind.DEFER) and good):
             yield _finding(index, event, f"{event.kind} with the reply {event.reason[:60]!r}")
         fits = accepted if event.kind in SENT else refused if event.kind is Kind.FAIL else None
         if fits is not None and not fits(event.status):

@@ -1,4 +1,6 @@
-"""Was the sender told of each recipient that was given up? Some node makes a report of every bounce."""
+"""Was the sender told of each recipient that was given up, and did the members of each list get the message?
+Some node makes a report of every bounce, and a message to the members of every list that is settled.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,19 @@ def unreported(events: Mapping[int, Event], about: Mapping[int, Event], *, untol
                 what = Class.REPORT_UNKNOWN
             detail = f"no log makes the report {missing[0]}" if event.reference else "no log makes a report"
             yield Finding(what, detail, event.recipients, (index,))
+
+
+def unsent(events: Mapping[int, Event], about: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
+    """Lists that were expanded, and whose members got nothing. The arguments are as for ``unreported``."""
+    made = {one.message for one in about.values() if one.kind is Kind.MADE}
+    for index, event in events.items():
+        if event.kind is Kind.EXPAND and event.reference not in made:
+            what = Class.UNPROVEN_LOSS if untold else Class.LOST
+            detail = f"no log makes the message to the list's members, {event.reference}"
+            yield Finding(what, detail, event.recipients, (index,))
+        elif event.kind is Kind.EXPAND and event.related != event.addresses:
+            detail = f"{event.node}: {event.kind} says two things of its list"
+            yield Finding(Class.INCONSISTENT, detail, event.recipients, (index,))
 
 
 def _derived(event: Event) -> list[str]:

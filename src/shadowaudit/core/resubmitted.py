@@ -37,8 +37,9 @@ def contradictory(events: Mapping[int, Event]) -> Iterator[Finding]:
     """``events``: rows about one message, by their index. Find origins that cannot be so."""
     for index, event in events.items():
         wrong = ""
-        if event.kind is Kind.JOURNAL and not is_derived(event.message):
-            wrong = "a journal copy whose id is not derived"
+        if event.kind in (Kind.JOURNAL, Kind.MEMBERS) and not is_derived(event.message):
+            what = "journal copy" if event.kind is Kind.JOURNAL else "message to members"
+            wrong = f"a {what} whose id is not derived"
         elif event.kind is Kind.RESUBMITTED:
             request = event.entries.get("Request", "")
             if event.message != resubmission_id(request, event.reference):

@@ -13,7 +13,7 @@ OWNER, HOLDER = 0, 1
 
 _DIGESTED = frozenset(
     {"RECEIVE", "HARECEIVE", "HARESTORE", "HADISCARD", "DSN", "FAIL", "SEND", "SENDEXTERNAL", "DELIVER"}
-    | {"DUPLICATEDELIVER"}
+    | {"DUPLICATEDELIVER", "EXPAND"}
 )
 """Rows that say which content and envelope they are about."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from shadowaudit.generate.expanding import EXPANDING
 from shadowaudit.generate.message import HOLDER, OWNER, Message, host_of
 from shadowaudit.generate.resubmitting import RESUBMITTING
 
@@ -334,6 +335,7 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "refused": (_refused, ("delivered-never-acknowledged", "promoted-rightly", "exposed")),
     "in-transit": (_in_transit, ("in-transit",)),
     **RESUBMITTING,
+    **EXPANDING,
 }
 """Faults of messages: how each is told, and the classes that the audit has to find."""
 

@@ -36,6 +36,7 @@ class Row:
     sender: str = "sender@example.org"
     subject: str = "Report"
     size: int = 4096
+    related: str = ""
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class Log:
         sender, subject = (row.sender, row.subject) if row.id else ("", "")
         line = (
             f"{self._moment}.{rest:03d}Z,,{row.client},,{row.server},{row.context},,{row.source},{row.event},,"
-            f"{header},{row.id},{row.recipients},,{size},{count},,{row.reference},{subject},"
+            f"{header},{row.id},{row.recipients},,{size},{count},{row.related},{row.reference},{subject},"
             f"{sender},{sender},,,,,,S:Seq={self.sequence};S:Boot={self.boot};S:Db={self.database}{about}"
             f"{row.custom}{row.digests},,{self.boot}-{self.sequence},{VERSION}\r\n"
         )

@@ -25,7 +25,10 @@ COLUMNS = (
 PLAIN = (Kind.RECEIVE, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.OTHER)
 """What a message that stayed on one server has: all others are for the exact pass."""
 
-_COUNTED = (Kind.RECEIVE, *FINALS)
+_FINALS = FINALS - {Kind.EXPAND}
+"""Exchange's EXPAND names members, who get this very message."""
+
+_COUNTED = (Kind.RECEIVE, *_FINALS)
 """Rows whose recipients are those that they count."""
 
 
@@ -56,7 +59,7 @@ class ExchangeSteps:
         hops = np.array([digest(name) for name in servers], dtype=np.int64)[server]
         first = self._rows + 1
         self._rows += len(table)
-        final = is_any(kind, *FINALS)
+        final = is_any(kind, *_FINALS)
         return Steps(
             row=table.index,
             sequence=np.arange(first, first + len(table), dtype=np.int64),

@@ -28,8 +28,8 @@ Octets = Callable[[str, int, int], bytes]
 """What a file has from one place to another. Raises OSError."""
 
 _HEAD = 1 << 16
-_COUNTED = {Kind.RECEIVE, *FINALS}
-_ABOUT = {Kind.DSN: Kind.REPORT, Kind.RESUBMITTED: Kind.RESUBMISSION}
+_COUNTED = {Kind.RECEIVE, *FINALS} - {Kind.EXPAND}
+_ABOUT = {Kind.DSN: Kind.REPORT, Kind.RESUBMITTED: Kind.RESUBMISSION, Kind.MEMBERS: Kind.MADE}
 _OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
 
 

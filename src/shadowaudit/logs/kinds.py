@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shadowaudit.core.events import AGENT, PAST_A_HOP, SAFETY_NET, Kind
+from shadowaudit.core.events import AGENT, PAST_A_HOP, ROUTING, SAFETY_NET, Kind
 from shadowaudit.logs.cells import Long
 from shadowaudit.logs.grid import Grid
 
@@ -21,6 +21,7 @@ def by_source(table: Grid, kind: Long) -> Long:
         sources, of = table["source"].at(rows).numbered()
         source = np.array(sources.texts())[of]
         kind[rows[(source == AGENT) & received[rows]]] = KINDS[Kind.JOURNAL]
+        kind[rows[(source == ROUTING) & received[rows]]] = KINDS[Kind.MEMBERS]
         kind[rows[(source == SAFETY_NET) & ~received[rows]]] = KINDS[Kind.RESUBMITTED]
         references, of = table["reference"].at(rows).numbered()
         past = np.array([PAST_A_HOP in text for text in references.texts()])[of]

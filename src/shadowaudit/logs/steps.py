@@ -155,10 +155,10 @@ class RelaySteps:
         leaves = is_any(kind, *FINALS) | discarded
         taken = np.array([_needs_a_look(one) for one in parsed])
         odd = taken[which] | ~is_any(
-            kind, Kind.RECEIVE, Kind.DSN, Kind.JOURNAL, Kind.HAREDIRECT, Kind.HARECEIVE, Kind.HADISCARD,
-            Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
+            kind, Kind.RECEIVE, Kind.DSN, Kind.JOURNAL, Kind.MEMBERS, Kind.HAREDIRECT, Kind.HARECEIVE,
+            Kind.HADISCARD, Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
         )  # fmt: skip
-        odd |= is_any(kind, Kind.JOURNAL) & ((high[message] >> 12) & 15 != _DERIVED)
+        odd |= is_any(kind, Kind.JOURNAL, Kind.MEMBERS) & ((high[message] >> 12) & 15 != _DERIVED)
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)
         failing = is_any(kind, Kind.FAIL)
         odd |= unfitting(
@@ -218,9 +218,11 @@ class RelaySteps:
         return np.where(compared, all_three & np.iinfo(np.int64).max, -1)
 
     def _made(self, table: Grid, found: _Columns, kind: Long) -> tuple[Made, ...]:
-        """The reports and resubmissions that the rows make, with the messages that they are about."""
+        """The reports, resubmissions and messages to members that the rows make, with the messages that they
+        are about.
+        """
         made = []
-        for row in np.flatnonzero(is_any(kind, Kind.DSN, Kind.RESUBMITTED)).tolist():
+        for row in np.flatnonzero(is_any(kind, Kind.DSN, Kind.RESUBMITTED, Kind.MEMBERS)).tolist():
             if about := table["reference"].text(row):
                 own = int(found.high[found.ids.of[row]]), int(found.low[found.ids.of[row]])
                 report = kind[row] == KINDS[Kind.DSN]

@@ -10,9 +10,12 @@ RESUBMITTED = "(event_id = 'RESUBMIT' AND source <=> 'SAFETYNET' AND software = 
 """A message of our own begins, which gives another one back."""
 
 RECEIVED = """(
-    event_id = 'RECEIVE' AND NOT (source <=> 'AGENT' AND reference IS NOT NULL AND software = 'shadowrelay')
+    event_id = 'RECEIVE'
+    AND NOT (
+        coalesce(source, '') IN ('AGENT', 'ROUTING') AND reference IS NOT NULL AND software = 'shadowrelay'
+    )
 )"""
-"""Accepted from a sender, and no journal copy of our own."""
+"""Accepted from a sender, and neither a journal copy of our own nor a message to the members of a list."""
 
 SENT_AGAIN = "(event_id = 'RESUBMIT' AND custom_data['HopDb'] IS NOT NULL)"
 """A message of our own begins, in place of one that a hop failed to deliver."""

@@ -326,7 +326,10 @@ class _Api:
     async def ready(self, request: Request) -> Response:
         del request
         ready, why = self._node.ready()
-        return _json({"ready": ready, "reason": "" if ready else why}, 200 if ready else 503)
+        told: dict[str, Any] = {"ready": ready, "reason": "" if ready else why}
+        if warning := self._node.warning():
+            told["warning"] = warning
+        return _json(told, 200 if ready else 503)
 
 
 class _Ascii(JSONResponse):

@@ -264,6 +264,10 @@ class RunningNode(Protocol):
         """Whether this node takes mail now; if not, a sentence says why."""
         ...
 
+    def warning(self) -> str:
+        """What an operator should mend although the node takes mail; '' if there is nothing."""
+        ...
+
     def live(self) -> bool:
         """False if only a restart can help."""
         ...

@@ -44,6 +44,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "uptime": round((now - node.started_at).total_seconds(), 3),
         "ready": ready,
         "not_ready_because": why if not ready else "",
+        "warning": node.warning(),
         "draining": node.draining.active,
         "database_id": lineage.database_id,
         "incarnation": lineage.incarnation,

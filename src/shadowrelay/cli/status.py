@@ -38,6 +38,8 @@ def status(node: AdminClient, *, as_json: bool) -> None:
     out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
     out.print(f"shadowrelay {answer['version']}, up {up}")
     out.print(f"database {answer['database_id']} at {answer['incarnation']}:{answer['sequence']}")
+    if warning := answer.get("warning"):
+        out.print(f"WARNING: {clean(warning)}", style="bold red")
     _corrupt(out, answer["corrupt_database"])
     _exposure(out, answer)
     _damage(out, answer)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shadowrelay.core.decisions import Member
+from shadowrelay.core.delivery.expanding import Expansion
 from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.settling import AttemptResult, Hop, Report
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
@@ -171,6 +172,7 @@ class Sent:
     hop: Hop
     dsn_offered: bool = True
     damaged: str = ""
+    expansions: tuple[Expansion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class HopShadows:
     async def heartbeat(self, hop: ServerName) -> None:
         """Ask the hop in a session of its own, wherever its mail may have gone."""
         began, error, bad = seconds(), "its mail has no way to it in the settings", set()
-        met_at = self._conversations.met_at.get(hop, ())
+        met_at, before = self._conversations.met_at.get(hop, ()), self._conversations.watch(hop)
         for host, group in await self._places(hop):
             error, is_another = await self._talk(hop, host, group)
             if not error:
@@ -99,7 +99,7 @@ class HopShadows:
             if not is_another or (host.name, host.port) in met_at:
                 bad.add((host.name, host.port))
         self._bad[hop] = frozenset(bad)
-        watch = self._conversations.watch(hop).failed(began, error)
+        watch = before.failed(began, error)  # a greeting alone is no answer to the question
         self._conversations.watches[hop] = watch
         log.warning(
             "hop_heartbeat_failed",

@@ -86,7 +86,7 @@ class HopConversations:
 
     async def greet(self, session: DeliverySession) -> None:
         """See ``HopTalk``."""
-        name, failures = session.peer, []
+        name, failures, began = session.peer, [], seconds()
 
         async def say(step: Greet) -> Greeting | Unanswered:
             try:
@@ -103,10 +103,8 @@ class HopConversations:
             log.warning("hop_does_not_track", hop=name, error=told.error)
         else:
             self.met_at.setdefault(name, set()).add((session.server.host, session.server.port))
-
-    def took(self, session: DeliverySession) -> None:
-        """See ``HopTalk``."""
-        self.watches[session.peer] = self.watch(session.peer).took()
+            # It is back: what it takes from now on must not be sent past it.
+            self.watches[name] = self.watch(name).answered(began)
 
     async def ask(self, session: DeliverySession) -> None:
         """See ``HopTalk``."""

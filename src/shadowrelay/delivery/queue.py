@@ -20,6 +20,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
+from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
@@ -27,6 +28,7 @@ from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_l
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.hosts import Hosts, worn_out
+from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
@@ -72,7 +74,7 @@ async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> C
     reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
     return await Transact(
         lambda ledger: ledger.apply(
-            settle(ledger, copy.id, sent.results, reports, sent.hop, clock(), sent=copy)
+            settle(ledger, copy.id, sent.results, (*reports, *sent.expansions), sent.hop, clock(), sent=copy)
         )
     )
 
@@ -91,6 +93,7 @@ class Queue:
         reporter: Reporter,
         policy: Policy,
         clock: Callable[[], datetime],
+        book: Callable[[], AddressBook] = no_book,
     ) -> None:
         self.wake = asyncio.Event()
         self.hosts = hosts
@@ -101,6 +104,7 @@ class Queue:
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
         self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock)
+        self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, clock)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
@@ -312,7 +316,10 @@ class Queue:
 
         async def send(_: SendOn) -> Sent:
             nonlocal session, again
-            sent, session = await self._sender.send(claimed, outbound, heard)
+            if claimed.next_hop == LISTS:
+                sent = await self._lists.expand(claimed)
+            else:
+                sent, session = await self._sender.send(claimed, outbound, heard)
             again = not sent.results or any(
                 one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
             )

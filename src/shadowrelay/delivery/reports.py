@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, head
@@ -40,6 +41,7 @@ class Reporter:
     policy: Policy
     clock: Callable[[], datetime]
     journals: Journals = field(default_factory=dict)
+    book: Callable[[], AddressBook] = no_book
 
     async def write(self, step: WriteReports, content: Content) -> tuple[Report | JournalCopy, ...]:
         """One report for each recipient whose sender is to be told how the attempt ended, and the journal
@@ -53,7 +55,7 @@ class Reporter:
             kind = self._kind(step, result)
             if kind is not None and is_due(kind, recipient, step.copy.envelope):
                 reports.append(await self._build(step, recipient, result, kind, content, now))
-        journal = journal_of(step.copy, self.journals)
+        journal = journal_of(step.copy, self.journals, self._behind_lists(step.copy))
         return (*reports, journal) if journal else tuple(reports)
 
     def _kind(self, step: WriteReports, result: AttemptResult) -> ReportKind | None:
@@ -62,11 +64,23 @@ class Reporter:
                 return ReportKind.FAILED
             case Ending.ACCEPTED | Ending.DUPLICATE if step.hop.mailbox:
                 return ReportKind.DELIVERED
+            case Ending.POSTED:
+                return ReportKind.DELIVERED
+            case Ending.EXPANDED:
+                return ReportKind.EXPANDED
             case Ending.ACCEPTED | Ending.DUPLICATE if not step.dsn_offered:
                 return ReportKind.RELAYED
             case Ending.DEFERRED | Ending.IN_DOUBT if result.late:
                 return ReportKind.DELAYED
         return None
+
+    def _behind_lists(self, copy: Copy) -> Iterator[NextHop]:
+        """The next hops of its lists' members: what is sent to them is not journaled once more."""
+        for one in copy.recipients if self.journals else ():
+            found = self.book().expand(one.address) if one.next_hop == LISTS else None
+            for member in found.members if found else ():
+                if route := route_for(member.address, self.routes):
+                    yield route.name
 
     async def _quoted(self, copy: Copy, content: Content, most: int) -> bytes:
         """The beginning of the original, at most ``most`` octets. Raises ContentDamaged."""

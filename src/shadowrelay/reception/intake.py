@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
@@ -23,6 +23,15 @@ from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
 from shadowrelay.core.reception.sites import SitePath, fanned_out
+from shadowrelay.core.recipients import (
+    EMPTY,
+    LISTS,
+    AddressBook,
+    Becomes,
+    Rewriting,
+    no_book,
+    rewrite,
+)
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -38,8 +47,9 @@ from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
 from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
-from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.header import HeaderScan, came_by
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
+from shadowrelay.wire.xtext import typed_recipient
 
 log = structlog.get_logger(__name__)
 
@@ -66,6 +76,7 @@ class IntakeOptions:
     room: Room
     submission: bool
     ways: Mapping[str, SitePath]
+    book: Callable[[], AddressBook] = no_book
     delay: timedelta = timedelta(0)
 
 
@@ -117,8 +128,16 @@ class Intake:
         trusted = session.login or self._trusted(session.address)
         if not trusted and route_for(self._address(rcpt), self._accepted) is None:
             return Reply(550, "5.7.1", "Relaying denied")
-        if self._route(rcpt) is None:
-            log.warning("no_route", recipient=rcpt.address)
+        address = self._address(rcpt)
+        if (book := self.options.book()) is not EMPTY:
+            found = book.resolve(address)
+            if found.what in (Becomes.UNKNOWN, Becomes.LOOP):
+                return Reply(550, "5.1.1", "No such recipient here")
+            if found.what is Becomes.LIST:
+                return None
+            address = found.address
+        if route_for(address, self.options.routes) is None:
+            log.warning("no_route", recipient=address)
             return Reply(451, "4.4.4", "No route to that domain for now")
         return None
 
@@ -139,7 +158,8 @@ class Intake:
             ret=mail.ret,
             envid=mail.envid,
         )
-        addressed = tuple(self._recipients(recipients))
+        # A peer that tracks its message knows each recipient by its number: none may become another one.
+        addressed, rewritten = self._recipients(recipients, merge=handed is None)
         if self.options.ways:
             addressed = fanned_out(addressed, self.options.ways)
         message_id = self._mint(now)
@@ -154,6 +174,7 @@ class Intake:
             connector=self.options.connector,
             session=session.id,
             login=session.login,
+            rewritten=rewritten,
             handed=handed(message_id) if handed else None,
         )
         shadow = self._shadows.pop(session.id, None)
@@ -177,18 +198,27 @@ class Intake:
     def _in_relay_networks(self, address: str) -> bool:
         return within(address, self.options.relay_networks)
 
-    def _recipients(self, recipients: Sequence[RcptTo]) -> Iterator[Recipient]:
-        for number, rcpt in enumerate(recipients, 1):
-            route = self._route(rcpt)
-            address = self._address(rcpt)
-            hop = next_hop_for(route, address) if route else NextHop("")
-            yield Recipient(number, address, hop, rcpt.notify, rcpt.orcpt)
+    def _recipients(
+        self, recipients: Sequence[RcptTo], *, merge: bool
+    ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
+        book = self.options.book()
+        found = tuple(
+            Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
+            for number, rcpt in enumerate(recipients, 1)
+        )
+        rewritings: tuple[Rewriting, ...] = ()
+        if book is not EMPTY:
+            found, rewritings = rewrite(found, book, typed_recipient, merge=merge)
+        return tuple(self._routed(one) for one in found), rewritings
+
+    def _routed(self, recipient: Recipient) -> Recipient:
+        if recipient.next_hop:  # a list
+            return recipient
+        route = route_for(recipient.address, self.options.routes)
+        return replace(recipient, next_hop=next_hop_for(route, recipient.address)) if route else recipient
 
     def _address(self, rcpt: RcptTo) -> str:
         return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
-
-    def _route(self, rcpt: RcptTo) -> Route | None:
-        return route_for(self._address(rcpt), self.options.routes)
 
 
 class IntakeSink:
@@ -375,12 +405,22 @@ class IntakeSink:
             async for block in self._spool.blocks():
                 await self._shadow.stream(block)
 
+    def _refuse_what_comes_back(self, section: bytes) -> None:
+        """A member of a list forwards what it gets to the list: each round would make more messages."""
+        lists = [one.address for one in self._arrival.recipients if one.next_hop == LISTS]
+        if lists:
+            boundary = self._intake.boundary
+            names = [boundary.own.name, *(place.name for place in boundary.places)]
+            if any(came_by(section, names, address) for address in lists):
+                raise Refused(554, "5.4.6", "Mail loop: the list has had this message")
+
     def _header(self) -> bytes:
         """Our Received field; for submission, fields that the sender left out; then the sender's header."""
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = self._intake.boundary.own.name
+        self._refuse_what_comes_back(scan.section)
         added, message_id = trace_field(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:
             fields, message_id = completed(arrival, own, scan.names, message_id)

@@ -33,6 +33,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         content=node.spool,
         room=node.room,
         submission=connector.submission,
+        book=node.book,
         ways=node.ways,
         delay=connector.max_acknowledgement_delay,
     )

@@ -16,6 +16,7 @@ from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.recipients import no_book
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.database.examining import Examiner
@@ -42,13 +43,15 @@ from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
+from shadowrelay.reception.recipient_files import RecipientsInvalid
+from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.safety_net.sharing import ACTION, received
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import journals, routes
+from shadowrelay.settings.routing import book_limits, journals, routes
 from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
@@ -72,6 +75,15 @@ def mint(now: datetime) -> MessageId:
 
 class NodeFailed(Exception):
     """The node cannot go on; the message says why."""
+
+
+def _recipients(settings: Settings) -> RecipientsFile | None:
+    if settings.recipients_file is None:
+        return None
+    try:
+        return RecipientsFile(settings.recipients_file, book_limits(settings))
+    except (OSError, RecipientsInvalid) as error:
+        raise NodeFailed(f"recipients_file: {error}") from error
 
 
 class Node:
@@ -103,11 +115,15 @@ class Node:
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes = routes(settings)
         self.ways = ways(settings)
-        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings))
+        self._recipients = _recipients(settings)
+        self.book = self._recipients.book if self._recipients else no_book
+        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings), self.book)
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
         self.hop_conversations = self.hosts.talk = HopConversations(database, clock)
-        self.queue = Queue(database, boundary, self.hosts, self.routes, self.reporter, policy, clock)
+        self.queue = Queue(
+            database, boundary, self.hosts, self.routes, self.reporter, policy, clock, self.book
+        )
         self.hop_shadows = HopShadows(
             database,
             self.hop_conversations,
@@ -272,6 +288,10 @@ class Node:
         if not self.room.admits():
             return False, self.room.shortage
         return True, "the node takes mail"
+
+    def warning(self) -> str:
+        wrong = self._recipients.wrong if self._recipients else ""
+        return f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
 
     def live(self) -> bool:
         return not self.database.failed.is_set()

@@ -10,11 +10,12 @@ from pathlib import Path
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
+from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, read_recipients
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.route_checks import Refuse, route_checks
-from shadowrelay.settings.routing import routes
+from shadowrelay.settings.routing import book_limits, routes
 from shadowrelay.settings.schema import (
     HopSettings,
     NextHopProtocol,
@@ -28,6 +29,7 @@ from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
 
 _KEY = "a file in PEM, without a passphrase"
+_BOOK = ("recipient_delimiter", "max_list_depth", "max_list_members")
 
 
 def cross_checks(
@@ -52,6 +54,8 @@ def cross_checks(
         yield from site_checks(settings, refuse)
     if not broken & {"routes", "journal"}:
         yield from _journals(settings, refuse)
+    if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
+        yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
         yield from _attempts(settings, refuse)
 
@@ -288,6 +292,18 @@ def _journals(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
     for key, address in named.items():
         if address and route_for(address, ways) is None:
             yield refuse(key, "no route leads there", value=address, allowed="an address that a route covers")
+
+
+def _recipients(file: Path, limits: BookLimits, refuse: Refuse) -> Iterator[SettingError]:
+    wrong = _unreadable(file)
+    try:
+        if not wrong:
+            read_recipients(file, limits)
+    except RecipientsInvalid as error:
+        wrong = str(error)
+    if wrong:
+        allowed = "a file that shadowrelay recipients check accepts"
+        yield refuse("recipients_file", wrong, value=file, allowed=allowed)
 
 
 def _login(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:

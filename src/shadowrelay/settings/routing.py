@@ -5,6 +5,7 @@ from __future__ import annotations
 from shadowrelay.core.delivery.hosts import Host, RouteHosts
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.reception.recipient_files import BookLimits
 from shadowrelay.settings.schema import RouteSettings, Settings
 
 
@@ -50,3 +51,12 @@ def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
         if way := route_for(address, ways):
             found[NextHop(name)] = (address, next_hop_for(way, address))
     return found
+
+
+def book_limits(settings: Settings) -> BookLimits:
+    """What the settings say about the recipients file."""
+    return BookLimits(
+        settings.recipient_delimiter or "",
+        most_depth=settings.max_list_depth,
+        most_members=settings.max_list_members,
+    )

@@ -23,6 +23,7 @@ from shadowrelay.settings.outputs import Admin, Log, Tracking
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
+    Delimiter,
     DialAddress,
     DomainPattern,
     Duration,
@@ -336,6 +337,14 @@ class Settings(PolicySettings):
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
     )
     journal: JournalAddress | None = Field(None, description="A copy of each accepted message goes there.")
+    recipients_file: FilePath | None = Field(
+        None, description="Aliases, lists and known recipients: TOML, or a table as Postfix's `virtual`."
+    )
+    recipient_delimiter: Delimiter | None = Field(
+        None, description="What separates a local part from its detail, such as `+`."
+    )
+    max_list_depth: Integer = Field(10, ge=1, le=50, description="Lists inside one another, at most.")
+    max_list_members: Integer = Field(5000, ge=1, le=20_000, description="Members of a list, at most.")
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
     peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
     members: list[MemberSettings] = Field(

@@ -277,6 +277,9 @@ TableName = Annotated[
 JournalAddress = Annotated[
     str, BeforeValidator(parse_journal), Format('an address such as journal@archive.example, or ""')
 ]
+Delimiter = Annotated[
+    str, StringConstraints(pattern=r"^[+=_.#/~!-]$"), Format("one character of + - = _ . # / ~ !")
+]
 UserName = Annotated[
     str,
     StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,255}$"),

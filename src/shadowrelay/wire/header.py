@@ -7,6 +7,7 @@ below them.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 _UNFOLD = re.compile(rb"\r\n[ \t]+")
 _FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
@@ -90,6 +91,21 @@ class HeaderScan:
             self.message_id = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
         elif name == "subject" and first:
             self.subject = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
+
+
+def came_by(section: bytes, names: Collection[str], address: str) -> bool:
+    """Does a Received field say that one of these servers took the message for that address?
+
+    Fields that ``received_field`` made say so, unless the message had several recipients.
+    """
+    taken = f" for <{address}>;".lower()
+    for line in _UNFOLD.sub(b" ", section).split(b"\r\n"):
+        found = _FIELD.match(line)
+        if found and found[1].lower() == b"received":
+            said = found[2].decode("utf-8", "replace").lower()
+            if taken in said and any(f" by {name.lower()} with " in said for name in names):
+                return True
+    return False
 
 
 def received_field(

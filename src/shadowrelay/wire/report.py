@@ -37,6 +37,7 @@ _SUBJECTS = {
     ReportKind.DELAYED: "Delivery delayed",
     ReportKind.RELAYED: "Message relayed",
     ReportKind.DELIVERED: "Message delivered",
+    ReportKind.EXPANDED: "Message expanded",
 }
 
 _EXPLAINED = {
@@ -47,6 +48,8 @@ _EXPLAINED = {
     ReportKind.RELAYED: "Your message was handed to a server that does not confirm deliveries.\r\n"
     "You may hear no more of it.",
     ReportKind.DELIVERED: "Your message was delivered to the recipient below.",
+    ReportKind.EXPANDED: "Your message was sent on to all who stand behind the address below.\r\n"
+    "You hear only of failures from here on.",
 }
 
 

@@ -43,12 +43,14 @@ _WITHOUT_REPLY = {
     ReportKind.DELAYED: "4.0.0",
     ReportKind.RELAYED: "2.0.0",
     ReportKind.DELIVERED: "2.0.0",
+    ReportKind.EXPANDED: "2.0.0",
 }
 _CLASSES = {
     ReportKind.FAILED: "45",
     ReportKind.DELAYED: "4",
     ReportKind.RELAYED: "2",
     ReportKind.DELIVERED: "2",
+    ReportKind.EXPANDED: "2",
 }
 
 EXPIRED = "4.4.7"

@@ -24,3 +24,11 @@ def decode_xtext(text: str) -> str:
         raise ValueError("malformed xtext")
     octets = re.sub(r"\+([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), text).encode("latin-1")
     return octets.decode("utf-8")
+
+
+def typed_recipient(address: str) -> str:
+    """An address as ORCPT has it (RFC 3461 4.2); one that is not ASCII as RFC 6533 3 spells it."""
+    if address.isascii():
+        return f"rfc822;{encode_xtext(address)}"
+    escaped = (one if one.isascii() and one != "\\" else f"\\x{{{ord(one):X}}}" for one in address)
+    return f"utf-8;{encode_xtext(''.join(escaped))}"

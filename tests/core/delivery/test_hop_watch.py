@@ -40,14 +40,3 @@ def test_an_answer_in_between_begins_the_count_anew() -> None:
 
 def test_an_answer_counts_from_when_the_hop_was_asked() -> None:
     assert WATCH.answered(50.0).answered(40.0).talked_at == 50.0
-
-
-def test_a_hop_that_takes_a_message_is_not_given_up_and_is_asked_when_it_was_to_be_asked() -> None:
-    """Found by exploring: else what it just took would go another way too."""
-    watch = WATCH
-    for count in range(1, 13):
-        watch = watch.failed(count * INTERVAL, "connect: refused")
-    took = watch.took()
-    assert not took.gone(POLICY)
-    assert not took.due(13 * INTERVAL - 1, POLICY)
-    assert took.due(13 * INTERVAL, POLICY)

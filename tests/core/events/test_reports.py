@@ -11,7 +11,7 @@ from shadowrelay.core.events.reports import ReportKind, is_due, report_id, retur
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 
-FAILED, DELAYED, RELAYED, DELIVERED = ReportKind
+FAILED, DELAYED, RELAYED, DELIVERED, EXPANDED = ReportKind
 ENVELOPE = Envelope(sender="sender@example.org", size=10)
 RECIPIENT = Recipient(1, "a@example.net", NextHop("hop"))
 MESSAGE = MessageId("01936f5e-8a00-7000-8000-000000000001")
@@ -31,8 +31,8 @@ def test_without_notify_failures_and_delays_are_told() -> None:
         (("NEVER",), []),
         (("FAILURE",), [FAILED]),
         (("DELAY",), [DELAYED]),
-        (("SUCCESS",), [RELAYED, DELIVERED]),
-        (("SUCCESS", "FAILURE", "DELAY"), [FAILED, DELAYED, RELAYED, DELIVERED]),
+        (("SUCCESS",), [RELAYED, DELIVERED, EXPANDED]),
+        (("SUCCESS", "FAILURE", "DELAY"), [FAILED, DELAYED, RELAYED, DELIVERED, EXPANDED]),
     ],
 )
 def test_notify_says_what_is_told(notify: tuple[str, ...], kinds: list[ReportKind]) -> None:
@@ -60,7 +60,7 @@ def test_a_report_id_is_the_same_wherever_it_is_made() -> None:
 def test_a_report_id_differs_by_message_recipient_and_kind() -> None:
     other = MessageId("01936f5e-8a00-7000-8000-000000000002")
     ids = {report_id(m, n, k) for m in (MESSAGE, other) for n in (1, 2, 11) for k in ReportKind}
-    assert len(ids) == 24
+    assert len(ids) == 30
 
 
 def test_a_report_id_is_a_uuid_of_version_8() -> None:

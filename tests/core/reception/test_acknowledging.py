@@ -31,6 +31,7 @@ from shadowrelay.core.reception.acknowledging import (
     ended,
 )
 from shadowrelay.core.reception.redundancy import Answer, Arrival
+from shadowrelay.core.recipients import LISTS
 
 POLICY = Policy()
 PROMOTING = Policy(shadow_redundancy_promotion_enabled=True)
@@ -258,6 +259,14 @@ def test_an_answered_message_is_forgotten_alone() -> None:
 
 
 # How a wait ends
+
+
+def test_a_wait_goes_on_until_what_a_list_sends_is_safe() -> None:
+    until = NOW + timedelta(seconds=30)
+    done = Recipient(1, "team@example.net", LISTS, status=Status.RELAYED, report=MessageId("made"))
+    assert ended(message(stage=Stage.SAFETY_NET, recipients=(done,)), until) is None
+    safe = replace(done, report=None)
+    assert ended(message(stage=Stage.SAFETY_NET, recipients=(safe,)), until) is End.SETTLED
 
 
 def test_a_wait_ends_when_all_are_settled_or_a_member_has_a_copy() -> None:

@@ -30,6 +30,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
 from shadowrelay.core.reception.holding import settle_held
 from shadowrelay.core.reception.redundancy import Answer
+from shadowrelay.core.recipients import Rewriting
 
 PEER, DATABASE = ServerName("hub.example.net"), DB[C]
 THEIRS = MessageId("01900000-0000-7000-8000-0000000000ff")
@@ -165,6 +166,18 @@ def test_of_a_message_that_is_handed_over_again_only_new_recipients_are_taken(on
     assert taken.digests
     assert taken.digests.envelope == of_envelope(taken.envelope, taken.recipients)
     assert on.handed(AGAIN) == Handed(AGAIN, PEER, DATABASE, THEIRS, (8,))
+
+
+def test_what_is_logged_of_rewritten_recipients_is_about_those_that_are_taken(on: LedgerAtHand) -> None:
+    take(on, replace(HANDED, numbers=(3,)))
+    again = replace(HANDED, message_id=AGAIN)
+    rewritten = (Rewriting(1, "x@before.test"), Rewriting(2, "y@before.test"))
+    came = replace(arrival(), id=AGAIN, handed=again, rewritten=rewritten)
+    on.apply(redundancy.accept(on, came, Content(data=b"x"), [], LAX, NOW, last_resort=True))
+    resolved = [event for event in on.events if event.event_id == "RESOLVE"]
+    assert [(event.original, [one.number for one in event.recipients]) for event in resolved] == [
+        ("y@before.test", [1])
+    ]
 
 
 def test_the_same_id_from_another_database_is_another_message(on: LedgerAtHand) -> None:

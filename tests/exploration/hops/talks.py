@@ -130,6 +130,8 @@ class Talks:
         node = at.nodes[0]
         if isinstance(result, Greeting):
             talk = self.scripts.begin("poll") if task.kind == "ask" else -1
+            if task.kind == "send":  # the hop is at hand; a session of its own counts when it was asked
+                node = node._replace(failures=0)
             return at.with_node(0, node.put(task, task._replace(sub=talk)))
         if isinstance(result, Unanswered):
             if task.kind == "send":  # B does not track for us: it gets the message all the same
@@ -167,7 +169,6 @@ class Talks:
             now = now._replace(sub=self.scripts.tell(task.sub, Answered(lines, parse_mark(mark))))
         else:
             accepted = text.startswith("250")
-            node = node._replace(failures=0 if accepted and task.hop else node.failures)
             now = self._heard(now, Ending.ACCEPTED if accepted else Ending.DEFERRED, text, mark)
         after = at.with_node(0, node.put(task, now))
         if self.apart:

@@ -38,12 +38,6 @@ class HopWatch:
         """One more session of its own failed."""
         return replace(self, talked_at=at, failures=self.failures + 1, error=error)
 
-    def took(self) -> HopWatch:
-        """The hop took a message that it tracks: it is at hand, whatever failed before. It is asked when it
-        was to be asked.
-        """
-        return HopWatch(self.name, self.talked_at)
-
     def gone(self, policy: Policy) -> bool:
         """Is the hop given up: what it has not delivered goes another way, if there is one?"""
         return self.failures >= policy.shadow_heartbeat_retry_count

@@ -7,7 +7,7 @@ holder delivers the message again, and makes the same journal copy, because its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
@@ -34,16 +34,16 @@ class JournalCopy:
     recipients: tuple[Recipient, ...]
 
 
-def journal_of(copy: Copy, journals: Journals) -> JournalCopy | None:
-    """The journal copy that a message has; None if it has none.
+def journal_of(copy: Copy, journals: Journals, behind: Iterable[NextHop] = ()) -> JournalCopy | None:
+    """The journal copy that a message has; None if it has none. ``behind``: next hops of its lists' members.
 
     A message that was made from another one (a report, a journal copy, a resubmitted message) has none. The
     addresses are part of the id: nodes with different settings make different messages.
     """
     if is_derived(copy.id) or copy.request is not None or copy.damaged:
         return None
-    ways = (NextHop(one.next_hop.partition("/")[0]) for one in copy.recipients)
-    to = sorted({journals[way] for way in ways if way in journals})
+    ways = {NextHop(one.next_hop.partition("/")[0]) for one in copy.recipients}
+    to = sorted({journals[way] for way in ways.union(behind) if way in journals})
     recipients = tuple(Recipient(n, address, hop, ("NEVER",)) for n, (address, hop) in enumerate(to, 1))
     addresses = (address for address, _ in to)
     return JournalCopy(derived_id("journal", copy.id, *addresses), recipients) if to else None

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy, SaveDamaged, Write
+from shadowrelay.core.delivery.expanding import Expansion, queue_expansion
 from shadowrelay.core.delivery.hop_shadows import Tracker, taken
 from shadowrelay.core.delivery.journal import JournalCopy, journaled, queue_once
 from shadowrelay.core.digests import of_content, of_envelope
@@ -36,6 +37,8 @@ class Ending(Enum):
     DUPLICATE: the mailbox server accepted the message, and dropped it because it had it already. IN_DOUBT:
     the final dot was written, at least in part, and no reply to it came. The recipient is tried again, which
     may make a duplicate that nobody can avoid (RFC 1047). EXPIRED: the message was too old for another try.
+    EXPANDED: a list, whose members get the message from its sender. POSTED: a list with an owner, from whom
+    its members get the message: that is final delivery (RFC 3461 5.2.7).
     """
 
     ACCEPTED = "accepted"
@@ -44,6 +47,8 @@ class Ending(Enum):
     REJECTED = "rejected"
     IN_DOUBT = "in doubt"
     EXPIRED = "expired"
+    EXPANDED = "expanded"
+    POSTED = "posted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def settle(
     ledger: Ledger,
     message_id: MessageId,
     results: Sequence[AttemptResult],
-    reports: Iterable[Report | JournalCopy],
+    reports: Iterable[Report | JournalCopy | Expansion],
     hop: Hop,
     now: datetime,
     *,
@@ -106,7 +111,9 @@ def settle(
     current = [result for result in results if result.number in by_number]
     reports = tuple(reports)
     made = {one.about: one for one in reports if isinstance(one, Report) and one.about in by_number}
+    lists = {one.about: one for one in reports if isinstance(one, Expansion) and one.about in by_number}
     awaited = {r.about: r.id for r in made.values() if r.settles and not already_safe(ledger, r.id)}
+    awaited |= {one.about: one.id for one in lists.values() if not already_safe(ledger, one.id)}
     changed = [_after(by_number[result.number], result, hop, awaited, now) for result in current]
     copied: Decision[MessageId | None] = Decision(None)
     if any(one.settled for one in changed):
@@ -123,7 +130,16 @@ def settle(
         writes += taken(ledger, message_id, accepted, hop.tracks, now)
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
     events += _told_again(after, results, by_number, hop, now)
-    for queued in (copied, *(_queue_report(ledger, after, report, now) for report in made.values())):
+    once = {one.id: one.about for one in reversed(lists.values())}  # two recipients may be one list
+    by_list = [
+        queue_expansion(ledger, after, one, results, now, first=once[one.id] == one.about)
+        for one in lists.values()
+    ]
+    for queued in (
+        copied,
+        *by_list,
+        *(_queue_report(ledger, after, report, now) for report in made.values()),
+    ):
         writes += queued.writes
         events += queued.events
     if not after.unsettled and after.reports_on:
@@ -131,7 +147,7 @@ def settle(
     return Decision(after, tuple(writes), tuple(events))
 
 
-def _journal_in(reports: Iterable[Report | JournalCopy]) -> JournalCopy | None:
+def _journal_in(reports: Iterable[Report | JournalCopy | Expansion]) -> JournalCopy | None:
     return next((one for one in reports if isinstance(one, JournalCopy)), None)
 
 
@@ -169,6 +185,8 @@ def _after(
         case Ending.ACCEPTED | Ending.DUPLICATE:
             status = Status.DELIVERED if hop.inside else Status.RELAYED
             return replace(tried, status=status, next_attempt=None, report=waits, settled_at=now)
+        case Ending.EXPANDED | Ending.POSTED:  # Safety Net gives the members' message back, and not this one
+            return replace(tried, status=Status.RELAYED, next_attempt=None, report=waits, settled_at=now)
         case Ending.REJECTED | Ending.EXPIRED:
             return replace(tried, status=Status.FAILED, next_attempt=None, report=waits, settled_at=now)
         case Ending.DEFERRED | Ending.IN_DOUBT:
@@ -192,6 +210,8 @@ def _told(
                 yield Send(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
             case Ending.ACCEPTED:
                 yield SendExternal(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
+            case Ending.EXPANDED | Ending.POSTED:
+                pass  # a row each: ``queue_expansion``
             case Ending.DUPLICATE:
                 yield DuplicateDeliver(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
             case Ending.REJECTED | Ending.EXPIRED:

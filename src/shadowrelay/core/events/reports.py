@@ -16,6 +16,7 @@ class ReportKind(StrEnum):
     DELAYED = "delayed"
     RELAYED = "relayed"
     DELIVERED = "delivered"
+    EXPANDED = "expanded"
 
 
 _ASKED_BY = {
@@ -23,6 +24,7 @@ _ASKED_BY = {
     ReportKind.DELAYED: "DELAY",
     ReportKind.RELAYED: "SUCCESS",
     ReportKind.DELIVERED: "SUCCESS",
+    ReportKind.EXPANDED: "SUCCESS",
 }
 
 _UNASKED = ("FAILURE", "DELAY")

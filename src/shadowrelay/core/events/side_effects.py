@@ -1,9 +1,9 @@
-"""DSNs and journal copies, and the recipients that wait for them: a settlement is announced only when its DSN
-and the journal copy of its message are safe.
+"""DSNs, journal copies and messages to the members of lists, and the recipients that wait for them: a
+settlement is announced only when what it led to is safe.
 
 Until a DSN has two copies, or is settled, no member is told that its recipient is settled. If this node is
 lost before that, a holder still has the original and makes the same DSN again (its id is derived). The same
-holds for a journal copy and all recipients.
+holds for a journal copy and all recipients, and for the message to the members of a list and that list.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.events.announcements import announced
+from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding
-from shadowrelay.core.messages import Copy, HolderState
+from shadowrelay.core.messages import Copy, HolderState, Recipient, Status
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.values import replace
 
 
@@ -50,7 +52,7 @@ def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now:
     waiting = [
         replace(
             one,
-            report=None if one.report in safe else one.report,
+            report=_next(ledger, original, one) if one.report in safe else one.report,
             journal=None if one.journal in safe else one.journal,
         )
         for one in original.recipients
@@ -60,3 +62,14 @@ def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now:
         return Decision(None)
     after = original.with_recipients(waiting)
     return Decision(None, (SaveCopy(original, after), *announced(ledger, after, waiting, now)))
+
+
+def _next(ledger: Ledger, original: Copy, one: Recipient) -> MessageId | None:
+    """What the recipient waits for now: a list, whose members' message is safe, for the report on it."""
+    if one.next_hop != LISTS or one.status is Status.FAILED:
+        return None
+    for kind in (ReportKind.EXPANDED, ReportKind.DELIVERED):
+        report = report_id(original.id, one.number, kind)
+        if one.report != report and ledger.copy(report) and not already_safe(ledger, report):
+            return report
+    return None

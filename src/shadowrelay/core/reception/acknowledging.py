@@ -18,6 +18,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import AsSent, Copy, Digests, Recipient, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Answer, Arrival
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.tracking import Repeated
 from shadowrelay.core.values import dataclass, replace
 
@@ -272,6 +273,7 @@ class End(StrEnum):
 def ended(copy: Copy, until: datetime) -> End | None:
     """Whether the 250 of this message need not wait any more, and why. ``until``: when it is sent anyway."""
     if not copy.exposed:
-        return End.SETTLED
+        members_wait = any(one.next_hop == LISTS and one.waits for one in copy.recipients)
+        return None if members_wait else End.SETTLED
     put_off = (one for one in copy.unsettled if one.attempts and one.next_attempt)
     return End.RETRY if any(one.next_attempt and one.next_attempt >= until for one in put_off) else None

@@ -38,7 +38,8 @@ from shadowrelay.core.ownership.heartbeat import heard
 from shadowrelay.core.ownership.transfer import ask_about, made_here, vouches, with_better_holder
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import refused
-from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
+from shadowrelay.core.recipients import Rewriting
+from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive, Resolve
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -98,6 +99,7 @@ class Arrival:
     connector: str = ""
     session: str = ""
     login: str = ""  # the user who logged in
+    rewritten: tuple[Rewriting, ...] = ()
     handed: Handed | None = None  # a peer beyond the boundary that knows XSHADOW handed it over
 
 
@@ -179,6 +181,9 @@ def accept(
             redundant="" if redundant else "Failed",
         )
     )
+    for one in arrival.rewritten:
+        about = tuple(recipient for recipient in copy.recipients if recipient.number == one.number)
+        events.append(Resolve(at=now, copy=copy, recipients=about, original=one.original))
     heard_of = [write for attempt in attempts for write in _heard(ledger, attempt)]
     writes: list[Write] = [SaveCopy(arrived, copy, None if arrived else content), *heard_of, *again]
     writes += [arrival.handed] if arrival.handed else []
@@ -199,6 +204,7 @@ def _not_taken(
     taken = {number for one in before for number in one.numbers}
     kept = [pair for pair in zip(arrival.recipients, handed.numbers, strict=True) if pair[1] not in taken]
     recipients = tuple(replace(one, number=number) for number, (one, _) in enumerate(kept, 1))
+    became = {one.number: number for number, (one, _) in enumerate(kept, 1)}
     told = [
         event
         for one in before
@@ -210,6 +216,9 @@ def _not_taken(
     rest = replace(
         arrival,
         recipients=recipients,
+        rewritten=tuple(
+            replace(one, number=became[one.number]) for one in arrival.rewritten if one.number in became
+        ),
         digests=replace(arrival.digests, envelope=of_envelope(arrival.envelope, recipients)),
         handed=replace(handed, numbers=tuple(number for _, number in kept)),
     )

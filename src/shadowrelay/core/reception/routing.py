@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.sites import site_hop
+from shadowrelay.core.recipients import canonical
 from shadowrelay.core.values import dataclass
 
 DEFAULT = "*"
@@ -26,22 +27,6 @@ class Route:
     inside: bool = False
     mx: bool = False
     site: str = ""
-
-
-def canonical(domain: str) -> str:
-    """One spelling per domain: lower case, A-labels, no root dot.
-
-    U-labels become A-labels by Python's IDNA 2003. A name that cannot be converted is compared as it is, in
-    lower case, so it still matches a route written the same way. Where IDNA 2008 differs (``ß``, ``ς``,
-    joiners), write the A-label in the route.
-    """
-    plain = domain.removesuffix(".").lower()
-    if plain.isascii():
-        return plain
-    try:
-        return plain.encode("idna").decode("ascii").lower()
-    except UnicodeError:
-        return plain
 
 
 def route_for(address: str, routes: Iterable[Route]) -> Route | None:

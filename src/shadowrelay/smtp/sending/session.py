@@ -184,8 +184,6 @@ class DeliverySession:
         taken = any(result.ending in {Ending.ACCEPTED, Ending.DUPLICATE} for result in results.values())
         if taken and tracking:
             tracking.owes = True
-            if self._talk is not None:
-                self._talk.took(self)
         return DeliveryResult(
             results=tuple(results[recipient.number] for recipient in recipients),
             dsn_offered="DSN" in connection.extensions,

@@ -35,10 +35,6 @@ class HopTalk(Protocol):
         """Introduce ourselves with ``say_hello``, and remember the hop. Raises ConnectionFailed."""
         ...
 
-    def took(self, session: DeliverySession) -> None:
-        """The hop took a message, which it tracks."""
-        ...
-
     async def ask(self, session: DeliverySession) -> None:
         """Fetch with ``ask_hop`` all that the hop has to say. Raises ConnectionFailed."""
         ...
