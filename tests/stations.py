@@ -263,7 +263,15 @@ async def station(
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
     node.queue = Queue(
-        database, node.boundary, node.hosts, node.routes, reporter, node.policy, made.clock, node.book
+        database,
+        node.boundary,
+        node.hosts,
+        node.routes,
+        reporter,
+        node.policy,
+        made.clock,
+        node.book,
+        node.ways,
     )
     node.queue.failed = node.acknowledgements.release
     for link in node.links.values():

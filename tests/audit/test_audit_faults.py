@@ -139,7 +139,8 @@ def test_a_violation_is_told_even_when_evidence_is_missing(here: Auditor, tmp_pa
 TOTALS = """
 WITH rows AS (
   SELECT CASE WHEN column07 IN ('SAFETYNET', 'AGENT') THEN column07
-              WHEN column07 = 'ROUTING' AND column08 = 'RECEIVE' THEN 'AGENT' ELSE column08 END AS event,
+              WHEN column07 = 'ROUTING' AND column08 = 'RECEIVE' THEN 'AGENT'
+              WHEN column08 = 'RESUBMIT' AND column17 LIKE '%/%' THEN 'AGENT' ELSE column08 END AS event,
          column11 AS id, CAST(NULLIF(column15, '') AS BIGINT) AS n
   FROM read_csv(?, header=false, delim=',', quote='"', escape='"', comment='#', all_varchar=true,
                 null_padding=false, auto_detect=false, columns={{{columns}}})

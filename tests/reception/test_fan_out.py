@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sending import MESSAGE, sent
-from stations import boundary
+from stations import boundary, eventually
 
 SITES: dict[str, Any] = {
     "site": "chicago",
@@ -46,3 +46,17 @@ async def test_a_recipient_on_the_path_is_where_the_others_fork(tmp_path: Path) 
 
 async def test_a_single_site_is_gone_to_straight(tmp_path: Path) -> None:
     assert await hops(tmp_path, "a@example.ie", "b@example.ie") == ["site/dublin"] * 2
+
+
+async def test_the_members_of_a_list_share_copies_as_recipients_do(tmp_path: Path) -> None:
+    file = tmp_path / "recipients.toml"
+    file.write_text('[lists."team@example.org"]\nmembers = ["a@example.ie", "b@example.fr"]\n')
+    async with boundary(tmp_path, "mx1", routes=ROUTES, recipients_file=str(file), **SITES) as (one,):
+        await sent(one, MESSAGE, "team@example.org")
+        one.run_queue()
+
+        async def members() -> bool:
+            found = [copy for copy in await one.copies() if copy.content_of is not None]
+            return [[to.next_hop for to in copy.recipients] for copy in found] == [["site/london"] * 2]
+
+        await eventually(members)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
 import structlog
@@ -14,9 +14,10 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.recipients import AddressBook, Becomes
 from shadowrelay.core.steps import Sent
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import ActiveFork
 from shadowrelay.wire.xtext import typed_recipient
@@ -36,6 +37,7 @@ class Lists:
     _routes: tuple[Route, ...]
     _policy: Policy
     _clock: Callable[[], datetime]
+    _ways: Mapping[str, SitePath]
 
     async def expand(self, claimed: ActiveFork) -> Sent:
         """One result for each list of the fork. The message to the members refers to the content, which is
@@ -64,6 +66,7 @@ class Lists:
             for loop in expansion.loops:
                 log.warning("list_inside_itself", message=claimed.copy.id, list=one.address, again=loop)
             count = len(expansion.recipients)
+            expansion = replace(expansion, recipients=fanned_out(expansion.recipients, self._ways))
             ending = Ending.POSTED if expansion.posted else Ending.EXPANDED
             reply = f"250 2.1.5 Expanded to {count} recipient{'s' if count > 1 else ''}"
             return AttemptResult(one.number, ending, reply, remote=False), expansion

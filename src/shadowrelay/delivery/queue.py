@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Set
+from collections.abc import Callable, Coroutine, Mapping, Set
 from datetime import datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 import structlog
@@ -20,6 +21,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
+from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
 from shadowrelay.database.examining import Examiner, Finding
@@ -94,6 +96,7 @@ class Queue:
         policy: Policy,
         clock: Callable[[], datetime],
         book: Callable[[], AddressBook] = no_book,
+        ways: Mapping[str, SitePath] = MappingProxyType({}),
     ) -> None:
         self.wake = asyncio.Event()
         self.hosts = hosts
@@ -104,7 +107,7 @@ class Queue:
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
         self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock)
-        self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, clock)
+        self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, clock, ways)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock

@@ -122,7 +122,7 @@ class Node:
         self.hosts = hosts(settings, self.resolver, clock)
         self.hop_conversations = self.hosts.talk = HopConversations(database, clock)
         self.queue = Queue(
-            database, boundary, self.hosts, self.routes, self.reporter, policy, clock, self.book
+            database, boundary, self.hosts, self.routes, self.reporter, policy, clock, self.book, self.ways
         )
         self.hop_shadows = HopShadows(
             database,
