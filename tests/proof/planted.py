@@ -27,6 +27,7 @@ from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
+from .planted_hops_explored import HOPS_EXPLORED
 from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
 from .planted_lists import LISTS, LISTS_AUDITED
@@ -47,6 +48,7 @@ RELAY: tuple[Fault, ...] = (
     *ASKING,
     *HOLDING,
     *HOPS_IN,
+    *HOPS_EXPLORED,
     *MACHINES,
     *HOP_SHADOWS,
     *DELIVERING,

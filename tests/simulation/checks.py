@@ -27,6 +27,7 @@ from shadowrelay.core.tracking import (
     Resubmit,
     Send,
 )
+from shadowrelay.core.tracking_lists import ToMembers
 from shadowrelay.core.tracking_row import TrackingEvent
 
 from . import given_back, rot
@@ -94,7 +95,7 @@ class Invariants:
                 and not world.switched
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
-            if type(event) is Journaled:
+            if isinstance(event, Journaled):
                 self._journaled(node, event)
         self._gives_back(node, touched, told)
         for message_id, before in touched.items():
@@ -242,7 +243,8 @@ class Invariants:
             raise Broken(f"{node.name}: {copy.id} appeared without a row")
         accepted = before is None and after is not None and after.role is Role.PRIMARY
         if accepted and not any(
-            isinstance(event, Receive | Dsn | Promote | HaRestore | Resubmit | Journaled) for event in about
+            isinstance(event, Receive | Dsn | Promote | HaRestore | Resubmit | Journaled | ToMembers)
+            for event in about
         ):
             raise Broken(f"{node.name}: {copy.id} was accepted without RECEIVE")
         if after is not None:

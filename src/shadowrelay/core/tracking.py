@@ -320,37 +320,6 @@ class Dsn(TrackingEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolve(TrackingEvent):
-    """A recipient was rewritten: the sender gave it the address ``original``."""
-
-    event_id: ClassVar[str] = "RESOLVE"
-    source: ClassVar[str] = "ROUTING"
-    original: str
-
-    def more(self) -> Columns:
-        return {"related-recipient-address": listed([self.original])}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expand(TrackingEvent):
-    """A distribution list was expanded: its members are the recipients of the message ``made``."""
-
-    event_id: ClassVar[str] = "EXPAND"
-    source: ClassVar[str] = "ROUTING"
-    digested: ClassVar[bool] = True
-    made: MessageId
-    reply: str
-
-    def more(self) -> Columns:
-        before = listed(one.address for one in self.recipients)
-        return {
-            "source-context": self.reply,
-            "reference": self.made,
-            "related-recipient-address": before,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Journaled(TrackingEvent):
     """A journal copy of the message ``original`` was made and queued."""
 
@@ -361,13 +330,6 @@ class Journaled(TrackingEvent):
 
     def more(self) -> Columns:
         return {"reference": self.original}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToMembers(Journaled):
-    """The message to the members of a list was made of the message ``original``, and queued."""
-
-    source: ClassVar[str] = "ROUTING"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

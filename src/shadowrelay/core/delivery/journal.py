@@ -20,6 +20,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Rec
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.tracking import Dsn, Journaled
 from shadowrelay.core.tracking_hops import SentAgain
+from shadowrelay.core.tracking_lists import ToMembers
 from shadowrelay.core.values import dataclass, replace
 
 Journals = Mapping[NextHop, tuple[str, NextHop]]
@@ -84,7 +85,7 @@ def queue_once(
     original: Copy,
     made: Copy,
     content: Content,
-    event: Dsn | Journaled | SentAgain,
+    event: Dsn | Journaled | SentAgain | ToMembers,
     now: datetime,
     *,
     awaited: bool = True,
