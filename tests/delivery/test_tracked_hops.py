@@ -83,8 +83,11 @@ async def test_an_idle_session_asks_what_the_hop_has_delivered(tmp_path: Path) -
         async def discarded() -> bool:
             return await shadows(node) == 0
 
+        async def talked() -> bool:
+            return node.node.hop_conversations.watch(HOP).talked_at is not None
+
         await eventually(discarded)
-        assert node.node.hop_conversations.watch(HOP).talked_at
+        await eventually(talked)
 
 
 async def test_a_session_asks_before_it_says_quit(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from shadowrelay.cli.progress import bar
 
+from . import hops
 from .holes import HOLES, find
 from .plan import run, setups
 from .record import Record
@@ -79,6 +80,12 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what is complete to this file, and do not go through what stands there already.",
 )
+@click.option(
+    "--hops",
+    "between_hops",
+    is_flag=True,
+    help="Two boundaries of one node each, one hop by hop after the other, in place of all that.",
+)
 @click.option("--json", "as_json", is_flag=True)
 def command(
     nodes: int,
@@ -100,12 +107,15 @@ def command(
     apart: bool,
     merge: bool,
     commits_apart: bool,
+    between_hops: bool,
     as_json: bool,
 ) -> None:
     """Explore every order of steps of the production code: deliveries, crashes, lost disks, partitions.
 
     With --without N a fix of the design is taken out, and the shortest way to what it prevents is shown.
     """
+    if between_hops:
+        raise SystemExit(hops.run(only, most, workers, WIDTH, as_json=as_json))
     if merge and nodes > 2:
         raise click.UsageError(
             "--merge is for two nodes: with more it matters which fault explains a delivery"

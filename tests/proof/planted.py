@@ -27,6 +27,7 @@ from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
+from .planted_hops_explored import HOPS_EXPLORED
 from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
 from .planted_lists import LISTS, LISTS_AUDITED
@@ -34,8 +35,10 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_redirecting import REDIRECTING
 from .planted_sites import SITES
 from .planted_specified import SPECIFIED
+from .planted_switching import SWITCHING
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
@@ -45,6 +48,7 @@ RELAY: tuple[Fault, ...] = (
     *ASKING,
     *HOLDING,
     *HOPS_IN,
+    *HOPS_EXPLORED,
     *MACHINES,
     *HOP_SHADOWS,
     *DELIVERING,
@@ -52,9 +56,11 @@ RELAY: tuple[Fault, ...] = (
     *MAILBOX,
     *OPERATING,
     *PACING,
+    *REDIRECTING,
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *SWITCHING,
     *LISTS,
     *DOCUMENTS,
     *SITES,

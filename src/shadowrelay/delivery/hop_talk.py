@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,7 +17,7 @@ from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import Lineage, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import hop_discards, hops
-from shadowrelay.core.members.conversation import Answered, Greeting
+from shadowrelay.core.members.conversation import MAX_LINES, Answered, Greeting
 from shadowrelay.core.steps import Ask, Greet, Transact, Unanswered
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.pool import seconds
@@ -50,17 +51,17 @@ async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | N
 
     Each answer is applied durably before the next query acknowledges it.
     """
-    more = True
-    while more:
-        query = await Transact(lambda ledger: hop_discards.ask(ledger, hop))
+    most: int | None = MAX_LINES
+    while most is not None:
+        query = await Transact(partial(hop_discards.ask, hop=hop, most=most))
         answered = await Ask(hop, query)
         if isinstance(answered, Unanswered):
             return answered
 
-        def apply(ledger: Transaction, answered: Answered = answered) -> bool:
+        def apply(ledger: Transaction, answered: Answered = answered) -> int | None:
             return hop_discards.told(ledger, hop, answered, clock())
 
-        more = await Transact(apply)
+        most = await Transact(apply)
     return None
 
 

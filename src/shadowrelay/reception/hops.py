@@ -31,6 +31,11 @@ SHY_FOR = 3600.0
 
 _MOST_SHY = 4096
 
+_UNWELCOME = {
+    hops.Unwelcome.REPLACED: Reply(451, "4.3.0", "Another database took the place of yours"),
+    hops.Unwelcome.ANOTHERS: Reply(550, "5.7.1", "That database is another one's"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class HopTls:
@@ -109,14 +114,13 @@ class HopIntake:
         return met
 
     def _meet(self, ledger: SqlLedger, theirs: Greeting) -> Greeting | Reply:
-        known = ledger.hop_peer(theirs.name)
-        if known is not None and known.replaced == theirs.lineage.incarnation:
-            return Reply(451, "4.3.0", "Another database took the place of yours")
-        if theirs.lineage.database_id in self._others(ledger, theirs.name):
-            return Reply(550, "5.7.1", "That database is another one's")
-        if ledger.apply(hops.met(ledger, theirs)) is Continuity.BROKEN:
+        met = hops.called(ledger, theirs, self._others(ledger, theirs.name))
+        if isinstance(met, hops.Unwelcome):
+            return _UNWELCOME[met]
+        ours, continuity = met
+        if continuity is Continuity.BROKEN:
             log.warning("hop_lineage_broken", peer=theirs.name, database=theirs.lineage.database_id)
-        return hops.introduce(ledger, theirs.name)
+        return ours
 
     def _others(self, ledger: SqlLedger, name: ServerName) -> set[DatabaseId]:
         """Databases that this peer cannot have: whoever shows an id gets the events for it."""

@@ -30,7 +30,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.members.conversation import Answered, Line
+from shadowrelay.core.members.conversation import Answered, Line, Query
 from shadowrelay.core.members.hop_discards import ask, told
 from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
@@ -174,9 +174,46 @@ def test_an_answer_is_applied_with_how_far_it_goes_before_the_next_query_acknowl
     lines = tuple(
         Line(event, Verdict(M, 1, VerdictKind.DELIVERED, "relayed", (event - 4,))) for event in (5, 6)
     )
-    assert not told(ledger, EDGE, Answered(lines, Mark(RUN, 20)), NOW)
+    assert told(ledger, EDGE, Answered(lines, Mark(RUN, 20)), NOW) == 0
     assert not ledger.hop_shadows_of(M)
     assert ask(ledger, EDGE).after == Mark(RUN, 6)
+
+
+def test_after_the_last_events_the_hop_is_asked_once_more_only_to_hear_that_it_may_forget_them() -> None:
+    """Found by exploring: with nothing left in its shadow queue there is no reason to talk to the hop."""
+    ledger = on()
+    took(ledger, 1)
+    line = Line(5, Verdict(M, 1, VerdictKind.DELIVERED, "relayed", (1,)))
+    most = told(ledger, EDGE, Answered((line,), Mark(RUN, 20)), NOW)
+    assert most is not None
+    assert ask(ledger, EDGE, most) == Query(0, after=Mark(RUN, 5))
+    assert told(ledger, EDGE, Answered((), Mark(RUN, 20)), NOW) is None
+
+
+def test_an_event_that_comes_before_the_250_is_written_down_comes_again() -> None:
+    """Found by exploring: the hop delivered at once, and told so in another session."""
+    ledger = on()
+    lines = [Line(5, Verdict(M, 1, VerdictKind.DELIVERED, "relayed", (2,)))]
+    assert told(ledger, EDGE, Answered(tuple(lines), Mark(RUN, 20)), NOW) is None
+    assert ask(ledger, EDGE).after is None
+    took(ledger, 1, 2)
+    lines.append(Line(6, Verdict(M, 1, VerdictKind.DELIVERED, "relayed", (1,))))
+    told(ledger, EDGE, Answered(tuple(lines), Mark(RUN, 20)), NOW)
+    assert not ledger.hop_shadows_of(M)
+    assert ask(ledger, EDGE).after == Mark(RUN, 6)
+
+
+def test_events_before_one_that_came_too_early_are_forgotten_and_those_after_it_count() -> None:
+    ledger = on()
+    took(ledger, 1)
+    events = ((5, (1,), M), (6, (2,), M), (7, (1,), MessageId("01900000-0000-7000-8000-0000000000ff")))
+    lines = tuple(
+        Line(event, Verdict(of, 1, VerdictKind.DELIVERED, "relayed", numbers))
+        for event, numbers, of in events
+    )
+    assert told(ledger, EDGE, Answered(lines, Mark(RUN, 20)), NOW) == 0
+    assert not ledger.hop_shadows_of(M)
+    assert ask(ledger, EDGE).after == Mark(RUN, 5)
 
 
 def test_the_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> None:

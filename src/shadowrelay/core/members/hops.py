@@ -5,10 +5,13 @@ It is that of members (``conversation``), with less in it: no copies are held, o
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from enum import Enum
+
 from shadowrelay.core.decisions import Decision, DropEvents, Write
 from shadowrelay.core.events import discard
 from shadowrelay.core.hops import HopPeer
-from shadowrelay.core.identifiers import Continuity, Lineage, Mark, ServerName
+from shadowrelay.core.identifiers import Continuity, DatabaseId, Lineage, Mark, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.members.conversation import MAX_LINES, Greeting, Line, Query, QueryResponse
 from shadowrelay.core.ownership.heartbeat import continued
@@ -45,6 +48,33 @@ def met(ledger: Ledger, theirs: Greeting, asked_at: Lineage | None = None) -> De
     if after != peer:
         writes.append(after)
     return Decision(continuity, tuple(writes))
+
+
+class Unwelcome(Enum):
+    """Why a caller is not the peer with which messages are tracked.
+
+    REPLACED: another database took the place of its own. ANOTHERS: somebody else has that database.
+    """
+
+    REPLACED = "replaced"
+    ANOTHERS = "another's"
+
+
+def called(
+    ledger: Transaction, theirs: Greeting, others: Collection[DatabaseId]
+) -> tuple[Greeting, Continuity | None] | Unwelcome:
+    """A peer introduced itself as the caller: remember it, and introduce ourselves. With what its lineage is
+    found to be.
+
+    ``others``: databases that the peer cannot have. Whoever shows an id gets the events for it.
+    """
+    known = ledger.hop_peer(theirs.name)
+    if known is not None and known.replaced == theirs.lineage.incarnation:
+        return Unwelcome.REPLACED
+    if theirs.lineage.database_id in others:
+        return Unwelcome.ANOTHERS
+    continuity = ledger.apply(met(ledger, theirs))
+    return introduce(ledger, theirs.name), continuity
 
 
 def heard(ledger: Ledger, name: ServerName, mark: Mark) -> Decision[None]:
