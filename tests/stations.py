@@ -159,7 +159,7 @@ class Station:
 
     def drain(self) -> Drain:
         node = self.node
-        return Drain(node.database, node.boundary, node.policy, node.clock, lambda: None)
+        return Drain(node.database, node.boundary, node.in_force, node.clock, lambda: None)
 
     def run_mend(self) -> None:
         self.run(self.node.mend.run())
@@ -273,6 +273,7 @@ async def station(
         node.book,
         node.ways,
     )
+    node.queue.detour = node.detour
     node.queue.failed = node.acknowledgements.release
     for link in node.links.values():
         link.changed = node.queue.wake.set

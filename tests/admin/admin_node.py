@@ -96,6 +96,9 @@ class FakeNode:
     unasked: list[ServerName] = field(default_factory=list)  # for good copies
     logged: tuple[str, str] | None = None  # of damage
     scrub_interval: timedelta = timedelta(0)
+    redirecting: Any = None
+    redundancy: Any = None
+    redundant: bool = True
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
 
@@ -135,6 +138,12 @@ class FakeNode:
 
     def login_counts(self) -> Mapping[str, int]:
         return {"succeeded": 3, "failed": 2, "put_off": 1}
+
+    def redundancy_on(self) -> bool:
+        return self.redundant
+
+    def extra_hops(self) -> Mapping[str, int]:
+        return {"taken": 4, "alone": 1}
 
     def late(self) -> LateStatus:
         return LateStatus(timedelta(seconds=30), 2, {"settled": 4, "timed_out": 1})

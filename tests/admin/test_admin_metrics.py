@@ -122,6 +122,8 @@ async def test_tracking_events_are_counted_by_event_id_from_zero(node):
 
 async def test_logins_are_counted_by_what_became_of_them(node):
     found = await scraped(node)
+    assert found["shadowrelay_extra_hops_total{taken}"] == 4
+    assert found["shadowrelay_extra_hops_total{alone}"] == 1
     assert found["shadowrelay_logins_total{succeeded}"] == 3
     assert found["shadowrelay_logins_total{failed}"] == 2
     assert found["shadowrelay_logins_total{put_off}"] == 1

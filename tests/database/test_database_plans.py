@@ -15,6 +15,7 @@ SMALL = {
     "member",
     "chore",
     "request",
+    "switch",
     "incarnation",
     "sqlite_sequence",
     "CONSTANT",

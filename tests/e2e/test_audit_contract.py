@@ -17,6 +17,8 @@ import pytest
 import test_old_databases as old
 import test_partitions as partitions
 import test_recovery as recovery
+import test_redirecting as redirecting
+import test_switching as switching
 import test_two_nodes_lost as two
 import test_upgrade as upgrade
 from click.testing import CliRunner
@@ -81,6 +83,8 @@ STORIES: tuple[Callable[[RunningLab], None], ...] = (
     recovery.test_nothing_is_lost_when_a_node_and_its_disk_die_under_load,
     recovery.test_after_everything_was_killed_the_lab_resumes_where_it_was,
     two.test_two_nodes_that_die_and_keep_their_disks_lose_nothing,
+    redirecting.test_a_queue_that_is_redirected_needs_the_nodes_disk_no_more,
+    switching.test_off_copies_go_of_an_owner_that_is_lost_they_are_promoted_and_on_all_is_redundant_again,
 )
 
 

@@ -214,6 +214,7 @@ def _world(situation: Situation, policy: Policy, nodes: int) -> Any:
         policy=policy,
         noise=Noise(late=1e-9 if situation.lost else 0.0),
         impairments=impairments,
+        released=frozenset(),
         lost=[(moment(age), frozenset((one, other))) for age, one, other in situation.lost],
         nodes=range(nodes),
     )

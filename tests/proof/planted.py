@@ -35,8 +35,10 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
+from .planted_redirecting import REDIRECTING
 from .planted_sites import SITES
 from .planted_specified import SPECIFIED
+from .planted_switching import SWITCHING
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
@@ -54,9 +56,11 @@ RELAY: tuple[Fault, ...] = (
     *MAILBOX,
     *OPERATING,
     *PACING,
+    *REDIRECTING,
     *DAMAGE,
     *DATABASE,
     *SPECIFIED,
+    *SWITCHING,
     *LISTS,
     *DOCUMENTS,
     *SITES,

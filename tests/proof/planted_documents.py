@@ -43,9 +43,9 @@ DOCUMENTS: tuple[Fault, ...] = (
     ),
     Fault(
         name="XSHADOW is offered though redundancy is disabled",
-        rule="what is disabled is never offered",
+        rule="what is disabled is never offered to a stranger",
         file="members/answering.py",
-        edits=(("        if not self.policy.shadow_redundancy_enabled:\n            return False\n", ""),),
+        edits=(("return client.certificate is not None or self._secured(client)", "return True"),),
         test="smtp/test_member_session.py::test_with_redundancy_disabled_nothing_is_offered",
     ),
     Fault(

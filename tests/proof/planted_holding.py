@@ -267,7 +267,7 @@ HOLDING = (
         file="core/members/claims.py",
         edits=(
             (
-                "    return (int(verdict.argument), speaker.name) < (copy.rank, ledger.name)\n",
+                "    return (int(verdict.argument), speaker.name) < (_order(copy), ledger.name)\n",
                 "    return False\n",
             ),
         ),

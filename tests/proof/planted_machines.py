@@ -14,8 +14,8 @@ MACHINES = (
         file="core/ownership/handover.py",
         edits=(
             (
-                "if holder.state is not HolderState.HOLDING or",
-                "if holder.state not in {HolderState.HOLDING, HolderState.BESIDE} or",
+                "if beside else {HolderState.HOLDING}\n",
+                "if not beside else {HolderState.HOLDING}\n",
             ),
         ),
         test=f"{_CORE}test_a_queue_is_handed_over_only_to_who_has_a_copy_on_another_machine",

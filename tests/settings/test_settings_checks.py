@@ -403,3 +403,10 @@ def test_what_is_in_force_names_the_password_file_and_not_the_password(tmp_path:
     shown = {entry.key: entry.value for entry in effective(settings)}
     assert shown["routes.world.password_file"] == str(tmp_path / "password")
     assert "Pa55-word" not in repr(shown) + repr(settings)
+
+
+def test_only_a_next_hop_inside_the_boundary_can_stand_on_a_members_machine():
+    own = {"domains": ["inside.test"], "machine": "rack1", "inside": True} | to()
+    assert settings_from_tree(tree(routes={"own": own})).routes["own"].machine == "rack1"
+    told = errors_of(routes={"own": own | {"inside": False}})
+    assert "inside the boundary" in told["routes.own.machine"]

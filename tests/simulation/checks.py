@@ -92,6 +92,7 @@ class Invariants:
                 isinstance(event, Receive)
                 and event.redundant == "Failed"
                 and world.policy.reject_message_on_shadow_failure
+                and not world.switched
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
             if isinstance(event, Journaled):
@@ -492,6 +493,8 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
                 again.started - AFTERMATH < at < again.started and pair == lost for at, lost in world.lost
             ):
                 return "members could not talk: packets lost"
+            if again.message_id in world.released:  # a holder that was let go forgets the message
+                return "redundancy was off"
             return f"!{known.node} knew for {stretch:.1f} s, and {again.node} could have asked"
     if not (world.noise.loss or world.noise.late) and (who := _should_have_asked(checks, again)):
         return f"!{again.node} returned and did not ask {who} before it delivered"

@@ -64,6 +64,7 @@ from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
+from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
@@ -112,6 +113,7 @@ class State:
     alive_at: datetime | None = None
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     requests: dict[RequestId, Request] = field(default_factory=dict)
+    switches: dict[str, Switch] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
     hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
     hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
@@ -144,6 +146,7 @@ class State:
             events=dict(self.events),
             chores=dict(self.chores),
             requests=dict(self.requests),
+            switches=dict(self.switches),
             progress=dict(self.progress),
             hop_peers=dict(self.hop_peers),
             hop_shadows=dict(self.hop_shadows),
@@ -293,6 +296,9 @@ class MemoryLedger:
     def request(self, request_id: RequestId) -> Request | None:
         return self.state.requests.get(request_id)
 
+    def switch(self, name: str) -> Switch | None:
+        return self.state.switches.get(name)
+
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
@@ -424,6 +430,8 @@ class MemoryLedger:
                 self._put("tombstones", write.message_id, write)
             case Member():
                 self._put("known", write.name, write)
+            case Switch():
+                self._put("switches", write.name, write)
             case Request():
                 self._put("requests", write.id, write)
             case Progress():
@@ -819,7 +827,7 @@ class CheckedLedger(MemoryLedger):
 _READ = """copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-requests request progress resubmitting resubmittable events_for
+requests request switch progress resubmitting resubmittable events_for
 hop_shadow hop_shadows_of hop_shadows"""
 
 

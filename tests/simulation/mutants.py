@@ -472,7 +472,7 @@ MUTANTS = (
         (
             (
                 claims.judge,
-                "Verdict(copy.id, copy.epoch, kind, str(copy.rank))",
+                "Verdict(copy.id, copy.epoch, kind, str(_order(copy)))",
                 "Verdict(copy.id, epoch, VerdictKind.UNKNOWN)",
             ),
         ),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from shadowrelay.core import switching
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import retry, settling
 from shadowrelay.core.delivery.expanding import expansion_of
@@ -16,7 +17,7 @@ from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Repor
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id
 from shadowrelay.core.greeting import greet
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import damage, questions
 from shadowrelay.core.members.conversation import Greeting
@@ -46,8 +47,10 @@ from shadowrelay.core.steps import (
     Unanswered,
     WriteReports,
 )
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.delivery.queue import deliver
-from shadowrelay.members import mend, repair
+from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
@@ -200,6 +203,7 @@ class Node:
         self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.repairing: set[MessageId] = set()
+        self.redirecting: set[MessageId] = set()
         self.concluding = self.carrying = False
         self.pump_at: float | None = None
         self.resubmitter: Resubmitter | None = None  # since there was a request
@@ -450,7 +454,9 @@ class Node:
             for name in self.boundary.reachable():
                 if self._has_questions(name):
                     self.wake_link(name)
-        if exposed:
+        if not self.redundant:
+            self._release()
+        elif exposed:
             self._repair()
         self._mend()
         self.resubmit()
@@ -461,7 +467,8 @@ class Node:
 
     def resubmit(self) -> None:
         """Share the requests, and carry them out."""
-        if self.resubmitter is None and self.ledger.state.requests:
+        state = self.ledger.state
+        if self.resubmitter is None and (state.requests or state.switches):
             self.resubmitter = Resubmitter(self, self.pace())
         if self.resubmitter is not None:
             self.resubmitter.look()
@@ -734,6 +741,46 @@ class Node:
             whom = partial(candidates.healthy, first=keepers(self.ledger, copy))
             self.start(repair.copy_again(copy.id, whom, self.clock), done)
 
+    @property
+    def redundant(self) -> bool:
+        """Is redundancy on?"""
+        return switching.in_force(self.ledger.state.switches.get(REDUNDANCY), file=True)
+
+    def _release(self) -> None:
+        """Redundancy is off: holders of what is in the queue may let their copies go."""
+        if self.ledger.chores:
+            return
+
+        sound = [id_ for id_ in tuple(self.ledger.state.copies) if self.read(id_) is not None]
+
+        def work(ledger: Transaction) -> None:
+            for id_ in sound:
+                if ledger.apply(switching.released(ledger, id_, self.clock())):
+                    self.world.released.add(id_)
+                    if submission := self.world.submissions.get(id_):
+                        submission.redundant = False
+
+        self.transact(work, lambda _: None)
+
+    def turn(self, on: bool) -> None:
+        """An operator switches redundancy for all members."""
+        switch = Switch(
+            id=RequestId(self.world.uuid()),
+            name=REDUNDANCY,
+            value=on,
+            against=True,
+            operator="op",
+            reason="",
+            changed_by=self.name,
+            changed_at=self.clock(),
+        )
+        self.world.switched = True
+        self.world.say("operator", f"turns redundancy {'on' if on else 'off'} at {self.name}")
+        flip: Callable[[Transaction], Switch] = lambda ledger: ledger.apply(  # noqa: E731
+            switching.flipped(ledger, switch)
+        )
+        self.transact(flip, lambda _: self.resubmit())
+
     # Draining.
 
     def hand_over(self) -> None:
@@ -752,6 +799,24 @@ class Node:
             return
         self.world.say(self.name, "hands over its queue")
         self.transact(work, lambda _: None)
+
+    def redirect(self, to: ServerName) -> None:
+        """Give what is in the queue to that member; what has no copy there is copied first."""
+        if chores.held_back(self.ledger) or to not in self.boundary.reachable():
+            return
+        self.world.say(self.name, f"redirects its queue to {to}")
+        for copy in tuple(self.ledger.state.copies.values()):
+            if copy.owned and copy.id not in self.redirecting:
+                self.redirecting.add(copy.id)
+
+                def done(_: Any, message_id: MessageId = copy.id) -> None:
+                    self.redirecting.discard(message_id)
+
+                self.start(giving.give_to(copy.id, to, self._being_sent, self.clock), done)
+
+    def _being_sent(self, ledger: Transaction, message_id: MessageId) -> bool:
+        del ledger
+        return any(one == message_id for one, _ in self.active)
 
     # Receiving.
 
@@ -776,8 +841,8 @@ class Node:
             two_copies.make_redundant(
                 arrival,
                 Content(data=arrival.id.encode()),
-                candidates.after,
-                self.policy,
+                candidates.after if self.redundant else lambda _: None,
+                self.policy if self.redundant else replace(self.policy, shadow_redundancy_enabled=False),
                 self.clock,
                 deadline,
             ),

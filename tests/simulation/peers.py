@@ -21,7 +21,7 @@ from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
-from shadowrelay.safety_net.sharing import received
+from shadowrelay.safety_net.sharing import SWITCH, received, switch_received
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -437,7 +437,10 @@ class Peers:
         act = parse_act(text)
 
         def work(ledger: Transaction) -> tuple[str, ...]:
-            told = received(ledger, theirs.name, act.arguments, node.policy, node.clock())
+            if act.action == SWITCH:
+                told = switch_received(ledger, act.arguments, node.policy)
+            else:
+                told = received(ledger, theirs.name, act.arguments, node.policy, node.clock())
             return tuple(f"250-2.0.0 {part}" for part in format_answer(told))
 
         def then(lines: tuple[str, ...]) -> None:

@@ -30,10 +30,10 @@ class Resubmitter:
     def look(self) -> None:
         """One turn: give the records to whom they are due, then make messages."""
         records = self.node.ledger.requests()
-        if self.busy or not records:
+        now, news = self.node.world.now, news_of(self.node.ledger, records)
+        if self.busy or not news:
             return
         self.busy = True
-        now, news = self.node.world.now, news_of(self.node.ledger, records)
         due = self.pace.due(self.contacts().reachable, news, now)
         self.waits_for = set(due)
         for name in due:

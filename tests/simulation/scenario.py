@@ -13,6 +13,8 @@ Commands, one per line (``#`` begins a comment):
     slow mx1 > mx2 2                         the next packet that way takes that long
     commits 0.05                             take that long, on every node
     hand-over mx1                            its queue, to the holders that it reaches
+    turn mx1 off|on                          shadow redundancy, for all members
+    redirect mx1 mx3                         its queue, to that member, whether or not it holds copies
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
     hang example.net 12                      the next attempt takes so long to get as far as the content
@@ -191,6 +193,12 @@ class Scenario:
         for entry in self.wrong.pop(words[0], []):
             entry.end = self.world.now
         self.world.nodes[ServerName(words[0])].thaw()
+
+    def turn(self, words: list[str]) -> None:
+        self.world.nodes[ServerName(words[0])].turn(words[1] == "on")
+
+    def redirect(self, words: list[str]) -> None:
+        self.world.nodes[ServerName(words[0])].redirect(ServerName(words[1]))
 
     def hand_over(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].hand_over()

@@ -412,6 +412,37 @@ class Run:
                 node = self.world.nodes[draw.choice([place.name for place in self.world.places])]
                 self.world.after(start - self.world.now + 12.0 * draw.random(), self._hand_over, node)
 
+    def _redirects(self, start: float) -> None:
+        """In every eighth run operators redirect queues to members, at any moment; drawn apart likewise."""
+        draw = random.Random(self.world.seed ^ 0x1000)
+        if draw.random() < 0.12:
+            for _ in range(draw.randint(1, 3)):
+                one, to = draw.sample([place.name for place in self.world.places], 2)
+                at = start - self.world.now + 12.0 * draw.random()
+                self.world.after(at, self._redirect, self.world.nodes[one], to)
+
+    def _turns(self, start: float) -> None:
+        """In every eighth run redundancy is turned off and on again; drawn apart likewise."""
+        draw = random.Random(self.world.seed ^ 0x201F)
+        if draw.random() < 0.12:
+            off = start - self.world.now + 8.0 * draw.random()
+            self.world.after(off, self._turn, draw, False)
+            self.world.after(off + draw.uniform(0.5, 6.0), self._turn, draw, True)
+            self.healed -= 1
+
+    def _turn(self, draw: random.Random, on: bool) -> None:
+        """On any node that runs; an operator tries again where none does."""
+        up = [node for node in self.world.nodes.values() if node.up and not (node.frozen or node.opening)]
+        if not up:
+            self.world.after(0.5, self._turn, draw, on)
+            return
+        draw.choice(up).turn(on)
+        self.healed += on
+
+    def _redirect(self, node: Node, to: ServerName) -> None:
+        if node.up:
+            node.attend(node.redirect, to)
+
     def _hand_over(self, node: Node) -> None:
         if node.up:
             node.attend(node.hand_over)
@@ -436,6 +467,8 @@ class Run:
             self._mail(start, draw.randint(2, 5))
             self._fault(kind, start)
             self._hand_overs(start)
+            self._redirects(start)
+            self._turns(start)
             if self.operator:
                 self.operator.plan(start)
             healed = index + 1

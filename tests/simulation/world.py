@@ -147,6 +147,8 @@ class World:
         self.expanded: dict[MessageId, ToMembersOf] = {}  # messages to the members of lists
         self.originals: dict[MessageId, MessageId] = {}  # of what was made for requests
         self.expired: dict[tuple[str, MessageId], float] = {}  # from whose Safety Net, when
+        self.switched = False  # has an operator turned redundancy off?
+        self.released: set[MessageId] = set()  # messages whose holders were let go because of that
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
         self.impairments: list[Impairment] = []
         self.scrub = True  # do nodes read all that they keep, and ask who else has it?

@@ -184,7 +184,9 @@ async def test_to_members_the_verbs_are_offered(holder: Station) -> None:
 
 
 async def test_with_redundancy_disabled_nothing_is_offered(tmp_path: Path) -> None:
-    found = await station(tmp_path, "mx2", ["mx1"], shadow_redundancy_enabled=False)
+    """To a stranger, as ever; members talk all the same."""
+    nobody = {"externally_secured": ["192.0.2.0/24"]}
+    found = await station(tmp_path, "mx2", ["mx1"], peer=nobody, shadow_redundancy_enabled=False)
     try:
         async with talking(found) as client:
             assert "XSHADOW" not in await client.say("EHLO client.example")
@@ -192,6 +194,15 @@ async def test_with_redundancy_disabled_nothing_is_offered(tmp_path: Path) -> No
             assert await client.say(MAIL) == UNKNOWN
     finally:
         await found.stop()
+
+
+async def test_with_redundancy_disabled_members_still_talk(tmp_path: Path) -> None:
+    """They learn by that when it is switched on, and events about copies of before are exchanged."""
+    found = await station(tmp_path, "mx2", ["mx1"], shadow_redundancy_enabled=False)
+    async with talking(found) as client:
+        assert "XSHADOW" in await client.say("EHLO client.example")
+        assert (await client.say(HELLO)).startswith("250")
+    await found.stop()
 
 
 async def test_on_a_connector_for_senders_the_verbs_are_unknown(holder: Station) -> None:

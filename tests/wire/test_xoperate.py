@@ -16,7 +16,6 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Act, Scope
 from shadowrelay.core.requests import BEGIN, Place, Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.wire.requests import (
-    MOST_TEXT,
     progress_from,
     progress_told,
     request_from,
@@ -24,6 +23,7 @@ from shadowrelay.wire.requests import (
     selector_from,
     selector_told,
 )
+from shadowrelay.wire.told import MOST_TEXT
 from shadowrelay.wire.xoperate import TooLong, format_act, format_answer, parse_act, parse_answer
 from shadowrelay.wire.xshadow import MAX_LINE, Malformed
 

@@ -19,6 +19,8 @@ from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token, page_limit
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
+from shadowrelay.admin.redirect import RedirectRoutes
+from shadowrelay.admin.redundancy import RedundancyRoutes
 from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -64,6 +66,8 @@ def build_app(
         Route("/api/v1/scrub", api.changes(api.begin_scrub), methods=["POST"]),
         Route("/api/v1/scrub", api.changes(api.end_scrub), methods=["DELETE"]),
         *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
+        *_redirect_routes(api, RedirectRoutes(node)),
+        *_redundancy_routes(api, RedundancyRoutes(node)),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
@@ -89,6 +93,23 @@ def _resubmit_routes(api: _Api, of: ResubmitRoutes) -> list[Route]:
         Route(f"{base}/{{id}}/remove", changes(of.remove), methods=["POST"]),
         Route(f"{base}/{{id}}/gone", changes(of.gone), methods=["POST"]),
         Route("/api/v1/safety-net", reads(of.safety_net)),
+    ]
+
+
+def _redirect_routes(api: _Api, of: RedirectRoutes) -> list[Route]:
+    base = "/api/v1/redirect"
+    return [
+        Route(base, api.reads(_as_json(of.show))),
+        Route(base, api.changes(_as_json(of.end)), methods=["DELETE"]),
+        Route(f"{base}/{{name}}", api.changes(_as_json(of.begin)), methods=["POST"]),
+    ]
+
+
+def _redundancy_routes(api: _Api, of: RedundancyRoutes) -> list[Route]:
+    base = "/api/v1/redundancy"
+    return [
+        Route(base, api.reads(_as_json(of.show))),
+        Route(base, api.changes(_as_json(of.turn)), methods=["POST"]),
     ]
 
 
@@ -305,6 +326,8 @@ class _Api:
             scrub=node.scrub,
             opened=node.database.opened,
             logins=node.login_counts(),
+            extra_hops=node.extra_hops(),
+            redundancy=node.redundancy_on(),
             late=node.late(),
             commits=node.database.commits,
             resubmit=await node.resubmission.figures(),

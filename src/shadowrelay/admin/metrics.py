@@ -33,6 +33,8 @@ class Scrape:
     scrub: ScrubState
     opened: Opening
     logins: Mapping[str, int]
+    extra_hops: Mapping[str, int]
+    redundancy: bool
     late: LateStatus
     commits: int
     resubmit: Figures
@@ -90,6 +92,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("minimum_free_disk_bytes", "With less free space mail is put off.", scrape.minimum_free),
         ("waiting_acknowledgements", "Sessions whose 250 waits for next hops.", scrape.late.waiting),
         ("ready", "1 while this node takes mail.", int(scrape.ready)),
+        ("redundancy_on", "1 while shadow redundancy is on.", int(scrape.redundancy)),
         ("start_time_seconds", "When the node started, seconds since 1970.", scrape.started_at.timestamp()),
     ]
     for name, text, value in gauges:
@@ -108,6 +111,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     for event in sorted(EVENT_IDS | set(scrape.seen.tracked)):
         tracked.add_metric([event], scrape.seen.tracked.get(event, 0))
     yield tracked
+    hops = "Messages for this node's machine: taken by a member elsewhere, or delivered here alone."
+    yield _labelled("extra_hops_total", hops, "result", scrape.extra_hops)
     yield _labelled(
         "delayed_acknowledgements_total",
         "Messages without a second copy since the start, by how their acknowledgement was delayed.",

@@ -18,6 +18,8 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.operator.redirect import Redirecting
+from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
 
 _A_WHILE = timedelta(seconds=2)
@@ -220,6 +222,16 @@ class RunningNode(Protocol):
     def resubmission(self) -> Resubmission: ...
 
     @property
+    def redundancy(self) -> RedundancySwitch: ...
+
+    def redundancy_on(self) -> bool:
+        """Is shadow redundancy on, by the settings file or a later switch?"""
+        ...
+
+    @property
+    def redirecting(self) -> Redirecting: ...
+
+    @property
     def opening(self) -> bool:
         """Whether the node is opening its database: then nothing may be changed yet."""
         ...
@@ -246,6 +258,10 @@ class RunningNode(Protocol):
 
     def login_counts(self) -> Mapping[str, int]:
         """Logins since the start, by result."""
+        ...
+
+    def extra_hops(self) -> Mapping[str, int]:
+        """Messages for this node's machine since the start, by what became of them (``Detour.counts``)."""
         ...
 
     def late(self) -> LateStatus:

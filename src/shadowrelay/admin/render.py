@@ -46,6 +46,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "not_ready_because": why if not ready else "",
         "warning": node.warning(),
         "draining": node.draining.active,
+        "redundancy": node.redundancy_on(),
         "database_id": lineage.database_id,
         "incarnation": lineage.incarnation,
         "sequence": lineage.sequence,

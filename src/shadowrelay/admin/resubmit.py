@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,18 +9,13 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin import render_resubmit
+from shadowrelay.admin.body import ADMIN, body_of, listed, maybe_text_of, operator_of, text_of
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
 from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
 from shadowrelay.database import resubmission
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.resubmit import Ambiguous, NoSuchRequest, Resubmission
-
-MOST_OCTETS = 64 * 1024
-"""Octets that a request's body may have."""
-
-ADMIN = "admin token"
-"""The operator, if a request names none."""
 
 _NAMES = {"since", "until", "to", "sender", "recipient", "message_id", "network_message_id"}
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,17 +38,17 @@ class ResubmitRoutes:
         return render_resubmit.request(await self._resubmission().show(found, ADMIN))
 
     async def preview(self, request: HttpRequest) -> dict[str, Any]:
-        body = await _body(request, {"selector", "gone", "operator"})
+        body = await body_of(request, {"selector", "gone", "operator"})
         selector, gone = self._selector(_object(body, "selector")), _gone(body)
         with _refusing():
-            found = await self._resubmission().preview(selector, gone, _operator(body))
+            found = await self._resubmission().preview(selector, gone, operator_of(body))
         return render_resubmit.preview(found, self._clock())
 
     async def add(self, request: HttpRequest) -> dict[str, Any]:
-        body = await _body(request, {"selector", "gone", "operator", "reason"})
+        body = await body_of(request, {"selector", "gone", "operator", "reason"})
         selector, gone = self._selector(_object(body, "selector")), _gone(body)
         with _refusing():
-            made = await self._resubmission().add(selector, gone, _operator(body), _text(body, "reason"))
+            made = await self._resubmission().add(selector, gone, operator_of(body), text_of(body, "reason"))
         return {"request": render_resubmit.told(made)}
 
     async def pause(self, request: HttpRequest) -> dict[str, Any]:
@@ -70,11 +64,11 @@ class ResubmitRoutes:
         return await self._change(request, None)
 
     async def _change(self, request: HttpRequest, state: RequestState | None) -> dict[str, Any]:
-        body = await _body(request, {"operator"} if state else {"operator", "member"})
-        gone = () if state else (ServerName(_text(body, "member").lower()),)
+        body = await body_of(request, {"operator"} if state else {"operator", "member"})
+        gone = () if state else (ServerName(text_of(body, "member").lower()),)
         found = await self._found(request)
         with _refusing():
-            changed = await self._resubmission().change(found, state, _operator(body), gone)
+            changed = await self._resubmission().change(found, state, operator_of(body), gone)
         return {"request": render_resubmit.told(changed)}
 
     async def safety_net(self, request: HttpRequest) -> dict[str, Any]:
@@ -82,7 +76,7 @@ class ResubmitRoutes:
         unknown = sorted(set(given) - _NAMES - {"after", "limit"})
         if unknown:
             raise RequestRefused(
-                400, f"unknown parameter {', '.join(unknown)}; known are {_listed(_NAMES)}, after and limit"
+                400, f"unknown parameter {', '.join(unknown)}; known are {listed(_NAMES)}, after and limit"
             )
         most = page_limit(given)
         given.pop("limit", None)
@@ -103,7 +97,7 @@ class ResubmitRoutes:
     def _selector(self, given: Mapping[str, Any]) -> Selector:
         unknown = sorted(set(given) - _NAMES - {"all"})
         if unknown:
-            raise RequestRefused(400, f"unknown condition {', '.join(unknown)}; known are {_listed(_NAMES)}")
+            raise RequestRefused(400, f"unknown condition {', '.join(unknown)}; known are {listed(_NAMES)}")
         to = given.get("to") or []
         to = [to] if isinstance(to, str) else to
         if not isinstance(to, list) or not all(isinstance(one, str) for one in to):
@@ -112,7 +106,7 @@ class ResubmitRoutes:
         with _refusing():
             for one in to:
                 hops += self._resubmission().routes_to(one)
-        id_ = _maybe(given, "network_message_id")
+        id_ = maybe_text_of(given, "network_message_id")
         if id_ is not None and not is_uuid(id_.lower()):
             raise RequestRefused(400, f"network_message_id is the id of a message, a UUID, and not {id_}")
         return Selector(
@@ -121,7 +115,7 @@ class ResubmitRoutes:
             next_hops=tuple(dict.fromkeys(hops)),
             sender=_pattern(given, "sender"),
             recipient=_pattern(given, "recipient"),
-            message_id=_bracketed(_maybe(given, "message_id")),
+            message_id=_bracketed(maybe_text_of(given, "message_id")),
             network_message_id=MessageId(id_.lower()) if id_ else None,
         )
 
@@ -142,43 +136,11 @@ class _refusing:
             raise RequestRefused(400, str(error)) from error
 
 
-async def _body(request: HttpRequest, known: set[str]) -> Mapping[str, Any]:
-    octets = b""
-    async for block in request.stream():
-        octets += block
-        if len(octets) > MOST_OCTETS:
-            raise RequestRefused(413, f"the body has more than {MOST_OCTETS} octets")
-    try:
-        found = json.loads(octets or b"{}")
-    except ValueError as error:
-        raise RequestRefused(400, f"the body is no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise RequestRefused(400, "the body is no JSON object")
-    if unknown := sorted(set(found) - known):
-        raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are {_listed(known)}")
-    return found
-
-
 def _object(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = found.get(name)
     if not isinstance(value, dict):
         raise RequestRefused(400, f"{name} has to be an object")
     return value
-
-
-def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise RequestRefused(400, f"{name} has to be a text")
-    return value
-
-
-def _maybe(found: Mapping[str, Any], name: str) -> str | None:
-    return None if found.get(name) in (None, "") else _text(found, name)
-
-
-def _operator(found: Mapping[str, Any]) -> str:
-    return _maybe(found, "operator") or ADMIN
 
 
 def _gone(found: Mapping[str, Any]) -> tuple[ServerName, ...]:
@@ -189,7 +151,7 @@ def _gone(found: Mapping[str, Any]) -> tuple[ServerName, ...]:
 
 
 def _moment(found: Mapping[str, Any], name: str) -> datetime:
-    text = _text(found, name)
+    text = text_of(found, name)
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
@@ -202,7 +164,7 @@ def _moment(found: Mapping[str, Any], name: str) -> datetime:
 
 
 def _pattern(found: Mapping[str, Any], name: str) -> str | None:
-    text = _maybe(found, name)
+    text = maybe_text_of(found, name)
     if text is None:
         return None
     if text == "<>" and name == "sender":
@@ -230,7 +192,3 @@ def _place(text: str) -> Place:
         return Place(moment.astimezone(UTC), MessageId(id_))
     except (ValueError, OverflowError) as error:
         raise RequestRefused(400, "after is what the page before gave as next") from error
-
-
-def _listed(names: set[str]) -> str:
-    return ", ".join(sorted(names))

@@ -51,6 +51,11 @@ def status(node: AdminClient, *, as_json: bool) -> None:
 
 def _exposure(out: Console, answer: JsonTree) -> None:
     out.print()
+    if not answer.get("redundancy", True):
+        out.print(
+            "SHADOW REDUNDANCY IS OFF: mail has no second copy; see shadowrelay redundancy show",
+            style="bold red",
+        )
     if answer["exposed"]:
         have = "has" if answer["exposed"] == 1 else "have"
         out.print(

@@ -24,6 +24,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.messages import AsSent, Copy, Status
 from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
@@ -366,6 +367,7 @@ Write: TypeAlias = (
     | Request
     | Progress
     | ForgetRequest
+    | Switch
     | HopShadow
     | DropHopShadow
     | HopPeer

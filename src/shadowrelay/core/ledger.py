@@ -24,6 +24,7 @@ from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.messages import AsSent, Copy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.switches import Switch
 
 T = TypeVar("T")
 
@@ -147,6 +148,10 @@ class Ledger(Protocol):
 
     def resubmitting(self) -> int:
         """How many messages of this node that were resubmitted are not settled yet."""
+        ...
+
+    def switch(self, name: str) -> Switch | None:
+        """A setting that an operator switched for all members; None if nobody did."""
         ...
 
     def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:

@@ -57,6 +57,7 @@ from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
+from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import Load, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
@@ -238,6 +239,10 @@ class SqlLedger(Copies):
         row = self._run(SQL["request"], (request_id,)).fetchone()
         return sums.readable(request_rows.request_of, row) if row else None
 
+    def switch(self, name: str) -> Switch | None:
+        row = self._run(SQL["switch"], (name,)).fetchone()
+        return sums.readable(request_rows.switch_of, row) if row else None
+
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         rows = self._run(SQL["progress"], (request_id,)).fetchall()
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
@@ -332,8 +337,8 @@ class SqlLedger(Copies):
                 if (known := self.member(name)) and known.lineage:
                     self._members[name] = replace(known, lineage=known.lineage.at(sequence))
                     self._run(SQL["heard"], (sequence, name))
-            case Request() | Progress() | ForgetRequest():
-                self._write_of_request(write)
+            case Request() | Progress() | ForgetRequest() | Switch():
+                self._write_of_record(write)
             case HopShadow() | DropHopShadow() | HopPeer() | Handed() | Unacknowledged() | Acknowledged():
                 self._write_of_senders(write)
             case _:
@@ -366,8 +371,10 @@ class SqlLedger(Copies):
                 self._run(SQL["drop_chore"], (chore.work, chore.member))
         self._read_chores()
 
-    def _write_of_request(self, write: Request | Progress | ForgetRequest) -> None:
+    def _write_of_record(self, write: Request | Progress | ForgetRequest | Switch) -> None:
         match write:
+            case Switch():
+                self._run(SQL["put_switch"], request_rows.switch_row(write))
             case Request():
                 self._run(SQL["put_request"], request_rows.request_row(write))
             case Progress():

@@ -273,6 +273,12 @@ SELECT id, told FROM request WHERE id = ?;
 -- name: put_request
 INSERT OR REPLACE INTO request (id, told) VALUES (?, ?);
 
+-- name: switch
+SELECT name, told FROM switch WHERE name = ?;
+
+-- name: put_switch
+INSERT OR REPLACE INTO switch (name, told) VALUES (?, ?);
+
 -- name: drop_request
 DELETE FROM request WHERE id = ?;
 
@@ -390,6 +396,24 @@ SELECT m.id FROM message AS m
    AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = m.id)
    AND (:after IS NULL OR NOT EXISTS (SELECT 1 FROM recipient r WHERE r.message_id = m.id AND r.due_at <= :after))
  ORDER BY m.id LIMIT :most;
+
+-- name: to_redirect
+SELECT id FROM message
+ WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND received_at <= ? AND id > ?
+ ORDER BY id LIMIT ?;
+
+-- name: count_to_redirect
+SELECT COUNT(*) FROM message
+ WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND received_at <= ?;
+
+-- name: to_release
+SELECT m.id FROM message AS m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.confirmation = 'none' AND m.id > ?
+   AND EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.state <> 'superseded')
+ ORDER BY m.id LIMIT ?;
+
+-- name: being_sent
+SELECT EXISTS (SELECT 1 FROM temp.active WHERE message_id = ? AND next_hop <> ?);
 
 -- name: awaited
 SELECT owner, COUNT(*) FROM message

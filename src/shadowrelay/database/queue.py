@@ -21,6 +21,7 @@ from shadowrelay.database.ledger import SQL, SqlLedger
 QueuePlace: TypeAlias = tuple[int, str, int]
 """A recipient's place in the queue for a next hop: when it is due (microseconds), its message, its number."""
 
+_NEVER = 1 << 62  # microseconds
 FRONT: QueuePlace = (-1, "", 0)
 LATE_LOOK = 1000  # recipients in one look; all other writes wait meanwhile
 FORWARD = 1000  # messages in one step; all other writes wait meanwhile
@@ -159,6 +160,32 @@ def to_hand_over(ledger: SqlLedger, due_after: datetime | None, most: int) -> li
     after = None if due_after is None else records.micros(due_after)
     rows = ledger.connection.execute(SQL["to_hand_over"], {"after": after, "most": most})
     return [MessageId(row[0]) for row in rows.fetchall()]
+
+
+def to_redirect(ledger: SqlLedger, until: datetime | None, after: MessageId, most: int) -> list[MessageId]:
+    """Messages in the queue, received by ``until`` (None: all), behind ``after``. None is set aside."""
+    rows = ledger.connection.execute(SQL["to_redirect"], (_by(until), after, most))
+    return [MessageId(row[0]) for row in rows.fetchall()]
+
+
+def count_to_redirect(ledger: SqlLedger, until: datetime | None) -> int:
+    """How many ``to_redirect`` finds."""
+    found: int = ledger.connection.execute(SQL["count_to_redirect"], (_by(until),)).fetchone()[0]
+    return found
+
+
+def to_release(ledger: SqlLedger, after: MessageId, most: int) -> list[MessageId]:
+    """Messages of ours behind ``after`` with holders that were not told to discard their copies."""
+    return [MessageId(row[0]) for row in ledger.connection.execute(SQL["to_release"], (after, most))]
+
+
+def being_sent(ledger: SqlLedger, message_id: MessageId, *, but: NextHop | None = None) -> bool:
+    """Is a delivery attempt of that message under way? ``but``: to any other next hop than this one."""
+    return bool(ledger.connection.execute(SQL["being_sent"], (message_id, but or "")).fetchone()[0])
+
+
+def _by(until: datetime | None) -> int:
+    return _NEVER if until is None else records.micros(until)
 
 
 def awaited(ledger: SqlLedger) -> dict[ServerName, int]:

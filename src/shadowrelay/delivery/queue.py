@@ -29,6 +29,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
+from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.reports import Reporter
@@ -111,6 +112,7 @@ class Queue:
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
+        self.detour: Detour | None = None
         self._workers: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()  # sessions being closed in the background
         self._stopping = False
@@ -302,6 +304,9 @@ class Queue:
     async def _deliver(self, claimed: ActiveFork, outbound: Outbound) -> DeliverySession | None:
         """Make one attempt. Returns the session that is left, if any."""
         session, again = None, False
+        if self.detour and self.detour.wanted(claimed) and await self.detour.take(claimed):
+            await self._settle(claimed, lambda _: None)
+            return None
         if claimed.copy.digests is None:
             if await self._examiner.compare(claimed.copy, claimed.content) is Finding.UNREADABLE:
                 await self._put_off(claimed)

@@ -98,8 +98,6 @@ class AnsweringSession:
         return self.database.lineage.mark
 
     def admits(self, client: Client) -> bool:
-        if not self.policy.shadow_redundancy_enabled:
-            return False
         return client.certificate is not None or self._secured(client)
 
     def _secured(self, client: Client) -> bool:

@@ -130,8 +130,7 @@ class Mend:
 
     def _everybody(self, message_id: MessageId) -> frozenset[ServerName]:
         """The members to ask. For a malformed id, which a flipped bit made, nobody is asked."""
-        ask = self._policy.shadow_redundancy_enabled and is_uuid(message_id)
-        return frozenset(self._boundary.watches) if ask else frozenset()
+        return frozenset(self._boundary.watches) if is_uuid(message_id) else frozenset()
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -78,8 +78,7 @@ class Reconcile:
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         if chores.held_back(ledger):
             return 0, []
-        # If shadow redundancy is disabled, no member is asked, so none is waited for.
-        reachable = self._boundary.reachable() if self._policy.shadow_redundancy_enabled else frozenset()
+        reachable = self._boundary.reachable()
         now = self._clock()
         closed = self._inquiry.conclude(ledger, reachable, self._policy, now, seconds())
         if closed == AT_ONCE:

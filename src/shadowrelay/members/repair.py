@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -15,18 +16,20 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy
-from shadowrelay.core.policy import Policy
+from shadowrelay.core.ownership import chores
 from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import OfferAttempt, repaired, reserve_rank
 from shadowrelay.core.reception.shadow_servers import Turn
 from shadowrelay.core.steps import OfferCopy, Script, Transact
+from shadowrelay.core.switching import released
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import exposed
+from shadowrelay.database.queue import exposed, to_release
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.refusals import REST, Refusals
 from shadowrelay.running import Performer
@@ -38,6 +41,8 @@ T = TypeVar("T")
 MOST_AT_ONCE = 64  # offers under way at once: they share commits, which makes repair fast
 PAGE = 500  # messages that one look finds; the next look goes on after them, so none blocks the others
 INTERVAL = 0.5  # seconds between looks
+RELEASE_INTERVAL = 2.0  # the same while redundancy is off: what arrived at the switch may still get a holder
+RELEASED_AT_ONCE = 200  # messages in a transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +96,18 @@ class Repair:
         database: TransportDatabase,
         boundary: Boundary,
         examiner: Examiner,
-        policy: Policy,
+        in_force: InForce,
         clock: Callable[[], datetime],
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._members = members
         self._database = database
         self._boundary = boundary
         self._examiner = examiner
-        self._policy = policy
+        self._in_force = in_force
         self._clock = clock
+        self._changed = changed  # called when there is something to say to the members
+        self.wake = asyncio.Event()  # set when shadow redundancy was switched
         self.refusals = Refusals()
         self._found: deque[MessageId] = deque()
         self._looked_at = FIRST  # the next look begins after it
@@ -107,9 +115,11 @@ class Repair:
         self._repaired = self._tried = self._asked = 0
 
     async def run(self) -> None:
-        """Repair until cancelled; return at once if shadow redundancy is disabled."""
-        while self._policy.shadow_redundancy_enabled:
-            if self._may_begin():
+        """Until cancelled: repair; while shadow redundancy is off, release the holders instead."""
+        while True:
+            if not self._in_force.redundancy:
+                await self._release()
+            elif self._may_begin():
                 self._repaired = self._tried = self._asked = 0
                 await self._look()
                 async with asyncio.TaskGroup() as group:
@@ -122,7 +132,31 @@ class Repair:
                         still_exposed=self._tried - self._repaired,
                         refused=self.refusals.messages,
                     )
-            await asyncio.sleep(INTERVAL)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(INTERVAL if self._in_force.redundancy else RELEASE_INTERVAL):
+                    await self.wake.wait()
+            self.wake.clear()
+
+    async def _release(self) -> None:
+        """Tell the holders of every message in the queue that their copies are needed no more."""
+        after: MessageId | None = FIRST
+        while after is not None and not self._in_force.redundancy:
+            found = await self._database.transact(partial(self._to_release, after=after))
+            sound = [one for one in found if await self._examiner.look(one) is Finding.SOUND]
+            count = await self._database.transact(partial(self._release_these, ids=sound)) if sound else 0
+            after = found[-1] if len(found) == RELEASED_AT_ONCE else None
+            if count:
+                log.info("copies_released", messages=count)
+                self._changed()
+
+    def _to_release(self, ledger: SqlLedger, after: MessageId) -> list[MessageId]:
+        return [] if chores.held_back(ledger) else to_release(ledger, after, RELEASED_AT_ONCE)
+
+    def _release_these(self, ledger: SqlLedger, ids: Sequence[MessageId]) -> int:
+        """Their contents were compared just now: the other copy may be the only good one."""
+        if chores.held_back(ledger) or self._in_force.redundancy:
+            return 0
+        return sum(ledger.apply(released(ledger, one, self._clock())) for one in ids)
 
     def _may_begin(self) -> bool:
         """Is there a member to ask, and no chore open that may make lost copies count again?"""

@@ -14,6 +14,9 @@ from shadowrelay.wire.replies import Refused
 
 log = structlog.get_logger(__name__)
 
+NO_ACTION = "this node knows no action"
+"""How the refusal of an action begins that this node's version does not have."""
+
 MOST_PER_SECOND = 50
 """Acts of one member; more of them are asked to come later."""
 
@@ -45,7 +48,7 @@ class Acts:
         self._count(member)
         action = self.actions.get(act.action)
         if action is None:
-            return ActAnswer({}, f"this node knows no action {act.action}")
+            return ActAnswer({}, f"{NO_ACTION} {act.action}")
         for scope, whose in ((act.scope, "the token"), (self.most, "peer_operate here")):
             if not scope.allows(action.needs):
                 why = f"{act.action} takes the scope {action.needs.value}; {whose} gives {scope.value}"

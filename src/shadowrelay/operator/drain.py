@@ -19,13 +19,13 @@ import structlog
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.handover import Remains, hand_over
-from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import awaited, to_hand_over
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.receiving.connector import Connector
 
@@ -42,7 +42,7 @@ class Drain:
 
     database: TransportDatabase
     boundary: Boundary
-    policy: Policy
+    in_force: InForce
     clock: Callable[[], datetime]
     changed: Callable[[], None]  # called when there is something to say to the members
     _given: Counter[ServerName] = field(default_factory=Counter)
@@ -89,7 +89,7 @@ class Drain:
 
     def _takers(self) -> frozenset[ServerName]:
         """Reachable members on other machines that did not just refuse a copy, as a drained member does."""
-        if not self.policy.shadow_redundancy_enabled:
+        if not self.in_force.redundancy:
             return frozenset()
         return (self.boundary.reachable() & self.boundary.elsewhere()) - self.boundary.skipped(seconds())
 

@@ -39,6 +39,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
 from shadowrelay.reception.header_fields import completed, trace_field
@@ -89,7 +90,7 @@ class Intake:
         database: TransportDatabase,
         boundary: Boundary,
         options: IntakeOptions,
-        policy: Policy,
+        in_force: InForce,
         clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
@@ -101,13 +102,17 @@ class Intake:
         self.boundary = boundary
         self.clock = clock
         self.options = options
-        self.policy = policy
+        self._in_force = in_force
         self.in_flight = in_flight
         self._mint = mint
         self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
         self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
         self._postmaster_domain = postmaster_domain(boundary.own.name, options.accepted_domains)
         self._shadows: dict[str, ShadowSession] = {}
+
+    @property
+    def policy(self) -> Policy:
+        return self._in_force.policy
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         room = self.options.room

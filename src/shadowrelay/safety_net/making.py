@@ -47,8 +47,7 @@ async def make(
     found = await Transact(look)
     if found is None:
         return Made()
-    members = contacts().reachable if policy.shadow_redundancy_enabled else ()
-    elsewhere = await asked_elsewhere(found, members)
+    elsewhere = await asked_elsewhere(found, contacts().reachable)
     if elsewhere is None:
         return Made()
     unsound = await Compare(tuple(one for one in found.ids if one not in elsewhere))

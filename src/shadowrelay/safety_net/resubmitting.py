@@ -1,4 +1,4 @@
-"""The stage that carries out resubmit requests: it makes messages of those in Safety Net, at a limit."""
+"""The stage that shares records with the members, and carries out resubmit requests, at a limit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import structlog
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.members.conversation import Answered
 from shadowrelay.core.operating import ActAnswer
-from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Ask, Compare, Operate, Unanswered
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
 from shadowrelay.safety_net.making import make
@@ -41,17 +43,20 @@ class Resubmitting:
         contacts: Callable[[], Contacts],
         examiner: Examiner,
         ready: Callable[[], bool],
-        policy: Policy,
+        in_force: InForce,
         clock: Callable[[], datetime],
+        switched: Callable[[], None] = lambda: None,
     ) -> None:
         self._members = members
         self._database = database
         self._contacts = contacts
         self._examiner = examiner
         self._ready = ready  # is there room, and is the node neither opening nor being drained?
-        self._policy = policy
+        self._in_force = in_force
+        self._switched = switched  # called when another value is in force
         self._clock = clock
-        self._pace = Pace(policy, seconds())
+        self._pace = Pace(in_force.policy, seconds())
+        self._told_overruled = False
         self.wake = asyncio.Event()
 
     @property
@@ -62,12 +67,14 @@ class Resubmitting:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            records, news = await self._database.transact(_records)
-            if records:
+            records, news = await self.look()
+            if news:
                 due = self._pace.due(self._contacts().reachable, news, seconds())
                 await asyncio.gather(*(self._give(name, news) for name in due))
                 open_ones = [
-                    one.id for one in records if one.runs(self._clock(), self._policy.resubmit_request_age)
+                    one.id
+                    for one in records
+                    if one.runs(self._clock(), self._in_force.policy.resubmit_request_age)
                 ]
                 if open_ones and self._pace.may_go_on(seconds()):
                     await self._work(open_ones)
@@ -78,10 +85,27 @@ class Resubmitting:
                 continue
             self.wake.clear()
 
+    async def look(self) -> tuple[Sequence[Request], News]:
+        """Read the records; what was switched is in force from now on."""
+        records, news, switch = await self._database.transact(_records)
+        if self._in_force.take(switch):
+            log.warning(
+                "shadow_redundancy_switched",
+                on=self._in_force.redundancy,
+                by=switch.changed_by if switch else None,
+                operator=switch.operator if switch else None,
+                reason=switch.reason if switch else None,
+            )
+            self._switched()
+        elif self._in_force.overruled and not self._told_overruled:
+            log.warning("switch_overruled_by_settings_file", on=self._in_force.redundancy)
+        self._told_overruled = self._in_force.overruled
+        return records, news
+
     async def _give(self, name: ServerName, news: News) -> None:
-        shared = await self._performer().run(share(name, self._policy, self._clock))
+        shared = await self._performer().run(share(name, self._in_force.file_policy, self._clock))
         for request, why in self._pace.answered(name, shared, news, seconds()).items():
-            log.warning("request_refused_by_member", member=name, request=request, why=why)
+            log.warning("record_refused_by_member", member=name, record=request, why=why)
 
     async def _work(self, requests: Sequence[RequestId]) -> None:
         """One turn: every request, and every owner for which this node answers, as far as the rate allows."""
@@ -97,7 +121,7 @@ class Resubmitting:
         most = self._pace.most(seconds())
         if most < 1 or not self._ready():
             return False
-        script = make(request, owner, most, self._contacts, self._policy, self._clock)
+        script = make(request, owner, most, self._contacts, self._in_force.policy, self._clock)
         made = await self._performer().run(script)
         self._pace.made(made.count)
         if made.count:
@@ -125,6 +149,6 @@ class Resubmitting:
         return Performer(transact=self._database.transact, ask=ask, operate=operate, compare=compare)
 
 
-def _records(ledger: SqlLedger) -> tuple[Sequence[Request], News]:
+def _records(ledger: SqlLedger) -> tuple[Sequence[Request], News, Switch | None]:
     records = ledger.requests()
-    return records, news_of(ledger, records)
+    return records, news_of(ledger, records), ledger.switch(REDUNDANCY)

@@ -69,7 +69,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         node.database,
         node.boundary,
         options,
-        node.policy,
+        node.in_force,
         node.clock,
         mint,
         node.in_flight,

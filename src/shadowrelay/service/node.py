@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
@@ -19,16 +19,20 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import no_book
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.switches import Switch
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.giving import TAKES, takes, unwilling
+from shadowrelay.members.in_force import InForce
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
@@ -40,18 +44,20 @@ from shadowrelay.operator.acts import Action, ActRefused, Acts
 from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
+from shadowrelay.operator.redirect import Redirecting
+from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Having, Resubmission
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.reception.recipient_files import RecipientsInvalid
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
-from shadowrelay.safety_net.sharing import ACTION, received
+from shadowrelay.safety_net.sharing import ACTION, SWITCH, received, switch_received
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import book_limits, journals, routes
+from shadowrelay.settings.routing import book_limits, journals, routes, standing
 from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
@@ -97,9 +103,9 @@ class Node:
         self.clock = clock
         self.started_at = clock()
         self.name = ServerName(settings.name)
-        self.site = settings.site
-        self.host = settings.host
+        self.site, self.host = settings.site, settings.host
         self.policy = settings.policy()
+        self.in_force = InForce(self.policy)
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
         self._called_at = {member.name: str(member.address) for member in settings.members}
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
@@ -135,7 +141,9 @@ class Node:
             clock,
         )
         self.hosts.avoided = self.hop_shadows.avoided
-        self.repair = Repair(self.members, database, boundary, self.examiner, policy, clock)
+        self.repair = Repair(
+            self.members, database, boundary, self.examiner, self.in_force, clock, self._speak_to_all
+        )
         self.links = {
             place.name: Link(
                 name=place.name,
@@ -150,8 +158,30 @@ class Node:
             for place in places
         }
         self.draining = Draining(
-            Drain(database, boundary, policy, clock, self._speak_to_all),
+            Drain(database, boundary, self.in_force, clock, self._speak_to_all),
             settings.drain_timeout.total_seconds(),
+        )
+        self.redirecting = Redirecting(
+            self.members,
+            database,
+            boundary,
+            self.examiner,
+            unwilling=self._unwilling,
+            enabled=lambda: self.in_force.redundancy,
+            draining=lambda: self.draining.active,
+            clock=clock,
+            changed=self._speak_to_all,
+        )
+        self.detour = self.queue.detour = Detour(
+            standing(settings),
+            self.members,
+            database,
+            boundary,
+            self.examiner,
+            unwilling=self._unwilling,
+            enabled=lambda: self.in_force.redundancy,
+            clock=clock,
+            changed=self._speak_to_all,
         )
         self.in_flight: set[MessageId] = set()
         self.acknowledgements = Acknowledgements(
@@ -165,7 +195,23 @@ class Node:
         self.opening = False
         self.stopping = False
         self.resubmitting = Resubmitting(
-            self.members, database, self.contacts, self.examiner, self.has_room, policy, clock
+            self.members,
+            database,
+            self.contacts,
+            self.examiner,
+            self.has_room,
+            self.in_force,
+            clock,
+            self.repair.wake.set,
+        )
+        self.redundancy = RedundancySwitch(
+            name=self.name,
+            database=database,
+            in_force=self.in_force,
+            having=self._having,
+            share=self._share,
+            mint=mint,
+            clock=clock,
         )
         counting = Counting(
             database=database,
@@ -183,7 +229,12 @@ class Node:
         )
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
-            {ACTION: Action(Scope.OPERATE, self._take_request, quiet=True), **counting.actions()},
+            {
+                ACTION: Action(Scope.OPERATE, self._take_request, quiet=True),
+                SWITCH: Action(Scope.OPERATE, self._take_switch, quiet=True),
+                TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
+                **counting.actions(),
+            },
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
@@ -209,9 +260,9 @@ class Node:
         host = Host(server.route, server.host, server.port)
         return await remembers_since(self.hosts.server(host), timeout, self.resolver.addresses)
 
-    def _having(self, request: Request) -> list[Having]:
+    def _having(self, record: Request | Switch) -> list[Having]:
         given, members = self.resubmitting.given, self.contacts().members
-        return resubmit.having(request, given, members, self.clock(), seconds())
+        return resubmit.having(record, given, members, self.clock(), seconds())
 
     def has_room(self) -> bool:
         """May this node make messages of its own accord now?"""
@@ -227,6 +278,29 @@ class Node:
             raise ActRefused(str(error)) from error
         self.resubmitting.wake.set()
         return told
+
+    async def _take_switch(self, member: ServerName, act: Act) -> Told:
+        del member
+        try:
+            told = await self.database.transact(
+                lambda ledger: switch_received(ledger, act.arguments, self.policy)
+            )
+        except Malformed as error:
+            raise ActRefused(str(error)) from error
+        await self._share()
+        return told
+
+    async def _share(self) -> None:
+        """A record changed: apply it here, and give it to the members at once."""
+        await self.resubmitting.look()
+        self.resubmitting.wake.set()
+
+    async def _unwilling(self, member: ServerName, patience: float) -> str:
+        return await unwilling(self.members.operate, member, RequestId(mint(self.clock())), patience)
+
+    async def _say_whether_it_takes(self, member: ServerName, act: Act) -> Told:
+        del member, act
+        return takes(self.ready())
 
     def member_statuses(self) -> Sequence[MemberStatus]:
         now, clock = self.clock(), seconds()
@@ -266,9 +340,15 @@ class Node:
             counts.update(one.counts)
         return counts
 
+    def redundancy_on(self) -> bool:
+        return self.in_force.redundancy
+
+    def extra_hops(self) -> Mapping[str, int]:
+        return self.detour.counts
+
     def late(self) -> LateStatus:
         delays = [one.max_acknowledgement_delay for one in self.settings.receive.values()]
-        longest = max(delays) if self.policy.shadow_redundancy_enabled else timedelta(0)
+        longest = max(delays) if self.in_force.redundancy else timedelta(0)
         return LateStatus(longest, self.acknowledgements.waiting, self.acknowledgements.counts)
 
     def refused_copies(self) -> int:
@@ -324,7 +404,7 @@ class Node:
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start a link to every member that was not retired."""
-        for name in self.boundary.watches if self.policy.shadow_redundancy_enabled else ():
+        for name in self.boundary.watches:
             link = self.links[name]
             self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
         return list(self._tasks.values())

@@ -10,6 +10,7 @@ from shadowrelay.core.delivery.hosts import Host, HostGroup
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.requests import Request
+from shadowrelay.core.switches import Switch
 from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.operator.counting import RouteServer
 from shadowrelay.operator.preview import Away
@@ -37,13 +38,13 @@ def away(statuses: Iterable[MemberStatus]) -> dict[ServerName, Away]:
 
 
 def having(
-    request: Request,
+    record: Request | Switch,
     given: Mapping[ServerName, Given],
     members: Iterable[ServerName],
     now: datetime,
     clock: float,
 ) -> list[Having]:
-    """Which members have a request as it is now. ``clock``: the present moment on the clock of ``given``."""
+    """Which members have a record as it is now. ``clock``: the present moment on the clock of ``given``."""
     found = []
     for name in sorted(members):
         known = given.get(name)
@@ -51,8 +52,8 @@ def having(
             found.append(Having(member=name, has=False, why="it cannot be reached, or was not told yet"))
             continue
         told = {(id_, revision) for id_, revision, _ in known.news}
-        why = known.refused.get(request.id, "")
-        if not why and (request.id, request.revision) not in told:
+        why = known.refused.get(record.id, "")
+        if not why and (record.id, record.revision) not in told:
             why = "it was not told of the last change yet"
         heard = now - timedelta(seconds=max(0.0, clock - known.at))
         found.append(Having(member=name, has=not why, at=heard, why=why))

@@ -179,6 +179,7 @@ async def _prepare(node: Node) -> None:
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.retired(member.name)
+    await node.resubmitting.look()  # what was switched counts before anything is accepted
 
 
 def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list[asyncio.Task[None]]:
@@ -207,6 +208,7 @@ async def _drain(node: Node, members: Connector | None) -> None:
     drain = 0.0 if node.opening else node.settings.drain_timeout.total_seconds()
     until = asyncio.get_running_loop().time() + drain
     log.info("node_stopping", drain=drain)
+    await node.redirecting.end()
     if drain:
         await node.draining.finish(node.connectors, until)
     with contextlib.suppress(TimeoutError):

@@ -50,6 +50,14 @@ def cross_checks(
     yield from _members(settings, broken, refuse)
     yield from _listeners(settings, refuse)
     yield from _routes(settings, refuse)
+    for name, route in settings.routes.items():
+        if route.machine and not route.inside:
+            yield refuse(
+                f"routes.{name}.machine",
+                "is for next hops inside the boundary",
+                value=route.machine,
+                allowed="inside = true, or no machine",
+            )
     if not broken & {"routes", "site", "sites", "site_links"}:
         yield from site_checks(settings, refuse)
     if not broken & {"routes", "journal"}:

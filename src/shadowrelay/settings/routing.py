@@ -42,6 +42,11 @@ def _hosts(name: NextHop, route: RouteSettings) -> RouteHosts:
     )
 
 
+def standing(settings: Settings) -> dict[NextHop, str]:
+    """The machine on which each next hop stands, where a route says so."""
+    return {NextHop(name): route.machine for name, route in settings.routes.items() if route.machine}
+
+
 def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
     """For each next hop whose mail is journaled: the address of the journal, and the next hop of that one."""
     ways = routes(settings)

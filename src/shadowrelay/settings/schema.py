@@ -241,6 +241,9 @@ class RouteSettings(HopSettings):
     inside: Flag = Field(
         default=False, description="The next hop is inside the boundary: delivery there is final."
     )
+    machine: Label | None = Field(
+        None, description="The `host` where it stands: a member on another machine delivers there."
+    )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
     )

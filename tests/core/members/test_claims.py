@@ -236,3 +236,30 @@ def test_a_claim_creates_no_state_for_an_unknown_message() -> None:
     on = ledger_of(C)
     (verdict,) = on.apply(judge(on, SPEAKER[B], Claim(A, DB[A], Reason.HEARTBEAT_LOST), M, 1, 1, (), NOW))
     assert (verdict.kind, on.copies) == (VerdictKind.UNKNOWN, {})
+
+
+# The owner named the one that is to own the message.
+
+
+def test_the_holder_to_which_the_owner_gave_the_message_promotes_whatever_the_ranks() -> None:
+    named, other = holding(C, 2, Reason.HANDED_OVER), holding(B, 1)
+    asks = Inquiry()
+    talk(named, other, asks)
+    assert other.copies[M].pending is None, "a handover is to one alone"
+    conclude(named, asks, B)
+    assert (named.copies[M].role, named.copies[M].owner) == (Role.PRIMARY, C)
+    assert [one.name for one in named.copies[M].holders] == [B]
+
+
+def test_a_holder_that_promotes_for_another_reason_waits_for_the_one_that_the_owner_named() -> None:
+    named, other = holding(C, 2, Reason.HANDED_OVER), holding(B, 1, Reason.DATABASE_REPLACED)
+    asks, its = Inquiry(), Inquiry()
+    talk(other, named, its)
+    conclude(other, its, C)
+    assert other.copies[M].held, "it asks again"
+    talk(named, other, asks)
+    conclude(named, asks, B)
+    assert named.copies[M].owned
+    talk(other, named, its)
+    conclude(other, its, C)
+    assert (other.copies[M].role, other.copies[M].owner) == (Role.SHADOW, C)

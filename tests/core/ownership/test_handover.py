@@ -138,3 +138,9 @@ def test_a_new_owner_to_which_the_word_was_lost_learns_it_from_its_own_question(
     talk(old, new, Inquiry())  # which makes it ask in its turn
     talk(new, old, Inquiry())
     assert new.copies[M].pending is Reason.HANDED_OVER
+
+
+def test_a_holder_on_our_own_machine_gets_it_only_if_it_is_named() -> None:
+    on = owning(holder(B, 1, HolderState.BESIDE))
+    assert give(on, B) is None
+    assert on.apply(hand_over(on, on.copies[M], (B,), NOW, beside=True)) == B

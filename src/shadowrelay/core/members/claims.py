@@ -3,7 +3,8 @@
 If only silence speaks against the owner, the members are first asked about it: *did you have contact with
 it?* (Sighting). Then they are asked about each copy: *its owner is gone, and I am about to promote this copy;
 what do you hold and know of it?* (Claim). A member that holds a copy for the same owner adopts the claim, and
-the holder with the lowest rank promotes.
+the holder with the lowest rank promotes. If the owner itself handed the message over, the holder that it
+named promotes, whatever the ranks.
 """
 
 from __future__ import annotations
@@ -78,8 +79,9 @@ def judge(
     """Answer a claim. ``damaged``: the asker's copy is damaged.
 
     A holder for the same owner adopts the claim, remembers the asker as another holder, and answers its own
-    rank. If its own copy is damaged it says so, and nobody waits for it. If the claim gives mere silence as
-    its reason, but this node had contact with the owner, the answer is empty and the asker asks again.
+    rank. It does not adopt a handover, which is to the asker alone. If its own copy is damaged it says so,
+    and nobody waits for it. If the claim gives mere silence as its reason, but this node had contact with the
+    owner, the answer is empty and the asker asks again.
     """
     copy = ledger.copy(message_id)
     same = copy and copy.held and copy.epoch == epoch and copy.owner == claim.owner
@@ -90,9 +92,11 @@ def judge(
     fellow = as_holder(ledger, asker, rank)
     if damaged:
         fellow = replace(fellow, mark=None, state=HolderState.UNCERTAIN)
-    adopted = intended(copy, claim.reason, now).with_holder(fellow)
+    adopted = copy if claim.reason is Reason.HANDED_OVER else intended(copy, claim.reason, now)
+    if adopted.pending:
+        adopted = adopted.with_holder(fellow)
     kind = VerdictKind.DAMAGED if copy.damaged else VerdictKind.PENDING
-    said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, kind, str(copy.rank)))
+    said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, kind, str(_order(copy))))
     return Decision(said, saved(copy, adopted).writes)
 
 
@@ -100,4 +104,9 @@ def yields_to(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker) ->
     """Must the speaker of this PENDING be asked again? It has not decided yet, or its rank is below ours."""
     if not verdict.argument or not copy.held:
         return True
-    return (int(verdict.argument), speaker.name) < (copy.rank, ledger.name)
+    return (int(verdict.argument), speaker.name) < (_order(copy), ledger.name)
+
+
+def _order(copy: Copy) -> int:
+    """The rank by which holders decide who promotes: the one that the owner named comes first."""
+    return 0 if copy.pending is Reason.HANDED_OVER else copy.rank

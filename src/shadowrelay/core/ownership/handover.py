@@ -1,7 +1,8 @@
-"""Handover: a node that is drained gives the ownership of its messages to their holders.
+"""Handover: an owner gives the ownership of a message to a member that holds a copy of it.
 
 No content is sent: the holder becomes the owner, and this node its holder. Until the new owner hears of the
 handover nobody delivers the message, and both members have it: if one is lost, the other promotes its copy.
+A drain gives each message to any of its holders; a redirect, to the member that the operator names.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import datetime
+from enum import StrEnum
 
 from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import addressed
@@ -19,20 +21,45 @@ from shadowrelay.core.ownership.transfer import NO_INCARNATION, yields
 from shadowrelay.core.values import dataclass
 
 
+class Hindrance(StrEnum):
+    """Why a message in the queue cannot be handed over now.
+
+    ASKED: the members are asked first, because the message may not be ours. JOURNAL: its journal copy is not
+    safe yet, so the holder does not know what is delivered. DAMAGED: our copy of it is.
+    """
+
+    ASKED = "asked"
+    JOURNAL = "journal"
+    DAMAGED = "damaged"
+
+
+def hindrance(copy: Copy) -> Hindrance | None:
+    """Why this message of ours has to stay, whoever else has a copy; None if it need not."""
+    if copy.confirmation is Confirmation.ASK:
+        return Hindrance.ASKED
+    if any(one.journal for one in copy.recipients):
+        return Hindrance.JOURNAL
+    return Hindrance.DAMAGED if copy.damaged else None
+
+
 def hand_over(
-    ledger: Ledger, copy: Copy, reachable: Collection[ServerName], now: datetime
+    ledger: Ledger, copy: Copy, reachable: Collection[ServerName], now: datetime, *, beside: bool = False
 ) -> Decision[ServerName | None]:
     """Give a message to the holder with the lowest rank that can be reached. The result: the new owner.
 
     None, and nothing changes, if there is no such holder, or if the members must be asked first (the message
-    may not be ours). Every member that may hold a copy, the new owner too, is told TAKEN with the new owner's
-    name. Do not call this during a delivery of the message: the outcome would come too late.
+    may not be ours). ``beside``: a holder on our own machine will do. Every member that may hold a copy, the
+    new owner too, is told TAKEN with the new owner's name. Do not call this during a delivery of the message:
+    the outcome would come too late.
     """
-    if not copy.owned or copy.confirmation is Confirmation.ASK:
+    if not copy.owned or hindrance(copy) in {Hindrance.ASKED, Hindrance.JOURNAL}:
         return Decision(None)
-    if any(one.journal for one in copy.recipients):  # the holder does not know yet what is delivered
-        return Decision(None)
-    holders = [holder for holder in copy.holders if holder.name in reachable and _counts(ledger, holder)]
+    states = {HolderState.HOLDING, HolderState.BESIDE} if beside else {HolderState.HOLDING}
+    holders = [
+        holder
+        for holder in copy.holders
+        if holder.name in reachable and holder.state in states and _counts(ledger, holder)
+    ]
     if not holders:
         return Decision(None)
     to = min(holders, key=lambda holder: (holder.rank, holder.name))
@@ -91,7 +118,7 @@ def _counts(ledger: Ledger, holder: Holder) -> bool:
     reach back to the opening in which it took the copy.
     """
     member = ledger.member(holder.name)
-    if holder.state is not HolderState.HOLDING or holder.mark is None:
+    if holder.mark is None:
         return False
     if member is None or member.lineage is None or member.retired:
         return False

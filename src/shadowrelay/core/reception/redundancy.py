@@ -23,7 +23,7 @@ from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.machines import machines
+from shadowrelay.core.machines import holding, machines
 from shadowrelay.core.messages import (
     Confirmation,
     Copy,
@@ -282,14 +282,16 @@ def uncertain(attempts: Sequence[OfferAttempt]) -> tuple[OfferAttempt, ...]:
     return tuple({attempt.name: attempt for attempt in attempts if attempt.leg is not Leg.REFUSED}.values())
 
 
-def reserve_rank(ledger: Ledger, message_id: MessageId, to: ServerName) -> Decision[Copy | None]:
+def reserve_rank(
+    ledger: Ledger, message_id: MessageId, to: ServerName, *, another: bool = False
+) -> Decision[Copy | None]:
     """Before a copy is offered again: give the offer its rank, and record the member as a possible holder.
 
     The result is the message to offer, or None if it is gone. Nothing changes unless the message is exposed
-    and its copy here is good.
+    (``another``: or has a holder, and is to have one more) and its copy here is good.
     """
     copy = ledger.copy(message_id)
-    if copy is None or not copy.exposed or copy.damaged:
+    if copy is None or not (copy.owned if another else copy.exposed) or copy.damaged:
         return Decision(copy)
     rank = copy.ranks_given + 1
     after = replace(copy, ranks_given=rank)
@@ -328,7 +330,9 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: OfferAttempt, now: 
     holder = _holder(ledger, attempt)
     if holder is None:
         return Decision(False)
-    if holder.state is not HolderState.HOLDING:
+    if holder.state is HolderState.HOLDING:  # a redirect may make a copy on our own machine
+        holder = replace(holder, state=holding(ledger, holder.name))
+    if holder.state is HolderState.UNCERTAIN:
         after = replace(copy.with_holder(holder), ranks_given=max(copy.ranks_given, attempt.rank))
         return Decision(False, (SaveCopy(copy, after),))
     return _recorded(ledger, copy, holder, attempt, now)
@@ -342,7 +346,9 @@ def _recorded(
     writes: list[Write] = list(told)
     settled = [recipient for recipient in copy.recipients if recipient.settled]
     writes += addressed([holder.database_id], delivered(after, settled), now)
-    writes += report_is_safe(ledger, after, now).writes
+    counts = holder.state is HolderState.HOLDING
+    if counts:
+        writes += report_is_safe(ledger, after, now).writes
     event = HaRedirect(
         at=now,
         copy=after,
@@ -351,4 +357,4 @@ def _recorded(
         machines=machines(ledger, holder.name),
         attempts=(attempt.told,),
     )
-    return Decision(True, (SaveCopy(copy, after), *writes, *_heard(ledger, attempt)), (event,))
+    return Decision(counts, (SaveCopy(copy, after), *writes, *_heard(ledger, attempt)), (event,))

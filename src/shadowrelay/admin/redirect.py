@@ -1,0 +1,56 @@
+"""Answers the routes about redirects (docs/reference/api.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.operator.redirect import RedirectProgress, RedirectRefused
+
+
+class RedirectRoutes:
+    """The handlers: each takes a request and returns JSON. Raise RequestRefused."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+
+    async def show(self, request: Request) -> dict[str, Any]:
+        del request
+        return _told(self._node.name, await self._node.redirecting.progress())
+
+    async def begin(self, request: Request) -> dict[str, Any]:
+        to = ServerName(request.path_params["name"].lower())
+        try:
+            begun = await self._node.redirecting.begin(to)
+        except RedirectRefused as refused:
+            raise RequestRefused(409, str(refused)) from refused
+        return _told(self._node.name, begun)
+
+    async def end(self, request: Request) -> dict[str, Any]:
+        del request
+        return _told(self._node.name, await self._node.redirecting.end())
+
+
+def _told(name: ServerName, seen: RedirectProgress | None) -> dict[str, Any]:
+    if seen is None:
+        return {"name": name, "running": False, "to": None}
+    return {
+        "name": name,
+        "running": not seen.ended,
+        "to": seen.to,
+        "began_at": timestamp(seen.began_at),
+        "done": seen.done,
+        "ended": seen.ended or None,
+        "queued": seen.queued,
+        "handed_over": seen.handed_over,
+        "copied": seen.copied,
+        "not_yet_taken": seen.awaited,
+        "left": dict(seen.left),
+        "reply": seen.reply,
+        "warning": seen.warning,
+    }

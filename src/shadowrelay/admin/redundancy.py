@@ -1,0 +1,70 @@
+"""Answers the routes about the switch of shadow redundancy (docs/reference/api.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from shadowrelay.admin.body import body_of, operator_of, text_of
+from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.operator.redundancy import RedundancyShown
+from shadowrelay.wire.told import MOST_TEXT
+
+_VALUES = {"on": True, "off": False}
+
+
+class RedundancyRoutes:
+    """The handlers: each takes a request and returns JSON. Raise RequestRefused."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+
+    async def show(self, request: Request) -> dict[str, Any]:
+        del request
+        return self._told(await self._node.redundancy.show())
+
+    async def turn(self, request: Request) -> dict[str, Any]:
+        body = await body_of(request, {"value", "operator", "reason"})
+        value = body.get("value")
+        if value not in _VALUES:
+            raise RequestRefused(400, "value has to be on or off")
+        reason = text_of(body, "reason")
+        operator = operator_of(body)
+        if max(len(reason), len(operator)) > MOST_TEXT:
+            raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
+        return self._told(
+            await self._node.redundancy.turn(on=_VALUES[value], operator=operator, reason=reason)
+        )
+
+    def _told(self, shown: RedundancyShown) -> dict[str, Any]:
+        switch = shown.switch
+        return {
+            "name": self._node.name,
+            "on": shown.on,
+            "settings_file": shown.file,
+            "overruled": shown.overruled,
+            "queued": shown.queued,
+            "exposed": shown.exposed,
+            "held": shown.held,
+            "switch": switch
+            and {
+                "on": switch.value,
+                "revision": switch.revision,
+                "operator": switch.operator,
+                "reason": switch.reason,
+                "changed_by": switch.changed_by,
+                "changed_at": timestamp(switch.changed_at),
+            },
+            "members": [
+                {
+                    "name": one.member,
+                    "has": one.has,
+                    "at": one.at and timestamp(one.at),
+                    "why": one.why,
+                }
+                for one in shown.having
+            ],
+        }

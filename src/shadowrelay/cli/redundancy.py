@@ -1,0 +1,104 @@
+"""``shadowrelay redundancy``: switches shadow redundancy on a running cluster, for all members at once."""
+
+from __future__ import annotations
+
+import click
+
+from shadowrelay.admin.client import AdminClient
+from shadowrelay.cli.resubmit import operator_option
+from shadowrelay.cli.viewing import (
+    JsonTree,
+    clean,
+    console,
+    counted,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
+
+
+@click.group(short_help="Switch shadow redundancy on or off for all members, or show it.")
+def redundancy() -> None:
+    """Switch shadow redundancy on a running cluster.
+
+    What is switched is a record that every member has. A member that is away learns it at its next contact.
+    It counts until a node's settings file says something else of shadow_redundancy_enabled than it said at
+    the switch: then the file counts again, on that node.
+    """
+
+
+@redundancy.command()
+@click.option("--reason", required=True, help="Why; every member keeps it.")
+@operator_option
+@node_options
+def on(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None:
+    """Make mail redundant again: new mail before its 250, and what is queued."""
+    _turn(node, "on", reason, operator, as_json=as_json)
+
+
+@redundancy.command()
+@click.option("--reason", required=True, help="Why; every member keeps it.")
+@operator_option
+@node_options
+def off(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None:
+    """Accept mail alone, and let copies go.
+
+    A copy goes only when its owner, which has the message, has told the holder so. Copies of an owner that is
+    away stay, and are promoted as ever.
+    """
+    _turn(node, "off", reason, operator, as_json=as_json)
+
+
+@redundancy.command()
+@node_options
+def show(node: AdminClient, *, as_json: bool) -> None:
+    """Say whether it is on, who switched it, and which members know."""
+    with reporting():
+        answer = node.get("redundancy")
+    _print(answer, as_json=as_json)
+
+
+def _turn(node: AdminClient, value: str, reason: str, operator: str, *, as_json: bool) -> None:
+    with reporting():
+        answer = node.post("redundancy", body={"value": value, "reason": reason, "operator": operator})
+    _print(answer, as_json=as_json)
+
+
+def _print(answer: JsonTree, *, as_json: bool) -> None:
+    if as_json:
+        return print_json(answer)
+    for sentence in _told(answer):
+        click.echo(clean(sentence))
+    if answer["members"]:
+        rows = [[one["name"], one["has"], one["why"]] for one in answer["members"]]
+        print_table(console(), ("member", "knows", "why not"), rows, "")
+    return None
+
+
+def _told(answer: JsonTree) -> list[str]:
+    name, switch = answer["name"], answer["switch"]
+    told = [f"Shadow redundancy is {_value(answer['on'])} on {name}"]
+    if switch:
+        told.append(
+            f"Switched {_value(switch['on'])} at {switch['changed_at']} on {switch['changed_by']} "
+            f"by {switch['operator']}: {switch['reason']}"
+        )
+    else:
+        told.append("Nobody has switched it: the settings file counts")
+    if answer["overruled"]:
+        told.append(
+            f"The settings file of {name} was changed since, and counts: {_value(answer['settings_file'])}"
+        )
+    if answer["on"]:
+        told.append(f"{counted(answer['exposed'], 'message')} here without a second copy")
+    else:
+        told.append(
+            f"{counted(answer['queued'], 'message')} here; {counted(answer['held'], 'copy', 'copies')} held "
+            "of which the owners have not said yet that they have them"
+        )
+    return told
+
+
+def _value(on: bool) -> str:  # noqa: FBT001
+    return "on" if on else "off"

@@ -1,0 +1,90 @@
+"""Switches shadow redundancy on or off on a running cluster, for all members at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+
+import structlog
+
+from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.switching import REDUNDANCY, flipped
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.database import views
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.in_force import InForce
+from shadowrelay.operator.acts import NO_ACTION
+from shadowrelay.operator.resubmit import Having
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedundancyShown:
+    """Is shadow redundancy on, here, and why. ``having``: which members have the record of the last switch.
+
+    ``file``: what the settings file of this node says. ``overruled``: it says something else than when the
+    switch was learnt, so it counts. ``exposed``: messages in our queue without a second copy; ``held``:
+    copies here for others.
+    """
+
+    on: bool
+    file: bool
+    overruled: bool
+    switch: Switch | None
+    having: Sequence[Having]
+    queued: int
+    exposed: int
+    held: int
+
+
+def _explained(one: Having) -> Having:
+    if NO_ACTION not in one.why:
+        return one
+    return replace(one, why="it is of an older version, and goes by its settings file")
+
+
+@dataclass(slots=True)
+class RedundancySwitch:
+    """What an operator may ask of it on this node. ``share``: apply the record, and give it to members."""
+
+    name: ServerName
+    database: TransportDatabase
+    in_force: InForce
+    having: Callable[[Switch], Sequence[Having]]
+    share: Callable[[], Awaitable[None]]
+    mint: Callable[[datetime], MessageId]
+    clock: Callable[[], datetime]
+
+    async def show(self) -> RedundancyShown:
+        counts = (await self.database.transact(views.snapshot)).counts
+        switch = self.in_force.switch
+        return RedundancyShown(
+            on=self.in_force.redundancy,
+            file=self.in_force.file,
+            overruled=self.in_force.overruled,
+            switch=switch,
+            having=[_explained(one) for one in self.having(switch)] if switch else (),
+            queued=counts.queued,
+            exposed=counts.exposed,
+            held=counts.shadow_held,
+        )
+
+    async def turn(self, *, on: bool, operator: str, reason: str) -> RedundancyShown:
+        """Switch, here and on every member that can be reached; the others learn it at their next contact."""
+        now = self.clock()
+        switch = Switch(
+            id=RequestId(self.mint(now)),
+            name=REDUNDANCY,
+            value=on,
+            against=self.in_force.file,
+            operator=operator,
+            reason=reason,
+            changed_by=self.name,
+            changed_at=now,
+        )
+        stored = await self.database.transact(lambda ledger: ledger.apply(flipped(ledger, switch)))
+        log.warning("redundancy_turned", on=on, operator=operator, reason=reason, revision=stored.revision)
+        await self.share()
+        return await self.show()

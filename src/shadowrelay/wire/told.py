@@ -1,0 +1,82 @@
+"""Reads and writes the values of records that members give each other as JSON. All readers raise Malformed.
+
+Times are microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shadowrelay.core.operating import Told
+from shadowrelay.wire.xshadow import Malformed
+
+MOST_TEXT = 500
+"""Characters that a text may have: all of it fits into one line between members."""
+
+MOST_NAMES = 20
+"""Next hops, and members that are gone, that one record may name."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LAST = 253_402_300_799_000_000  # the year 9999, where datetime ends
+_MOST_COUNT = 1 << 53
+
+
+def object_of(told: object) -> Told:
+    if not isinstance(told, Mapping):
+        raise Malformed("not an object")
+    return told
+
+
+def text_in(found: Told, name: str) -> str:
+    value = found.get(name)
+    if not isinstance(value, str) or len(value) > MOST_TEXT:
+        raise Malformed(f"bad {name}")
+    return value
+
+
+def maybe_text_in(found: Told, name: str) -> str | None:
+    return None if found.get(name) is None else text_in(found, name)
+
+
+def names_in(found: Told, name: str) -> tuple[str, ...]:
+    value = found.get(name, [])
+    if not isinstance(value, list) or len(value) > MOST_NAMES:
+        raise Malformed(f"bad {name}")
+    if not all(isinstance(one, str) and len(one) <= MOST_TEXT for one in value):
+        raise Malformed(f"bad {name}")
+    return tuple(value)
+
+
+def count_in(found: Told, name: str) -> int:
+    value = found.get(name)
+    if type(value) is not int or not 0 <= value <= _MOST_COUNT:
+        raise Malformed(f"bad {name}")
+    return value
+
+
+def moment_in(found: Told, name: str) -> datetime:
+    value = found.get(name)
+    if type(value) is not int or not 0 <= value <= _LAST:
+        raise Malformed(f"bad {name}")
+    return _EPOCH + value * _MICROSECOND
+
+
+def micros_of(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def flag_in(found: Told, name: str) -> bool:
+    value = found.get(name)
+    if not isinstance(value, bool):
+        raise Malformed(f"bad {name}")
+    return value
+
+
+def one_of(kind: Any, text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise Malformed(f"unknown: {text[:40]}") from error

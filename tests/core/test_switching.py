@@ -1,0 +1,120 @@
+"""A setting that is switched for all members: which record counts, when the file does, what owners say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, message
+
+from shadowrelay.core.decisions import VerdictKind
+from shadowrelay.core.identifiers import Mark, RequestId, ServerName
+from shadowrelay.core.messages import Confirmation, Damage, Holder, HolderState, Role
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.switching import REDUNDANCY, flipped, in_force, merged, released
+
+
+def switch(value: bool = False, **changes: object) -> Switch:
+    plain = Switch(
+        id=RequestId("01900000-0000-7000-8000-000000000001"),
+        name=REDUNDANCY,
+        value=value,
+        against=True,
+        operator="ann",
+        reason="the link is down",
+        changed_by=A,
+        changed_at=NOW,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def merge(on: LedgerAtHand, given: Switch, *, file: bool = True) -> Switch:
+    return on.apply(merged(on, given, file=file))
+
+
+def test_without_a_switch_the_settings_file_counts() -> None:
+    assert in_force(None, file=True)
+    assert not in_force(None, file=False)
+
+
+def test_a_switch_counts_until_the_settings_file_says_something_else_than_at_the_switch() -> None:
+    off = switch(against=True)
+    assert not in_force(off, file=True)
+    on = switch(value=True, against=False)
+    assert in_force(on, file=False)
+    assert in_force(replace(on, value=False, against=False), file=True), "the file was changed since"
+    assert not in_force(replace(off, value=True), file=False), "likewise"
+
+
+def test_each_node_keeps_what_its_own_file_said_when_it_learnt_the_switch() -> None:
+    one, other = ledger_of(A), ledger_of(B)
+    made = one.apply(flipped(one, switch(value=True, against=True)))
+    learnt = merge(other, made, file=False)
+    assert (learnt.against, in_force(learnt, file=False)) == (False, True), "for all members at once"
+    assert one.switch(REDUNDANCY) == made
+    assert merge(other, made, file=True) == learnt, "the same revision again changes nothing"
+
+
+def test_each_change_is_a_revision_and_the_highest_counts_in_every_order() -> None:
+    first = switch(changed_by=A, revision=1)
+    later = switch(value=True, changed_by=B, revision=2)
+    for order in ([first, later], [later, first]):
+        on = ledger_of(C)
+        for given in order:
+            merge(on, given)
+        known = on.switch(REDUNDANCY)
+        assert known == later
+        assert on.apply(flipped(on, switch())).revision == 3
+
+
+def test_of_two_changes_at_one_moment_the_first_node_by_name_counts_everywhere() -> None:
+    one, other = switch(changed_by=A), switch(value=True, changed_by=B)
+    for order in ([one, other], [other, one]):
+        on = ledger_of(C)
+        assert [merge(on, given) for given in order][-1].changed_by == A
+
+
+def test_of_two_changes_with_one_revision_the_later_one_counts_everywhere() -> None:
+    one, other = switch(changed_by=A), switch(value=True, changed_by=B, changed_at=NOW + timedelta(seconds=1))
+    for order in ([one, other], [other, one]):
+        on = ledger_of(C)
+        assert [merge(on, given) for given in order][-1].changed_by == B
+
+
+def owning(*states: HolderState, **changes: object) -> LedgerAtHand:
+    names = (B, C)
+    holders = tuple(
+        Holder(name, DB[name], Mark(RUN[name], 5), rank, state)
+        for rank, (name, state) in enumerate(zip(names, states, strict=False), 1)
+    )
+    return ledger_of(A, replace(message(), holders=holders, ranks_given=2, **changes))  # type: ignore[arg-type]
+
+
+def test_holders_are_told_that_their_owner_has_the_message_and_no_longer_count() -> None:
+    on = owning(HolderState.HOLDING, HolderState.LOST)
+    assert on.apply(released(on, M, NOW))
+    assert {holder.state for holder in on.copies[M].holders} == {HolderState.SUPERSEDED}
+    assert on.copies[M].exposed, "once it is on again, a second copy is made"
+    told = {(event.addressee, event.verdict.kind, event.verdict.argument) for event in on.told}
+    assert told == {(DB[B], VerdictKind.SUPERSEDED, "1"), (DB[C], VerdictKind.SUPERSEDED, "2")}
+    assert not on.apply(released(on, M, NOW)), "once"
+    assert len(on.told) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"confirmation": Confirmation.ASK},
+        {"confirmation": Confirmation.IN_DOUBT},
+        {"damage": Damage.CONTENT},
+        {"role": Role.SHADOW, "owner": ServerName("z.example.org")},
+    ],
+)
+def test_a_node_that_may_not_own_the_message_or_has_no_good_copy_lets_no_copy_go(
+    changes: dict[str, object],
+) -> None:
+    on = owning(HolderState.HOLDING, **changes)
+    before = on.copies[M]
+    assert not on.apply(released(on, M, NOW))
+    assert (on.copies[M], on.told) == (before, [])
