@@ -17,6 +17,19 @@ HOPS_EXPLORED = (
         test=f"{_PATH}[no fault]",
     ),
     Fault(
+        name="a message in doubt holds up all events of a hop behind it",
+        rule=_KEPT,
+        file="core/members/hop_discards.py",
+        edits=(
+            (
+                "            if index or len(lines) < MAX_LINES:\n                break\n",
+                "            break\n",
+            ),
+        ),
+        test="core/delivery/test_hop_shadows.py::"
+        "test_an_event_about_a_message_that_stays_in_doubt_does_not_hold_up_whole_pages_of_others",
+    ),
+    Fault(
         name="the last events of a hop are not acknowledged",
         rule=_KEPT,
         file="core/members/hop_discards.py",

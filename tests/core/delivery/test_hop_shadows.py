@@ -30,7 +30,7 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.members.conversation import Answered, Line, Query
+from shadowrelay.core.members.conversation import MAX_LINES, Answered, Line, Query
 from shadowrelay.core.members.hop_discards import ask, told
 from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
@@ -224,6 +224,18 @@ def test_the_answer_of_a_process_that_has_a_successor_counts_for_nothing() -> No
     told(ledger, EDGE, Answered((line,), Mark(RUN, 20)), NOW)
     assert ledger.hop_shadow(M, EDGE)
     assert ask(ledger, EDGE).after is None
+
+
+def test_an_event_about_a_message_that_stays_in_doubt_does_not_hold_up_whole_pages_of_others() -> None:
+    ledger = on()
+    others = (MessageId(f"01900000-0000-7000-8000-{number:012x}") for number in range(1000, 2000))
+    ids = [M, *(one for one, _ in zip(others, range(MAX_LINES - 1), strict=False))]
+    lines = tuple(
+        Line(event, Verdict(of, 1, VerdictKind.DELIVERED, "relayed", (1,))) for event, of in enumerate(ids, 5)
+    )
+    assert told(ledger, EDGE, Answered(lines[:-1], Mark(RUN, 20)), NOW) is None
+    assert told(ledger, EDGE, Answered(lines, Mark(RUN, 20)), NOW) == MAX_LINES
+    assert ask(ledger, EDGE).after == Mark(RUN, 4 + MAX_LINES)
 
 
 # Age.

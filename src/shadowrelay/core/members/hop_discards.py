@@ -49,12 +49,15 @@ def _to_forget(ledger: Ledger, lines: Sequence[Line]) -> list[int]:
     """The events that the hop may forget: those before the first that came too early.
 
     The hop may have delivered a message, and told so in another session, before its 250 is written down here.
-    Then the shadow queue will have the message only later, and the event has to come once more.
+    Then the shadow queue will have the message only later, and the event has to come once more. It does not
+    come for ever: at the head of a whole page it has come before, and its message is in doubt or suspended.
+    If that is ever handed over again, the hop tells once more what became of it.
     """
     numbers = []
-    for line in lines:
+    for index, line in enumerate(lines):
         copy = ledger.copy(line.verdict.message_id)
-        if copy and any(one.number in line.verdict.recipients for one in copy.unsettled):
+        early = copy and any(one.number in line.verdict.recipients for one in copy.unsettled)
+        if early and (index or len(lines) < MAX_LINES):
             break
         if line.event is not None:
             numbers.append(line.event)
