@@ -191,7 +191,9 @@ class Rules:
         if known is None:
             hit = frozenset().union(*(view.stored.hit for view in self.views(at)))
             nodes = {view.node.name: view.node for view in self.views(at)}
-            world: Any = SimpleNamespace(nodes=nodes, hit=hit, reports={}, journaled={}, policy=self.policy)
+            world: Any = SimpleNamespace(
+                nodes=nodes, hit=hit, reports={}, journaled={}, expanded={}, policy=self.policy
+            )
             known = self._quiet[at.nodes] = (unrest(world) or self._rows_to_mend(at), under_repair(world))
         return known
 

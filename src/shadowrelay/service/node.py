@@ -126,7 +126,9 @@ class Node:
         self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings), self.book)
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
-        self.hop_conversations = self.hosts.talk = HopConversations(database, clock)
+        self.hop_conversations = self.hosts.talk = HopConversations(
+            database, clock, enabled=lambda: self.in_force.redundancy
+        )
         self.queue = Queue(
             database, boundary, self.hosts, self.routes, self.reporter, policy, clock, self.book, self.ways
         )
