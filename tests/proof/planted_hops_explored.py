@@ -13,19 +13,14 @@ HOPS_EXPLORED = (
         name="a hop may forget an event that came before its 250 was written down",
         rule=_KEPT,
         file="core/members/hop_discards.py",
-        edits=(("        if copy and any(", "        if False and any("),),
+        edits=(("        early = copy and any(", "        early = False and any("),),
         test=f"{_PATH}[no fault]",
     ),
     Fault(
         name="a message in doubt holds up all events of a hop behind it",
         rule=_KEPT,
         file="core/members/hop_discards.py",
-        edits=(
-            (
-                "            if index or len(lines) < MAX_LINES:\n                break\n",
-                "            break\n",
-            ),
-        ),
+        edits=(("        if early and (index or len(lines) < MAX_LINES):\n", "        if early:\n"),),
         test="core/delivery/test_hop_shadows.py::"
         "test_an_event_about_a_message_that_stays_in_doubt_does_not_hold_up_whole_pages_of_others",
     ),
