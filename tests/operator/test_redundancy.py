@@ -62,7 +62,7 @@ async def test_it_is_switched_on_every_member_and_all_show_who_and_why(tmp_path:
             assert (shown.on, shown.file, shown.overruled) == (False, True, False)
             assert (shown.switch.operator, shown.switch.reason) == ("ann", "the link is down")
             assert shown.switch.changed_by == stations[1].name
-        await eventually(lambda: all(one.has for one in stations[1].node._having(shown.switch)))
+        await eventually(lambda: all(one.has for one in stations[1].node.records.having(shown.switch)))
         await turn(stations[2], on=True)
         await eventually(lambda: everywhere(stations, on=True))
 
@@ -199,5 +199,5 @@ async def test_a_switch_of_another_setting_is_refused(tmp_path: Path) -> None:
             job=found.id, action=SWITCH, scope=Scope.OPERATE, operator="", reason="", arguments=arguments
         )
         with pytest.raises(ActRefused, match="cannot switch data_dir"):
-            await other.node._take_switch(one.name, act)
+            await other.node.records.take_switch(one.name, act)
         assert other.node.in_force.redundancy

@@ -66,7 +66,7 @@ DAMAGE = (
     Fault(
         name="damage is not written down",
         rule=_FETCHED,
-        file="delivery/queue.py",
+        file="delivery/script.py",
         edits=(("    if sent.damaged:\n", "    if False:\n"),),
         test=_A_FILE,
     ),

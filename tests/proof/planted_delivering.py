@@ -121,7 +121,7 @@ DELIVERING = (
     Fault(
         name="settled before the next hop's answer",
         rule="nothing is discarded before it was delivered",
-        file="delivery/queue.py",
+        file="delivery/script.py",
         edits=(
             (
                 "    sent = await SendOn(",

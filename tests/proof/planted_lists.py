@@ -53,7 +53,7 @@ LISTS = (
     Fault(
         name="whoever is unknown gets a bounce instead of a refusal",
         rule="unknown recipients are refused before the content",
-        file="reception/intake.py",
+        file="reception/addressing.py",
         edits=(
             ("            if found.what in (Becomes.UNKNOWN, Becomes.LOOP):\n", "            if False:\n"),
         ),

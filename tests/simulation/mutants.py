@@ -26,7 +26,7 @@ from shadowrelay.core.ownership import chores, heartbeat, transfer
 from shadowrelay.core.reception import arrivals, holding, redundancy, shadow_servers
 from shadowrelay.core.safety_net import expiry, resubmission
 from shadowrelay.database import ledger
-from shadowrelay.delivery.queue import deliver
+from shadowrelay.delivery.script import deliver
 from shadowrelay.members import repair
 from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies

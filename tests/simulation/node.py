@@ -49,7 +49,7 @@ from shadowrelay.core.steps import (
 )
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
-from shadowrelay.delivery.queue import deliver
+from shadowrelay.delivery.script import deliver
 from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry

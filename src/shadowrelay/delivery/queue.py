@@ -16,14 +16,13 @@ from shadowrelay import failpoints
 from shadowrelay.core.decisions import Part
 from shadowrelay.core.delivery.settling import Ending, Hop, settle
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.members.damage import found
-from shadowrelay.core.messages import Confirmation, Copy, Recipient
+from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
-from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
+from shadowrelay.core.steps import SendOn, Sent
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
@@ -33,6 +32,7 @@ from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.delivery.script import deliver, write_down
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
@@ -52,34 +52,6 @@ GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhi
 
 def _nobody_asks(_: NextHop) -> None:
     """Nobody waits for mail of that next hop."""
-
-
-async def deliver(
-    copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
-) -> Copy | None:
-    """Send one fork and record the outcome. The result is the copy afterwards, None if it is gone.
-
-    Whatever happens to the message during the attempt, the attempt may finish: its outcome settles recipients
-    in any role.
-    """
-    sent = await SendOn(next_hop, copy, recipients)
-    if sent.damaged:
-        await Transact(lambda ledger: ledger.apply(found(ledger, copy.id, clock(), sent.damaged)))
-    return await write_down(copy, sent, clock)
-
-
-async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> Copy | None:
-    """Settle the recipients that have results, and announce that.
-
-    An LMTP server answers for one recipient after the other, and may take minutes: each answer is recorded
-    when it comes.
-    """
-    reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
-    return await Transact(
-        lambda ledger: ledger.apply(
-            settle(ledger, copy.id, sent.results, (*reports, *sent.expansions), sent.hop, clock(), sent=copy)
-        )
-    )
 
 
 class Queue:

@@ -15,23 +15,15 @@ from shadowrelay import failpoints
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
-from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Digests, Envelope
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
-from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
-from shadowrelay.core.reception.sites import SitePath, fanned_out
-from shadowrelay.core.recipients import (
-    EMPTY,
-    LISTS,
-    AddressBook,
-    Becomes,
-    Rewriting,
-    no_book,
-    rewrite,
-)
+from shadowrelay.core.reception.routing import Route
+from shadowrelay.core.reception.sites import SitePath
+from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool, is_full
@@ -42,6 +34,7 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
+from shadowrelay.reception.addressing import Addressing
 from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
@@ -50,12 +43,10 @@ from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup, within
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan, came_by
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
-from shadowrelay.wire.xtext import typed_recipient
 
 log = structlog.get_logger(__name__)
 
 STREAM_FROM = 256 * 1024  # octets above which a message streams to the shadow server while it arrives
-_ACCEPTED_DOMAIN = NextHop("accepted")
 
 
 def _nobody(_: Sequence[OfferAttempt]) -> None:
@@ -106,8 +97,9 @@ class Intake:
         self.in_flight = in_flight
         self._mint = mint
         self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
-        self._accepted = (Route(_ACCEPTED_DOMAIN, options.accepted_domains),)
-        self._postmaster_domain = postmaster_domain(boundary.own.name, options.accepted_domains)
+        self._addressing = Addressing(
+            boundary.own.name, options.accepted_domains, options.routes, options.ways, options.book
+        )
         self._shadows: dict[str, ShadowSession] = {}
 
     @property
@@ -130,21 +122,7 @@ class Intake:
         rcpt: RcptTo,
         accepted: Sequence[RcptTo],  # noqa: ARG002
     ) -> Reply | None:
-        trusted = session.login or self._trusted(session.address)
-        if not trusted and route_for(self._address(rcpt), self._accepted) is None:
-            return Reply(550, "5.7.1", "Relaying denied")
-        address = self._address(rcpt)
-        if (book := self.options.book()) is not EMPTY:
-            found = book.resolve(address)
-            if found.what in (Becomes.UNKNOWN, Becomes.LOOP):
-                return Reply(550, "5.1.1", "No such recipient here")
-            if found.what is Becomes.LIST:
-                return None
-            address = found.address
-        if route_for(address, self.options.routes) is None:
-            log.warning("no_route", recipient=address)
-            return Reply(451, "4.4.4", "No route to that domain for now")
-        return None
+        return self._addressing.refused(rcpt, trusted=bool(session.login or self._trusted(session.address)))
 
     async def content(
         self,
@@ -164,9 +142,7 @@ class Intake:
             envid=mail.envid,
         )
         # A peer that tracks its message knows each recipient by its number: none may become another one.
-        addressed, rewritten = self._recipients(recipients, merge=handed is None)
-        if self.options.ways:
-            addressed = fanned_out(addressed, self.options.ways)
+        addressed, rewritten = self._addressing.recipients(recipients, merge=handed is None)
         message_id = self._mint(now)
         arrival = Arrival(
             id=message_id,
@@ -202,28 +178,6 @@ class Intake:
 
     def _in_relay_networks(self, address: str) -> bool:
         return within(address, self.options.relay_networks)
-
-    def _recipients(
-        self, recipients: Sequence[RcptTo], *, merge: bool
-    ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
-        book = self.options.book()
-        found = tuple(
-            Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
-            for number, rcpt in enumerate(recipients, 1)
-        )
-        rewritings: tuple[Rewriting, ...] = ()
-        if book is not EMPTY:
-            found, rewritings = rewrite(found, book, typed_recipient, merge=merge)
-        return tuple(self._routed(one) for one in found), rewritings
-
-    def _routed(self, recipient: Recipient) -> Recipient:
-        if recipient.next_hop:  # a list
-            return recipient
-        route = route_for(recipient.address, self.options.routes)
-        return replace(recipient, next_hop=next_hop_for(route, recipient.address)) if route else recipient
-
-    def _address(self, rcpt: RcptTo) -> str:
-        return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
 
 
 class IntakeSink:

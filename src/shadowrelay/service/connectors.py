@@ -10,7 +10,8 @@ from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import asking_context, pinned, server_context
-from shadowrelay.service.node import Node, mint
+from shadowrelay.service.minting import mint
+from shadowrelay.service.node import Node
 from shadowrelay.settings import MemberConnector, ReceiveConnector
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession

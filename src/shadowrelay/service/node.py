@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,12 +16,9 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import no_book
-from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.core.switches import Switch
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
-from shadowrelay.database.outbox import rows_about
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.detour import Detour
@@ -40,43 +36,33 @@ from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
-from shadowrelay.operator.acts import Action, ActRefused, Acts
+from shadowrelay.operator.acts import Action, Acts
 from shadowrelay.operator.bounce import give_up
 from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
-from shadowrelay.operator.resubmit import Having, Resubmission
+from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.reception.recipient_files import RecipientsInvalid
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
-from shadowrelay.safety_net.sharing import ACTION, SWITCH, received, switch_received
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.hops import hop_status
+from shadowrelay.service.logged import TrackingLookup
+from shadowrelay.service.minting import mint
+from shadowrelay.service.records import SharedRecords
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import book_limits, journals, routes, standing
 from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
-from shadowrelay.tracking import lookup
-from shadowrelay.wire.xshadow import Malformed
 
 
 def utcnow() -> datetime:
     return datetime.now(UTC)
-
-
-def mint(now: datetime) -> MessageId:
-    """A new message id: a UUID version 7 (RFC 9562 5.7)."""
-    stamp = int(now.timestamp() * 1000).to_bytes(6, "big")
-    raw = bytearray(stamp + os.urandom(10))
-    raw[6] = 0x70 | (raw[6] & 0x0F)
-    raw[8] = 0x80 | (raw[8] & 0x3F)
-    text = raw.hex()
-    return MessageId("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
 
 
 class NodeFailed(Exception):
@@ -94,6 +80,9 @@ def _recipients(settings: Settings) -> RecipientsFile | None:
 
 class Node:
     """One running node, as the admin API sees it."""
+
+    opening = False
+    stopping = False
 
     def __init__(
         self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] = utcnow
@@ -114,6 +103,7 @@ class Node:
         away_too_long = database.opened.away_for > self.policy.shadow_message_auto_discard_interval
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
         self.examiner = Examiner(database, clock)
+        self._log = TrackingLookup(database, settings.tracking.directory)
         self.giver = Giver(self.members, database, self.examiner, clock)
         self.mend = Mend(
             self.members, database, boundary, self.examiner, self.inquiry, self.settled_in_log, policy, clock
@@ -194,8 +184,6 @@ class Node:
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
         self.logins: dict[str, UserLogins] = {}  # by Receive connector
-        self.opening = False
-        self.stopping = False
         self.resubmitting = Resubmitting(
             self.members,
             database,
@@ -206,12 +194,13 @@ class Node:
             clock,
             self.repair.wake.set,
         )
+        self.records = SharedRecords(database, self.resubmitting, self.contacts, policy, clock)
         self.redundancy = RedundancySwitch(
             name=self.name,
             database=database,
             in_force=self.in_force,
-            having=self._having,
-            share=self._share,
+            having=self.records.having,
+            share=self.records.share,
             mint=mint,
             clock=clock,
         )
@@ -227,13 +216,12 @@ class Node:
             remembers=self._remembers,
         )
         self.resubmission = Resubmission(
-            counting=counting, having=self._having, wake=self.resubmitting.wake.set
+            counting=counting, having=self.records.having, wake=self.resubmitting.wake.set
         )
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
             {
-                ACTION: Action(Scope.OPERATE, self._take_request, quiet=True),
-                SWITCH: Action(Scope.OPERATE, self._take_switch, quiet=True),
+                **self.records.actions(),
                 TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
                 **counting.actions(),
             },
@@ -251,8 +239,11 @@ class Node:
         return False
 
     def promotion_routes(self) -> Sequence[NextHop]:
-        """The next hops that take a message whose acknowledgement is not delayed, in order: none yet."""
-        return ()
+        """The next hops that take a message in place of a slow one, in the order of the settings: transport
+        servers that track it for us. They must relay for every domain.
+        """
+        found = self.settings.routes.items()
+        return [NextHop(name) for name, route in found if route.send_xshadow and not route.mx]
 
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""
@@ -262,40 +253,9 @@ class Node:
         host = Host(server.route, server.host, server.port)
         return await remembers_since(self.hosts.server(host), timeout, self.resolver.addresses)
 
-    def _having(self, record: Request | Switch) -> list[Having]:
-        given, members = self.resubmitting.given, self.contacts().members
-        return resubmit.having(record, given, members, self.clock(), seconds())
-
     def has_room(self) -> bool:
         """May this node make messages of its own accord now?"""
         return not (self.opening or self.stopping or self.draining.active) and self.room.admits()
-
-    async def _take_request(self, member: ServerName, act: Act) -> Told:
-        now = self.clock()
-        try:
-            told = await self.database.transact(
-                lambda ledger: received(ledger, member, act.arguments, self.policy, now)
-            )
-        except Malformed as error:
-            raise ActRefused(str(error)) from error
-        self.resubmitting.wake.set()
-        return told
-
-    async def _take_switch(self, member: ServerName, act: Act) -> Told:
-        del member
-        try:
-            told = await self.database.transact(
-                lambda ledger: switch_received(ledger, act.arguments, self.policy)
-            )
-        except Malformed as error:
-            raise ActRefused(str(error)) from error
-        await self._share()
-        return told
-
-    async def _share(self) -> None:
-        """A record changed: apply it here, and give it to the members at once."""
-        await self.resubmitting.look()
-        self.resubmitting.wake.set()
 
     async def _unwilling(self, member: ServerName, patience: float) -> str:
         return await unwilling(self.members.operate, member, RequestId(mint(self.clock())), patience)
@@ -412,15 +372,10 @@ class Node:
         return list(self._tasks.values())
 
     async def settled_in_log(self, message_id: MessageId) -> Mapping[int, Status]:
-        """What the tracking log says became of the recipients of a message with damaged rows."""
-        return lookup.settled(await self._in_log(message_id))
+        return await self._log.settled(message_id)
 
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
-        return lookup.damage(await self._in_log(message_id))
-
-    async def _in_log(self, message_id: MessageId) -> lookup.LogRows:
-        unwritten = await self.database.transact(lambda ledger: rows_about(ledger, message_id))
-        return await lookup.about(self.settings.tracking.directory, message_id, unwritten)
+        return await self._log.damage(message_id)
 
     async def begin_drain(self) -> Remains:
         return await self.draining.begin(self.connectors)

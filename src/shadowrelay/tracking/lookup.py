@@ -16,6 +16,7 @@ _STATUS = {
     "DELIVER": Status.DELIVERED,
     "DUPLICATEDELIVER": Status.DELIVERED,
     "SENDEXTERNAL": Status.RELAYED,
+    "EXPAND": Status.RELAYED,
     "FAIL": Status.FAILED,
 }
 _ELSEWHERE = ("ExplicitlyDiscarded;", "DeliveredElsewhere;")
@@ -36,10 +37,11 @@ def settled(rows: LogRows) -> Mapping[int, Status]:
     found: dict[int, Status] = {}
     for row in rows:
         status = _STATUS.get(row.get("event-id", ""))
-        if row.get("event-id") == "HADISCARD" and row.get("source-context", "").startswith(_ELSEWHERE):
-            status = Status.DELIVERED
         if status is not None:
             found |= dict.fromkeys(_numbers(row), status)
+        elif row.get("event-id") == "HADISCARD" and row.get("source-context", "").startswith(_ELSEWHERE):
+            # A row of our own tells more: a copy that we kept for a hop is discarded after we relayed it.
+            found = dict.fromkeys(_numbers(row), Status.DELIVERED) | found
     return found
 
 
