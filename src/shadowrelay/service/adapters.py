@@ -110,7 +110,7 @@ def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, 
         tls=route.tls.value,
         ca_file=str(route.ca) if route.ca else None,
         login=_login(route),
-        pinned=_pinned(route) if settings.policy().shadow_redundancy_enabled else None,
+        pinned=_pinned(route),
         timeouts=Timeouts.within(route.connection_inactivity_timeout.total_seconds()),
     )
 
