@@ -263,6 +263,7 @@ def test_a_log_that_was_moved_after_it_was_read_counts_once(logs: Path, tmp_path
     assert len(notes) == 1
 
 
+@pytest.mark.slow
 def test_a_list_of_a_million_recipients_is_read(tmp_path: Path) -> None:
     generate(tmp_path / "logs", messages=3, faults={}, seed=2)
     changed = 0

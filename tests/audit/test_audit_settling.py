@@ -175,6 +175,7 @@ def files_about(message: str, name: str, logs: Path) -> list[Path]:
     return sorted(found, key=first.__getitem__)
 
 
+@pytest.mark.slow
 def test_curves_that_grow_longer_count_what_was_settled_before_at_its_time(
     here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: Path
 ) -> None:
@@ -339,6 +340,7 @@ class Killed(BaseException):
     """The process ends at that moment."""
 
 
+@pytest.mark.slow
 def test_whenever_it_is_killed_the_next_verdict_is_right_and_nothing_is_left_over(
     here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faulty: Path
 ) -> None:

@@ -340,6 +340,7 @@ def test_what_cannot_be_ingested_is_found_before_spark_is_started(
     assert sorted(tmp_path.rglob("*")) == there
 
 
+@pytest.mark.slow
 def test_a_place_beside_the_logs_is_written_to_and_nothing_is_left_of_that(
     place: Place, tmp_path: Path
 ) -> None:

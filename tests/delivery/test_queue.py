@@ -771,6 +771,7 @@ async def test_all_hops_together_have_their_number_of_sessions(tmp_path: Path) -
             assert len(one.contents) == len(two.contents) == 4
 
 
+@pytest.mark.slow
 async def test_a_hop_that_does_not_answer_quit_delays_no_other(tmp_path: Path) -> None:
     async with ScriptedHop(QUIT=HANG) as one, ScriptedHop() as two:
         routes = {"one": route(one.port, "one.test"), "two": route(two.port, "two.test")}

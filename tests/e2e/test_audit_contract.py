@@ -18,7 +18,7 @@ import test_old_databases as old
 import test_partitions as partitions
 import test_recovery as recovery
 import test_redirecting as redirecting
-import test_switching as switching
+import test_redundancy_off_and_on as switching
 import test_two_nodes_lost as two
 import test_upgrade as upgrade
 from click.testing import CliRunner

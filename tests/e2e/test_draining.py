@@ -37,6 +37,7 @@ def drain(lab: RunningLab, name: str, *options: str) -> tuple[int, dict[str, Any
     return status, json.loads(text)
 
 
+@pytest.mark.slow
 def test_a_node_that_stops_hands_its_queue_over_and_the_others_deliver_it_once(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", "drain_timeout=15s")
     lab.cluster.refuse()

@@ -157,6 +157,7 @@ def test_a_wrong_setting_is_told_at_once_while_the_lab_runs(lab: RunningLab):
     assert lab.cluster.node("mx1").config.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_new_lab_that_does_not_come_up_leaves_nothing_behind_but_what_was_there(lab: RunningLab):
     home = lab.directory / "deep" / "er"
     on_one_port = ("--set", f"receive.second.listen=127.0.0.1:{free_ports(1)[0]}")
@@ -180,6 +181,7 @@ def test_a_new_lab_has_its_directory_to_itself(lab: RunningLab, words: tuple[str
     assert [path.name for path in lab.directory.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow
 def test_a_lab_that_was_there_keeps_everything_when_it_does_not_come_up(lab: RunningLab):
     lab.up(nodes=2)
     lab.cluster.down()

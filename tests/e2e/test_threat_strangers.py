@@ -113,6 +113,7 @@ def test_a_certificate_of_our_authority_says_who_one_is_and_nobody_else(lab: Run
     assert state(lab) == before
 
 
+@pytest.mark.slow
 def test_a_member_neither_revokes_a_copy_that_is_held_for_another_nor_talks_it_away(lab: RunningLab):
     lab.up()
     lab.cluster.refuse()

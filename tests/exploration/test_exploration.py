@@ -120,6 +120,7 @@ def test_two_faults_in_sequence_are_every_pair_in_whatever_explorations() -> Non
     assert sorted(pairs) == sorted((first, second) for (first,), (second,) in (one.faults for one in apart))
 
 
+@pytest.mark.slow
 def test_two_workers_find_what_one_exploration_after_the_other_finds() -> None:
     jobs = [replace(SHORT, faults=((fault,),), reject=None) for fault in ("hop", "drain mx1", "lost")]
     found = run(jobs, minutes=None, most=inf, workers=2, told=lambda _: None)

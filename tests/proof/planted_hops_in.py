@@ -100,7 +100,7 @@ HOPS_IN = (
         rule="a lost reply between hops makes no duplicate",
         file="core/reception/redundancy.py",
         edits=(("    writes += [arrival.handed] if arrival.handed else []\n", ""),),
-        test="simulation/test_hops_explored.py::test_no_single_fault_loses_the_message_and_few_repeat_it",
+        test="core/reception/test_handed.py::test_a_message_that_is_handed_over_again_is_not_taken_again",
     ),
     Fault(
         name="a sender that keeps its copy waits for the next hop",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .planting import Fault
 
 _CORE = "core/test_switching.py::"
-_NODES = "operator/test_redundancy.py::"
+_NODES = "operator/test_redundancy_switch.py::"
 
 SWITCHING = (
     Fault(

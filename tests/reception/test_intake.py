@@ -561,6 +561,7 @@ async def test_dsn_parameters_and_recipients_are_stored_as_given(tmp_path: Path)
             assert (recipient.notify, recipient.orcpt) == (("SUCCESS", "DELAY"), "rfc822;B@Example.net")
 
 
+@pytest.mark.slow
 async def test_a_message_for_as_many_recipients_as_settings_allow_has_its_copy(tmp_path: Path) -> None:
     many = [f"b{number}@example.net" for number in range(20_000)]
     async with boundary(

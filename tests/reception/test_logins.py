@@ -202,6 +202,7 @@ async def test_hashes_that_cost_something_else_do_not_tell_who_is_a_user(
     assert checks.costs[:30] == checks.costs[30:]
 
 
+@pytest.mark.slow
 async def test_an_unknown_user_and_a_wrong_password_take_the_same_time(tmp_path: Path) -> None:
     made = UserLogins(users(tmp_path / "users", cost=logins.COST, alice="Sesame"), "submission")
     took: dict[str, list[float]] = {"alice": [], "mallory": []}

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from stations import Station, boundary, eventually, full, offer
 
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
@@ -222,6 +223,7 @@ async def test_a_member_that_was_away_asks_about_its_requests_before_it_goes_on(
         assert await made_by(second, 0)()
 
 
+@pytest.mark.slow
 async def test_a_request_that_is_paused_makes_nothing_until_it_is_resumed_anywhere(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2", resubmit_rate=5) as (first, second):
         await settle(second, count=30)
