@@ -102,6 +102,7 @@ def test_both_engines_say_the_same_of_any_files_in_any_order(
     assert found[0].totals["suspects"] > 0
 
 
+@pytest.mark.slow
 def test_nothing_is_left_on_the_disks_of_executors_and_nothing_but_results_here(
     engine: SparkEngine, spark_session: Any, tmp_path: Path
 ) -> None:

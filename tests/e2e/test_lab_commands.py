@@ -96,6 +96,7 @@ def test_a_frozen_node_does_not_outlive_the_lab(lab: RunningLab):
     assert processes_of(lab.directory) == []
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_come_up_shows_its_log_and_takes_the_others_with_it(lab: RunningLab):
     lab.up(nodes=2)
     lab.cluster.down()

@@ -139,6 +139,7 @@ def test_a_holder_polls_from_its_first_copy_on_however_rare_heartbeats_are(lab: 
         wait_until(lambda: lab.held("mx2") == 0, "the holder was told")
 
 
+@pytest.mark.slow
 def test_a_frozen_holder_costs_nothing_but_time(lab: RunningLab):
     lab.up("shadow_attempt_timeout=1s", "shadow_resubmit_time_span=1h")
     lab.cluster.freeze("mx3")

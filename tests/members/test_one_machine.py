@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from scripted_hop import ScriptedHop
 from sending import sent
 from stations import Station, boundary, eventually, full, station
@@ -156,6 +157,7 @@ async def any_of(*stations: Station) -> bool:
     return any([await one.copies() for one in stations])
 
 
+@pytest.mark.slow
 async def test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_for_it(tmp_path: Path) -> None:
     async with ScriptedHop() as hop:
         hop.script["RCPT TO:<b@example.net>"] = [b"451 4.2.1 later\r\n"] * 50

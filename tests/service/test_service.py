@@ -171,6 +171,7 @@ def test_a_term_lets_a_transaction_finish_and_turns_others_away(node: Process) -
     assert log.count(b",RECEIVE,") == 1
 
 
+@pytest.mark.slow
 def test_a_transaction_that_takes_too_long_is_cut_off_at_the_end_of_the_drain(tmp_path: Path) -> None:
     node = Process(tmp_path, drain_timeout="1s")
     node.up()

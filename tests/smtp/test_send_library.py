@@ -56,6 +56,7 @@ async def all_kinds_of_sessions(tls: ssl.SSLContext, certificate: Path, password
         await DeliverySession(ScriptedHop.server(hop)).connect()  # it listens no more
 
 
+@pytest.mark.slow
 async def test_what_runs_of_the_library_is_what_the_page_says(
     tls: ssl.SSLContext, certificate: Path, tmp_path: Path
 ) -> None:

@@ -133,8 +133,8 @@ class Hosts:
             tried_now=bool(known.trying),
             full=known.fewer_until > now and known.sessions >= known.fewer,
             sessions=sessions,
-            # A host that says nothing at all has a pace too.
-            pace=max(known.pace, now - known.answered_at) if known.sessions else known.pace,
+            pace=known.pace,
+            silent=now - known.answered_at if known.sessions else 0.0,
         )
 
     def pick(

@@ -98,11 +98,21 @@ def test_the_share_of_a_slow_host_is_smaller_but_never_nothing() -> None:
     assert set(drawn(A, B, chances={A: Chance(pace=1000.0), B: fast})) == {"a", "b"}
 
 
-def test_a_host_of_unknown_pace_counts_as_the_fastest() -> None:
-    found = drawn(
-        A, B, C, chances={A: Chance(sessions=9), B: Chance(sessions=9, pace=0.1), C: Chance(pace=9.0)}
+def test_a_host_of_unknown_pace_has_the_share_of_its_weight() -> None:
+    """A third of twenty sessions, whatever the others do; so nobody waits for a host that never answers."""
+    known = {B: Chance(sessions=19, pace=0.1), C: Chance(sessions=19, pace=0.2)}
+    assert set(drawn(A, B, C, chances={A: Chance(sessions=6), **known})) == {"a"}
+    assert "a" not in drawn(
+        A, B, C, chances={A: Chance(sessions=7), **known, C: Chance(sessions=2, pace=0.2)}
     )
-    assert set(found) == {"a", "b", "c"}
+
+
+def test_a_short_silence_makes_no_host_the_fastest_and_a_long_one_makes_it_slow() -> None:
+    known = {B: Chance(sessions=2, pace=0.1), C: Chance(sessions=2, pace=0.1)}
+    for silent in (0.001, 0.05):
+        assert "a" not in drawn(A, B, C, chances={A: Chance(sessions=7, silent=silent), **known})
+    assert "a" not in drawn(A, B, C, chances={A: Chance(sessions=1, silent=10.0), **known})
+    assert "a" in drawn(A, B, C, chances={A: Chance(sessions=6, silent=0.001), **known})
 
 
 def test_if_all_have_their_share_the_one_with_the_fewest_sessions_takes_the_message() -> None:

@@ -130,12 +130,16 @@ def failed(standing: Standing, step: str, error: str, status: str, now: datetime
     return replace(told, failures=failures, rests_until=now + retry.after(failures, policy))
 
 
+_NOTHING = 1e-9  # less than any share of a session
+
+
 @dataclass(frozen=True, slots=True)
 class Chance:
     """How a host stands for the next message. ``rests``: it must not be tried. ``tried_now``: it failed, its
     rest is over, and another session finds out whether it is back. ``full``: it said that it takes no more
     sessions now. ``sessions``: those that it has of this next hop. ``pace``: seconds that it takes for a
-    message, as far as that is known; 0 if it is not.
+    message, as far as that is known; 0 if it is not. ``silent``: seconds for which its sessions have heard
+    nothing, so that it takes at least as long.
     """
 
     rests: bool = False
@@ -143,6 +147,7 @@ class Chance:
     full: bool = False
     sessions: int = 0
     pace: float = 0.0
+    silent: float = 0.0
 
 
 def pick(
@@ -172,15 +177,19 @@ def pick(
     below = [
         host
         for (host, how), share in zip(equals, _shares(equals), strict=True)
-        if how.sessions < share * sessions
+        if how.sessions + _NOTHING < share * sessions
     ]
     return _drawn(below or _least(equals), draw())
 
 
 def _shares(equals: Sequence[tuple[Host, Chance]]) -> list[float]:
-    """The share of each of several hosts; together 1. One whose pace is not known counts as the fastest."""
-    fastest = min((how.pace for _, how in equals if how.pace), default=1.0)
-    rates = [max(host.weight, 0.001) / (how.pace or fastest) for host, how in equals]
+    """The share of each of several hosts; together 1. One of unknown pace has the share of its weight.
+
+    A short silence is no pace: a host that was asked a moment ago would count as the fastest.
+    """
+    known = [1 / how.pace for _, how in equals if how.pace]
+    usual = len(known) / sum(known) if known else 1.0
+    rates = [max(host.weight, 0.001) / max(how.pace or usual, how.silent) for host, how in equals]
     return [rate / sum(rates) for rate in rates]
 
 
