@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from shadowrelay.settings import Settings, SettingsInvalid, settings_from_tree
 from shadowrelay.settings.routing import route_hosts, routes
 
 OUT = NextHop("out")
+LOGIN = {"username": "relay", "password_file": "/dev/null"}
 
 
 def tree(routes: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -59,6 +61,15 @@ def test_with_mx_each_domain_is_looked_up_and_then_the_alternatives_follow() -> 
     )
 
 
+def test_an_alternative_of_a_route_with_mx_logs_in_with_its_own_password(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret")
+    login = LOGIN | {"password_file": str(tmp_path / "password")}
+    smart = {"domains": ["smart.test"], "host": "smart.test", **login}
+    found = servers(read({"world": way(mx=True, alternatives=["smart"]), "smart": smart}))
+    assert found[NextHop("world")].login is None
+    assert found[NextHop("smart")].login is not None
+
+
 @pytest.mark.parametrize(
     ("changes", "key", "told"),
     [
@@ -71,6 +82,8 @@ def test_with_mx_each_domain_is_looked_up_and_then_the_alternatives_follow() -> 
         ({"hosts": ["b.test"]}, "routes.out.hosts[0].address", "host:port"),
         ({"hosts": [{"address": "b.test:25", "wait": 1}]}, "routes.out.hosts[0].wait", "weight"),
         ({"mx": True, "protocol": "lmtp"}, "routes.out.mx", "speak SMTP"),
+        (LOGIN | {"mx": True}, "routes.out.username", "the login would go to each of them"),
+        (LOGIN | {"mx": True}, "routes.out.password_file", "no login with mx"),
         ({"host": "a.test", "alternatives": ["nowhere"]}, "routes.out.alternatives", "no such route"),
         ({"host": "a.test", "alternatives": ["out"]}, "routes.out.alternatives", "leads back to out"),
     ],

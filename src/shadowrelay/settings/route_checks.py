@@ -14,6 +14,9 @@ RESERVED = frozenset({"local", "site"})
 """Names of next hops that are no routes (docs/decisions/0034-from-hop-to-hop.md)."""
 
 
+_NOT_TO_STRANGERS = "with mx the DNS names the hosts, and the login would go to each of them"
+
+
 def route_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
     """Errors of where routes lead, and of the table ``dns``."""
     for name, route in settings.routes.items():
@@ -45,6 +48,11 @@ def _ways(key: str, route: RouteSettings, refuse: Refuse, *, elsewhere: bool) ->
         yield refuse(f"{key}.port", "each of hosts has its own port", value=route.port)
     if route.mx and route.protocol.value == "lmtp":
         yield refuse(f"{key}.mx", "the hosts that the DNS has speak SMTP", allowed='protocol = "smtp"')
+    for name in ("username", "password_file"):
+        if route.mx and getattr(route, name) is not None:
+            yield refuse(
+                f"{key}.{name}", _NOT_TO_STRANGERS, allowed="no login with mx; one with host or hosts"
+            )
     seen = set()
     for index, host in enumerate(route.hosts):
         if str(host.address) in seen:
