@@ -262,6 +262,7 @@ async def station(
     reporter = replace(node.reporter, clock=made.clock)
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
+    node.hosts.took = node.hop_shadows.took
     node.queue = Queue(
         database,
         node.boundary,

@@ -13,8 +13,10 @@ from receiving import MemoryReceiver, listening
 from scripted_hop import ScriptedHop
 from sending import MESSAGE, sent
 from stations import Station, boundary, eventually, full
+from test_queue import later
 from tracked_hops import HOP, accepting, certificates, hop, leads, sending, telling
 
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
 from shadowrelay.safety_net.expiry import Expiry
 
@@ -184,6 +186,49 @@ async def test_a_hop_that_is_given_up_is_passed_by_on_another_host(tmp_path: Pat
         await sent(node, MESSAGE, *TO)
         await eventually(lambda: relayed(node))
         assert (len(there.contents), len(other.contents)) == (1, 1)
+
+
+async def given_up(node: Station, tmp_path: Path, port: int) -> None:
+    """The hop was given up at that port. A second host was well then, and is gone by now."""
+    async with hop(tmp_path) as edge:
+        await hand_over(node, edge)
+        for outbound in node.node.queue.hops.values():
+            outbound.idle.clear()
+    async with ScriptedHop() as other:
+        leads(node, port, other.port)
+        node.node.hop_conversations.met_at[HOP] = {("127.0.0.1", port)}
+        await fail(node, 1)
+
+
+async def put_off(node: Station) -> bool:
+    return "DEFER" in await node.events()
+
+
+async def test_a_message_without_another_host_waits_alone_until_the_avoided_one_takes_mail(
+    tmp_path: Path,
+) -> None:
+    async with ScriptedHop() as there, sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
+        await given_up(node, tmp_path, there.port)
+        assert await node.node.hop_shadows.send_again(HOP) == 1
+        await eventually(lambda: put_off(node))
+        outbound = node.node.queue.hops[NextHop("edge")]
+        assert (outbound.failures, outbound.retry_at, there.contents) == (0, None, [])
+        await sent(node, MESSAGE, *TO)
+        await eventually(lambda: len(there.contents) == 1)
+        later(node, timedelta(hours=1))
+        await eventually(lambda: relayed(node))
+        assert len(there.contents) == 2
+
+
+async def test_a_message_goes_past_no_host_where_there_is_no_other(tmp_path: Path) -> None:
+    async with ScriptedHop() as there, sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
+        await given_up(node, tmp_path, there.port)
+        assert await node.node.hop_shadows.send_again(HOP) == 1
+        await eventually(lambda: put_off(node))
+        leads(node, there.port)
+        later(node, timedelta(hours=1))
+        await eventually(lambda: relayed(node))
+        assert len(there.contents) == 1
 
 
 async def test_a_hop_that_was_given_up_and_is_back_keeps_what_it_takes(tmp_path: Path) -> None:

@@ -113,6 +113,29 @@ HOP_SHADOWS = (
         test=f"{_REAL}test_a_hop_that_is_given_up_is_passed_by_on_another_host",
     ),
     Fault(
+        name="a message that goes past a host puts the whole next hop to rest",
+        rule="the next hop fails when no host is left; here other mail has one",
+        file="delivery/attempt.py",
+        edits=(("if search.passed_by:", "if False:"),),
+        test=f"{_REAL}test_a_message_without_another_host_waits_alone_until_the_avoided_one_takes_mail",
+    ),
+    Fault(
+        name="a message goes past the only host for ever",
+        rule=_WAY,
+        file="delivery/hosts.py",
+        edits=(
+            ("            return {}\n        return {address", "            pass\n        return {address"),
+        ),
+        test=f"{_REAL}test_a_message_goes_past_no_host_where_there_is_no_other",
+    ),
+    Fault(
+        name="a message goes past a host that takes mail again, though no other takes it",
+        rule=_WAY,
+        file="delivery/hosts.py",
+        edits=(("self.avoided.items() if not takes}", "self.avoided.items()}"),),
+        test=f"{_REAL}test_a_message_without_another_host_waits_alone_until_the_avoided_one_takes_mail",
+    ),
+    Fault(
         name="a damaged content is sent again",
         rule="no content leaves that differs from its digest",
         file="core/delivery/hop_shadows.py",

@@ -227,6 +227,10 @@ class Sender:
         outbound.known = search.found
         if answer is not None:
             return answer, None
+        if search.passed_by:  # other mail has a host: the next hop does not rest
+            why = search.why()
+            reply = f"451 {why.status} {why.step}: {why.error}"
+            return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1), None
         if search.crowded and outbound.workers > 1:
             outbound.turned_away(asyncio.get_running_loop().time(), self._policy)
             log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)

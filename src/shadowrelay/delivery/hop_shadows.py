@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import partial
 
@@ -11,7 +11,7 @@ import structlog
 
 from shadowrelay.core.decisions import HopShadow, Part
 from shadowrelay.core.delivery.hop_shadows import send_again, to_send_again
-from shadowrelay.core.delivery.hosts import Group, Host, HostGroup
+from shadowrelay.core.delivery.hosts import Group, Host, HostAddress, HostGroup
 from shadowrelay.core.delivery.mx import DnsTrouble, DomainRefused, as_hosts
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Reason
@@ -26,9 +26,6 @@ from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.sending.hop import ConnectionFailed
 
 log = structlog.get_logger(__name__)
-
-HostAddress = tuple[str, int]
-"""Name and port of a host."""
 
 INTERVAL = 1.0  # seconds between looks
 AGAIN = 60.0  # seconds until the whole shadow queue is looked at again, if nothing has changed
@@ -60,6 +57,7 @@ class HopShadows:
         self._policy = policy
         self._clock = clock
         self._bad: dict[ServerName, frozenset[HostAddress]] = {}  # where a hop did not answer when last asked
+        self._taking: set[HostAddress] = set()  # those of ``_bad`` that took mail since
         self._past: dict[MessageId, ServerName] = {}  # which hop a message goes past
         self._looked: dict[ServerName, tuple[object, float]] = {}  # on what the last look rested, and when
 
@@ -70,12 +68,19 @@ class HopShadows:
             await asyncio.gather(*(self._look_after(hop) for hop in hops))
             await asyncio.sleep(INTERVAL)
 
-    def avoided(self, message_id: MessageId) -> Collection[HostAddress]:
-        """The hosts that a message goes past, because a hop that is given up was found there."""
+    def avoided(self, message_id: MessageId) -> Mapping[HostAddress, bool]:
+        """The hosts that a message goes past, because a hop that is given up was found there; and whether one
+        has taken mail since. Such a host gets the message if no other takes it.
+        """
         hop = self._past.get(message_id)
         if hop is None or not self._conversations.watch(hop).gone(self._policy):
-            return ()
-        return self._bad.get(hop, ())
+            return {}
+        return {address: address in self._taking for address in self._bad.get(hop, ())}
+
+    def took(self, address: HostAddress) -> None:
+        """A host answered for a message."""
+        if any(address in bad for bad in self._bad.values()):
+            self._taking.add(address)
 
     async def _look_after(self, hop: ServerName) -> None:
         watch = self._conversations.watch(hop)
@@ -99,6 +104,7 @@ class HopShadows:
             if not is_another or (host.name, host.port) in met_at:
                 bad.add((host.name, host.port))
         self._bad[hop] = frozenset(bad)
+        self._taking &= {address for known in self._bad.values() for address in known}
         watch = before.failed(began, error)  # a greeting alone is no answer to the question
         self._conversations.watches[hop] = watch
         log.warning(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 
@@ -16,7 +16,9 @@ from shadowrelay.core.delivery.hosts import (
     Chance,
     Group,
     Host,
+    HostAddress,
     HostGroup,
+    MxGroup,
     Standing,
     Ways,
     failed,
@@ -81,7 +83,8 @@ class Hosts:
         self.ways = ways
         self.resolver = resolver
         self.talk: HopTalk | None = None  # with hops that track our messages
-        self.avoided: Callable[[MessageId], Collection[tuple[str, int]]] = lambda _: ()  # see HopShadows
+        self.avoided: Callable[[MessageId], Mapping[HostAddress, bool]] = lambda _: {}  # see HopShadows
+        self.took: Callable[[HostAddress], None] = lambda _: None  # called when a host answered for a message
         self._servers = servers
         self._policy = policy
         self._clock = clock
@@ -192,6 +195,7 @@ class Hosts:
             known.answered_at = asyncio.get_running_loop().time()
         if self._by_route:
             self._by_route.pop((host.route, host.name, host.port), None)
+        self.took((host.name, host.port))
 
     def turned_away(self, host: Host) -> bool:
         """The host refused a session. Returns whether it has others of ours, and so is well."""
@@ -268,7 +272,8 @@ class Search:
     found: dict[Group, tuple[Host, ...]] = field(default_factory=dict)
     last: Standing | None = None
     crowded: bool = False  # a host is well, and takes no more sessions
-    avoided: Collection[tuple[str, int]] = ()  # hosts that this message goes past
+    avoided: Mapping[HostAddress, bool] = field(default_factory=dict)  # see HopShadows.avoided
+    passed_by: bool = False  # a host that does not rest was left out, since this message goes past it
 
     async def next(self) -> tuple[Host, Group] | None:
         """The host to try now; None if none is left. Raises DomainRefused: the DNS says no."""
@@ -283,7 +288,27 @@ class Search:
             if host := self.hosts.pick(hosts, self.tried, self.on, self.most):
                 self.tried.append(host)
                 return host, group
+        if not self.avoided:
+            return None
+        left = self._avoided_still()
+        if len(left) < len(self.avoided):
+            self.avoided = left
+            return await self.next()
+        self.passed_by = any(
+            self.hosts.pick(hosts, self.tried, self.on, self.most) for hosts in self.found.values()
+        )
         return None
+
+    def _avoided_still(self) -> Mapping[HostAddress, bool]:
+        """What the message goes past though no other host takes it now: hosts that have taken no mail since.
+        It goes past nothing if the next hop has no other host at all. A domain that the DNS is silent about
+        may have others.
+        """
+        every = {(host.name, host.port) for hosts in self.found.values() for host in hosts}
+        silent = any(not hosts and isinstance(group, MxGroup) for group, hosts in self.found.items())
+        if every <= self.avoided.keys() and not silent:
+            return {}
+        return {address: takes for address, takes in self.avoided.items() if not takes}
 
     async def _hosts_of(self, group: Group) -> tuple[Host, ...]:
         if isinstance(group, HostGroup):

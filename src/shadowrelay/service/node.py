@@ -132,7 +132,7 @@ class Node:
             policy,
             clock,
         )
-        self.hosts.avoided = self.hop_shadows.avoided
+        self.hosts.avoided, self.hosts.took = self.hop_shadows.avoided, self.hop_shadows.took
         self.repair = Repair(
             self.members, database, boundary, self.examiner, self.in_force, clock, self._speak_to_all
         )

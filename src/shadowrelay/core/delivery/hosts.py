@@ -23,6 +23,10 @@ ABOUT_US = frozenset({"tls", "auth", "xshadow"})
 """Steps that depend on the route: where they fail, the host rests for next hops of that route alone."""
 
 
+HostAddress: TypeAlias = tuple[str, int]
+"""Name and port of a host."""
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """One server that takes mail. ``route`` names the template: its TLS policy, login and deadlines apply.
