@@ -181,6 +181,7 @@ async def test_a_node_whose_file_lacks_the_list_waits_for_it(
     ):
         await sent(one, MESSAGE, "plain@example.net")
         (tmp_path / "recipients.toml").write_text("")
+        await eventually(lambda: not one.node.book().lists)
         one.run_queue()
         await eventually(lambda: deferred(one))
         (tmp_path / "recipients.toml").write_text(FILE)
@@ -238,7 +239,7 @@ async def test_the_file_is_wrong_and_the_node_says_so_and_goes_on(
     ):
         assert one.node.warning() == ""
         (tmp_path / "recipients.toml").write_text("[aliases\n")
-        assert "is no TOML" in one.node.warning()
+        await eventually(lambda: "is no TOML" in one.node.warning())
         async with sender(one) as client:
             assert (await client.begin("bob@example.net")).startswith("250 ")
 

@@ -98,12 +98,27 @@ LISTS = (
         file="reception/recipients.py",
         edits=(
             (
-                "                wrong = str(error)\n",
-                "                wrong = str(error)\n"
-                "                self._book = read_recipients(Path('/dev/null'), self._limits)\n",
+                "        wrong = str(error)\n",
+                "        wrong = str(error)\n"
+                "        self._book = read_recipients(Path('/dev/null'), self._limits)\n",
             ),
         ),
         test="reception/test_recipient_files.py::test_a_changed_file_counts_and_a_bad_one_changes_nothing",
+    ),
+    Fault(
+        name="a changed recipients file is read while everybody waits",
+        rule="SMTP goes on while a file is read; the book from before counts meanwhile",
+        file="reception/recipients.py",
+        edits=(("            loop = asyncio.get_running_loop()\n", "            raise RuntimeError\n"),),
+        test="reception/test_recipient_files.py"
+        "::test_the_loop_goes_on_and_the_book_from_before_counts_while_a_file_is_read",
+    ),
+    Fault(
+        name="an invalid recipients file is read again each second",
+        rule="a file is read again when it changes",
+        file="reception/recipients.py",
+        edits=(("if isinstance(error, OSError):", "if True:"),),
+        test="reception/test_recipient_files.py::test_a_bad_file_is_read_once_until_it_changes",
     ),
 )
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
+from stations import eventually
 
-from shadowrelay.core.recipients import Becomes, DistributionList
+from shadowrelay.core.recipients import AddressBook, Becomes, DistributionList
 from shadowrelay.reception import recipients
 from shadowrelay.reception.recipient_files import (
     BookLimits,
@@ -174,6 +177,59 @@ def test_a_changed_file_counts_and_a_bad_one_changes_nothing(
     path.write_text("b@x.example c@x.example\n")
     assert file.book().aliases == {"b@x.example": "c@x.example"}
     assert file.wrong == ""
+
+
+def test_a_bad_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    path, read = tmp_path / "virtual", 0
+
+    def counted(path: Path, limits: BookLimits) -> AddressBook:
+        nonlocal read
+        read += 1
+        return read_recipients(path, limits)
+
+    monkeypatch.setattr(recipients, "read_recipients", counted)
+    path.write_text("a@x.example b@x.example\n")
+    file = RecipientsFile(path, BookLimits())
+    path.write_text("a@x.example\n")
+    assert {file.wrong for _ in range(5)} == {
+        'line 1: "a@x.example" becomes nothing: write an address behind it'
+    }
+    assert read == 2
+    path.write_text("a@x.example c@x.example\n")
+    assert file.wrong == ""
+    assert read == 3
+
+
+async def test_the_loop_goes_on_and_the_book_from_before_counts_while_a_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    go_on, path = threading.Event(), tmp_path / "virtual"
+    path.write_text("a@x.example b@x.example\n")
+    file = RecipientsFile(path, BookLimits())
+    before = file.book()
+
+    def slow(path: Path, limits: BookLimits) -> AddressBook:
+        assert go_on.wait(5)
+        return read_recipients(path, limits)
+
+    monkeypatch.setattr(recipients, "read_recipients", slow)
+    path.write_text("a@x.example c@x.example\n")
+    assert {id(file.book()) for _ in range(3)} == {id(before)}
+    go_on.set()
+    await eventually(lambda: file.book() is not before)
+    assert file.book().aliases == {"a@x.example": "c@x.example"}
+
+
+def test_fifty_thousand_aliases_and_a_thousand_lists_are_read_in_about_a_second() -> None:
+    lines = [f"u{n}@x.example m{n}@store.example" for n in range(50_000)]
+    for n in range(1_000):
+        lines.append(f"l{n}@x.example " + " ".join(f"u{n * 31 + m}@x.example" for m in range(20)))
+    began = time.process_time()
+    book = parse_table("\n".join(lines), BookLimits())
+    assert [*oddities(book)] == []
+    assert time.process_time() - began < 5  # with a rebuilt set of domains for each list it takes 20
 
 
 def test_a_bad_file_is_refused_at_the_start(tmp_path: Path) -> None:

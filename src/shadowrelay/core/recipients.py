@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from enum import StrEnum
 
 from shadowrelay.core.identifiers import NextHop
@@ -98,7 +99,8 @@ class AddressBook:
     ``aliases``: an address, or ``@domain`` for all others of a domain, and what it becomes. ``known``: for
     each domain whose recipients are known, the mailboxes besides aliases and lists. ``delimiter``: what
     separates a local part from its detail (``user+detail``); '' if nothing does. ``most_depth``: lists inside
-    one another at most; no file that goes deeper is taken.
+    one another at most; no file that goes deeper is taken. ``domains``: those for which the file speaks,
+    computed once, since a file may have many thousand entries.
     """
 
     aliases: Mapping[str, str]
@@ -106,6 +108,12 @@ class AddressBook:
     known: Mapping[str, frozenset[str]]
     delimiter: str = ""
     most_depth: int = 10
+    domains: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        keys = (*self.aliases, *self.lists)
+        domains = frozenset(key.rpartition("@")[2] for key in keys) | frozenset(self.known)
+        object.__setattr__(self, "domains", domains)
 
     def resolve(self, address: str) -> Resolved:
         """Follow aliases from an address: to a mailbox, a list, or an address that nobody has."""
@@ -188,12 +196,6 @@ class AddressBook:
         if domain not in self.known or local == _POSTMASTER:
             return True
         return bool({key, self._without_detail(key)} & self.known[domain])
-
-    @property
-    def domains(self) -> frozenset[str]:
-        """The domains for which the file speaks."""
-        keys = (*self.aliases, *self.lists)
-        return frozenset(key.rpartition("@")[2] for key in keys) | frozenset(self.known)
 
 
 EMPTY = AddressBook(aliases={}, lists={}, known={})

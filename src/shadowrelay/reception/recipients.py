@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from pathlib import Path
 from time import monotonic
@@ -15,33 +16,33 @@ log = structlog.get_logger(__name__)
 
 _LOOK_AGAIN = 1.0  # seconds after which the file is looked at again
 
+_Stamp = tuple[int, ...] | None
+"""What tells one content of the file from another; None without a file."""
+
 
 class RecipientsFile:
     """The book in the recipients file. A file that cannot be read, or is invalid, changes nothing: the book
     from before stands, and ``wrong`` says why. Making one raises RecipientsInvalid, OSError.
+
+    A large file takes a second, so a changed one is read in a thread, and once only, also if it is invalid.
+    Until it is read the book from before counts. Without an event loop it is read at once.
     """
 
     def __init__(self, path: Path, limits: BookLimits) -> None:
         self.path = path
         self._limits = limits
         self._wrong = ""
-        self._seen: tuple[int, ...] = ()
         self._looked_at = monotonic()
+        self._reading: asyncio.Task[None] | None = None
+        self._seen = self._stamp()
         self._book = self._read()
 
     def book(self) -> AddressBook:
         """The book as it is now. The file is looked at again after a while."""
         now = monotonic()
-        if now - self._looked_at >= _LOOK_AGAIN:
+        if now - self._looked_at >= _LOOK_AGAIN and self._reading is None:
             self._looked_at = now
-            wrong = ""
-            try:
-                self._book = self._read()
-            except (OSError, RecipientsInvalid) as error:
-                wrong = str(error)
-                if wrong != self._wrong:  # told once
-                    log.error("recipients_not_read", file=str(self.path), error=wrong)
-            self._wrong = wrong
+            self._look()
         return self._book
 
     @property
@@ -50,15 +51,52 @@ class RecipientsFile:
         self.book()
         return self._wrong
 
-    def _read(self) -> AddressBook:
+    def _look(self) -> None:
+        """Read the file if it is not the one that was read, or could not be read, last."""
+        try:
+            stamp = self._stamp()
+        except (OSError, RecipientsInvalid) as error:
+            self._seen = None
+            self._is_wrong(error)
+            return
+        if stamp == self._seen:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._read_again(stamp)
+            return
+        self._reading = loop.create_task(asyncio.to_thread(self._read_again, stamp))
+        self._reading.add_done_callback(self._has_read)
+
+    def _has_read(self, ended: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            log.error("recipients_not_read", file=str(self.path), error=repr(error))
+
+    def _read_again(self, stamp: _Stamp) -> None:
+        try:
+            self._book, self._wrong = self._read(), ""
+        except (OSError, RecipientsInvalid) as error:
+            self._is_wrong(error)
+            if isinstance(error, OSError):  # it may be readable in a moment, and does not change for that
+                stamp = None
+        self._seen = stamp  # of before it was read: what changed meanwhile is read again
+
+    def _is_wrong(self, error: Exception) -> None:
+        wrong = str(error)
+        if wrong != self._wrong:  # told once
+            log.error("recipients_not_read", file=str(self.path), error=wrong)
+        self._wrong = wrong
+
+    def _stamp(self) -> _Stamp:
         found = self.path.stat()
         if not stat.S_ISREG(found.st_mode):  # reading might never end
             raise RecipientsInvalid("is no file")
-        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
-        if seen == self._seen and not self._wrong:
-            return self._book
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def _read(self) -> AddressBook:
         book = read_recipients(self.path, self._limits)
-        self._seen = seen
         log.info(
             "recipients_read",
             file=str(self.path),
