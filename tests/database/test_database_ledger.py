@@ -513,3 +513,14 @@ async def test_what_is_arriving_is_no_message_and_asked_about_after_a_restart(tm
         (question,) = await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10))
         assert question.message_id == arriving.id
         assert await found.transact(lambda ledger: ledger.copy(arriving.id)) is None
+
+
+async def test_messages_for_a_next_hop_are_counted_though_they_have_many_recipients(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+        for _ in range(3):
+            await found.transact(save(message("inside", "inside", "other")))
+        counted = [
+            await found.transact(lambda ledger, most=most: ledger.queued_for(NextHop("inside"), most))
+            for most in (1, 2, 3, 4)
+        ]
+        assert counted == [1, 2, 3, 3]

@@ -52,6 +52,21 @@ ACKNOWLEDGING = (
         test=f"{_RULES}test_a_queue_that_was_long_is_long_until_it_has_fewer_than_a_hundred_messages",
     ),
     Fault(
+        name="a queue is counted though its 250 does not wait anyway",
+        rule="reception reads no more than it has to know",
+        file=_CORE,
+        edits=(("    if all(one.ready for one in targets):\n", "    if True:\n"),),
+        test=f"{_RULES}test_the_target_queue_is_not_counted_where_the_250_does_not_wait_anyway",
+    ),
+    Fault(
+        name="recipients of a queue count as messages",
+        rule="the delay is skipped for more than a hundred messages",
+        file="database/ledger.py",
+        edits=(("if len(rows) == most > len(set(rows)):", "if False:"),),
+        test="database/test_database_ledger.py"
+        "::test_messages_for_a_next_hop_are_counted_though_they_have_many_recipients",
+    ),
+    Fault(
         name="with promotion only a long queue is too slow",
         rule="with promotion any message in the target queue promotes the next ones",
         file=_CORE,

@@ -252,8 +252,10 @@ class SqlLedger(Copies):
         return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
 
     def queued_for(self, next_hop: NextHop, most: int) -> int:
-        # Few messages have so many recipients that this counts too few of them.
-        rows = self._run(SQL["queued_for"], (next_hop, 20 * most)).fetchall()
+        rows = self._run(SQL["queued_for"], (next_hop, most)).fetchall()
+        if len(rows) == most > len(set(rows)):  # messages with several recipients
+            # Few messages have so many recipients that this counts too few of them.
+            rows = self._run(SQL["queued_for"], (next_hop, 20 * most)).fetchall()
         return min(most, len(set(rows)))
 
     def resubmitting(self) -> int:

@@ -105,15 +105,17 @@ class Acknowledgements:
         self.enter(waiting)
         return waiting
 
-    def queue(self, next_hop: NextHop, messages: int) -> TargetQueue:
-        """A target queue with that many messages; remembers whether it is long."""
+    def queue(self, next_hop: NextHop, messages: int | None) -> TargetQueue:
+        """A target queue with that many messages; remembers whether it is long. None: not counted."""
         found = TargetQueue(
             next_hop,
-            messages,
+            messages or 0,
             retrying=self.retrying(next_hop),
             suspended=self.suspended(next_hop),
             long=next_hop in self._long,
         )
+        if messages is None:
+            return found
         if found.stays_long:
             self._long.add(next_hop)
         else:

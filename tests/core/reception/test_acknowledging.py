@@ -104,7 +104,7 @@ def coming(to: Arrival | None = None) -> Arrival:
 
 
 def question(**changes: object) -> LateQuestion:
-    return replace(LateQuestion(sent=SENT, queue=TargetQueue), **changes)
+    return replace(LateQuestion(sent=SENT, queue=lambda hop, count: TargetQueue(hop, count or 0)), **changes)
 
 
 def admitted(
@@ -152,7 +152,7 @@ def test_what_a_client_sent_is_known_from_the_acceptance_on_until_its_250() -> N
 
 def test_what_is_acknowledged_at_once_is_not_remembered() -> None:
     on = ledger_of(A)
-    asked = question(queue=lambda hop, count: TargetQueue(hop, count, retrying=True))
+    asked = question(queue=lambda hop, count: TargetQueue(hop, count or 0, retrying=True))
     assert admitted(on, coming(), asked).course == Course(Skip.RETRY)
     assert on.copies[NEW].exposed
     assert known(on) == []
@@ -166,15 +166,33 @@ def test_a_message_that_policy_refuses_is_no_message_and_no_repeat() -> None:
     assert on.events == []
 
 
-def test_the_target_queue_is_counted_without_the_message_itself() -> None:
+def counted(asked: LateQuestion) -> list[int | None]:
+    """With which numbers the target queue was looked at, for a new message beside one that is queued."""
     on, seen = before(), []
 
-    def asked(hop: NextHop, count: int) -> TargetQueue:
-        seen.append((hop, count))
-        return TargetQueue(hop, count)
+    def queue(hop: NextHop, count: int | None) -> TargetQueue:
+        seen.append(count)
+        return asked.queue(hop, count)
 
-    admitted(on, coming(), question(queue=asked, speaking={M}))
-    assert seen == [(HOP, 1)]
+    admitted(on, coming(), replace(asked, queue=queue, speaking={M}))
+    return seen
+
+
+def test_the_target_queue_is_counted_without_the_message_itself() -> None:
+    assert counted(question()) == [None, 1]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        question(crowded=True),
+        question(queue=lambda hop, count: TargetQueue(hop, count or 0, retrying=True)),
+        question(queue=lambda hop, count: TargetQueue(hop, count or 0, suspended=True)),
+    ],
+    ids=["crowded", "retrying", "suspended"],
+)
+def test_the_target_queue_is_not_counted_where_the_250_does_not_wait_anyway(asked: LateQuestion) -> None:
+    assert set(counted(asked)) <= {None}
 
 
 def test_promotion_rewrites_the_next_hop_of_every_recipient() -> None:

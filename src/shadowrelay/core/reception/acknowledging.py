@@ -98,12 +98,13 @@ def course(
 class LateQuestion:
     """What the decision about a delayed 250 has to know, besides the ledger.
 
-    ``queue``: a target queue, with its number of messages. ``speaking``: messages whose clients are still
-    here, or are about to get their 250: what a client sends beside those is no repeat.
+    ``queue``: a target queue, with its number of messages, None if they were not counted. ``speaking``:
+    messages whose clients are still here, or are about to get their 250: what a client sends beside those is
+    no repeat.
     """
 
     sent: AsSent
-    queue: Callable[[NextHop, int], TargetQueue]
+    queue: Callable[[NextHop, int | None], TargetQueue]
     promotion: Sequence[NextHop] = ()
     crowded: bool = False
     speaking: Collection[MessageId] = ()
@@ -233,12 +234,16 @@ def _repeated_in_part(
 
 
 def _way(ledger: Ledger, recipients: Sequence[Recipient], asked: LateQuestion, policy: Policy) -> Course:
-    def queues(hops: Sequence[NextHop]) -> list[TargetQueue]:
-        return [asked.queue(hop, ledger.queued_for(hop, LONG + 1)) for hop in hops]
-
-    targets = queues(_hops(recipients))
-    offered = queues(asked.promotion) if policy.shadow_redundancy_promotion_enabled else []
-    return course(targets, offered, policy, crowded=asked.crowded)
+    """Counting takes as long as the queue is: it is left out where the course is known without it."""
+    if asked.crowded:
+        return Course(Skip.CROWDED)
+    hops = _hops(recipients)
+    targets = [asked.queue(hop, None) for hop in hops]
+    if all(one.ready for one in targets):
+        targets = [asked.queue(hop, ledger.queued_for(hop, LONG + 1)) for hop in hops]
+    servers = asked.promotion if policy.shadow_redundancy_promotion_enabled else ()
+    offered = [asked.queue(hop, None) for hop in servers]
+    return course(targets, offered, policy, crowded=False)
 
 
 def _hops(recipients: Sequence[Recipient]) -> tuple[NextHop, ...]:
