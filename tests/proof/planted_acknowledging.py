@@ -52,6 +52,21 @@ ACKNOWLEDGING = (
         test=f"{_RULES}test_a_queue_that_was_long_is_long_until_it_has_fewer_than_a_hundred_messages",
     ),
     Fault(
+        name="a message to a list is promoted to a server that does not know the list",
+        rule="a list is expanded where it is known",
+        file=_CORE,
+        edits=((" and LISTS not in hops\n", "\n"),),
+        test=f"{_RULES}test_a_message_with_a_list_of_ours_is_not_promoted",
+    ),
+    Fault(
+        name="promoted mail skips the journal",
+        rule="each accepted message has a copy in the journal of its routes",
+        file="settings/routing.py",
+        edits=((" if wanted <= {journal.get(server)}]", "]"),),
+        test="settings/test_hop_settings.py"
+        "::test_only_a_server_with_the_same_journal_takes_a_message_in_place_of_a_slow_one",
+    ),
+    Fault(
         name="a queue is counted though its 250 does not wait anyway",
         rule="reception reads no more than it has to know",
         file=_CORE,

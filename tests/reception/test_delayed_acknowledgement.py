@@ -255,7 +255,7 @@ async def test_instead_of_skipped_a_message_is_promoted(tmp_path: Path) -> None:
         }
         on: dict[str, Any] = {"shadow_redundancy_promotion_enabled": True, "routes": both}
         async with alone(tmp_path, 9, **on) as found:
-            found.node.acknowledgements.promotion = lambda: [NextHop("mx9")]
+            found.node.acknowledgements.promotion = lambda _: [NextHop("mx9")]
             await sent(found, MESSAGE)
             assert counted(found) == {"retry": 1}
             reply = await sent(found, OTHER)
@@ -275,7 +275,7 @@ async def test_with_promotion_a_queue_that_has_any_message_is_too_long(tmp_path:
         }
         on: dict[str, Any] = {"shadow_redundancy_promotion_enabled": True, "routes": both}
         async with alone(tmp_path, slow, **on) as found, at_last(may):
-            found.node.acknowledgements.promotion = lambda: [NextHop("mx9")]
+            found.node.acknowledgements.promotion = lambda _: [NextHop("mx9")]
             sending = asyncio.ensure_future(sent(found, MESSAGE))
             await eventually(waits(found))
             assert (await sent(found, OTHER)).startswith("250 ")

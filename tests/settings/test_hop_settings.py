@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from stations import authority, full
-from test_settings_checks import errors_of, tree
+from test_settings_checks import errors_of, tree, warnings_of
 
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.service.adapters import servers
 from shadowrelay.settings import settings_from_tree
+from shadowrelay.settings.routing import promotion
 
 KEY = "routes.edge"
 
@@ -53,6 +55,28 @@ def test_a_hop_may_be_one_host_of_the_route_alone(made: Path) -> None:
 def test_without_shadow_redundancy_hops_are_known_for_it_may_be_switched_on(made: Path) -> None:
     found = settings_from_tree(tree(routes=route(made), shadow_redundancy_enabled=False))
     assert all(server.pinned for server in servers(found).values())
+
+
+def test_only_a_server_with_the_same_journal_takes_a_message_in_place_of_a_slow_one(made: Path) -> None:
+    def servers_for(journal: str | None, *targets: str) -> list[str]:
+        own = {"domains": ["inside.test"], "host": "inside.test"}
+        changes = {} if journal is None else {"journal": journal}
+        found = settings_from_tree(tree(routes=route(made) | {"inside": own | changes}))
+        return list(promotion(found)([NextHop(target) for target in targets]))
+
+    assert servers_for(None, "inside") == ["edge"]
+    assert servers_for("j@inside.test", "inside") == []
+    assert servers_for("j@inside.test", "edge", "inside") == []
+    everywhere = tree(routes=route(made), journal="j@inside.test")
+    assert promotion(settings_from_tree(everywhere))([NextHop("edge")]) == ["edge"]
+
+
+def test_promotion_without_a_server_that_tracks_is_warned_of(made: Path) -> None:
+    on = {"shadow_redundancy_promotion_enabled": True}
+    assert "no route has send_xshadow" not in warnings_of(routes=route(made), **on)
+    assert "promotion" not in warnings_of(routes={"edge": {"domains": ["*"], "host": "a.test"}})
+    told = warnings_of(routes={"edge": {"domains": ["*"], "host": "a.test"}}, **on)
+    assert "no route has send_xshadow" in told
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def _none(_: NextHop) -> bool:
     return False
 
 
-def _nowhere() -> Sequence[NextHop]:
+def _nowhere(_: Sequence[NextHop]) -> Sequence[NextHop]:
     """No other transport server takes what is promoted."""
     return ()
 
@@ -63,7 +63,7 @@ class Acknowledgements:
     """The delayed acknowledgements of a node.
 
     ``retrying``: whether a next hop has failed and took no mail since. ``suspended``: whether an operator
-    suspended its queue. ``promotion``: next hops that are other transport servers, in order.
+    suspended its queue. ``promotion``: see ``LateQuestion``.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Acknowledgements:
         clock: Callable[[], datetime],
         retrying: Callable[[NextHop], bool],
         suspended: Callable[[NextHop], bool] = _none,
-        promotion: Callable[[], Sequence[NextHop]] = _nowhere,
+        promotion: Callable[[Sequence[NextHop]], Sequence[NextHop]] = _nowhere,
     ) -> None:
         self.database = database
         self.policy = policy
@@ -196,7 +196,7 @@ class Waiting(Delayed):
         return LateQuestion(
             sent=self._sent,
             queue=self._of.queue,
-            promotion=self._of.promotion(),
+            promotion=self._of.promotion,
             crowded=self.crowded,
             speaking=self._of.speaking,
         )

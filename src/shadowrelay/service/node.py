@@ -55,7 +55,7 @@ from shadowrelay.service.logged import TrackingLookup
 from shadowrelay.service.minting import mint
 from shadowrelay.service.records import SharedRecords
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import book_limits, journals, routes, standing
+from shadowrelay.settings.routing import book_limits, journals, promotion, routes, standing
 from shadowrelay.settings.sites import ways
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
@@ -177,7 +177,7 @@ class Node:
         )
         self.in_flight: set[MessageId] = set()
         self.acknowledgements = Acknowledgements(
-            database, policy, clock, self.hop_failed, self.suspended, self.promotion_routes
+            database, policy, clock, self.hop_failed, self.suspended, promotion(settings)
         )
         self.queue.failed = self.acknowledgements.release
         self.spool = settings.data_dir / CONTENT
@@ -237,13 +237,6 @@ class Node:
     def suspended(self, name: NextHop) -> bool:  # noqa: ARG002
         """Has an operator suspended the queue of that next hop? No command does so yet."""
         return False
-
-    def promotion_routes(self) -> Sequence[NextHop]:
-        """The next hops that take a message in place of a slow one, in the order of the settings: transport
-        servers that track it for us. They must relay for every domain.
-        """
-        found = self.settings.routes.items()
-        return [NextHop(name) for name, route in found if route.send_xshadow and not route.mx]
 
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""

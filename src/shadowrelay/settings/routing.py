@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from shadowrelay.core.delivery.hosts import Host, RouteHosts
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
@@ -55,6 +57,24 @@ def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
         address = (settings.journal if route.journal is None else route.journal) or ""
         if way := route_for(address, ways):
             found[NextHop(name)] = (address, next_hop_for(way, address))
+    return found
+
+
+def promotion(settings: Settings) -> Callable[[Sequence[NextHop]], list[NextHop]]:
+    """From the next hops of a message to those that take it in place of a slow one, in the order of the
+    settings: transport servers that track it for us. They must relay for every domain.
+
+    The journal of a message goes by its next hops, so only a server with the same journal takes it.
+    """
+    journal = journals(settings)
+    servers = [
+        NextHop(name) for name, route in settings.routes.items() if route.send_xshadow and not route.mx
+    ]
+
+    def found(targets: Sequence[NextHop]) -> list[NextHop]:
+        wanted = {journal.get(NextHop(hop.partition("/")[0])) for hop in targets}
+        return [server for server in servers if wanted <= {journal.get(server)}]
+
     return found
 
 

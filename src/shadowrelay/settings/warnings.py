@@ -11,7 +11,7 @@ from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import postmaster_domain, route_for
 from shadowrelay.core.reception.users import parse_users
-from shadowrelay.settings.routing import route_hosts, routes
+from shadowrelay.settings.routing import promotion, route_hosts, routes
 from shadowrelay.settings.schema import MemberSettings, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration
 
@@ -44,6 +44,11 @@ def settings_warnings(settings: Settings) -> list[str]:
         found.append(
             f"shadow_resubmit_time_span is {format_duration(span)}, shadow_heartbeat_frequency "
             f"{format_duration(heartbeat)}: copies are promoted though nobody asked their owner in between"
+        )
+    if policy.shadow_redundancy_promotion_enabled and not promotion(settings)(()):
+        found.append(
+            "shadow_redundancy_promotion_enabled has no effect: no route has send_xshadow, "
+            "so no server takes a message in place of a slow one"
         )
     for name, connector in _coming_back(settings):
         found.append(

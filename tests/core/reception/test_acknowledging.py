@@ -197,11 +197,25 @@ def test_the_target_queue_is_not_counted_where_the_250_does_not_wait_anyway(aske
 
 def test_promotion_rewrites_the_next_hop_of_every_recipient() -> None:
     on = before()
-    asked = question(promotion=[OTHER], speaking={M})
+    asked = question(promotion=lambda _: [OTHER], speaking={M})
     found = admitted(on, coming(), asked, PROMOTING)
     assert (found.course, found.hops) == (Course(promoted=OTHER), (OTHER,))
     assert {one.next_hop for one in on.copies[NEW].recipients} == {OTHER}
     assert on.copies[NEW].digests == arrival().digests
+
+
+def test_a_message_with_a_list_of_ours_is_not_promoted() -> None:
+    """The other server need not know the list."""
+    on, came = before(), coming()
+    first, *rest = came.recipients
+    came = replace(came, recipients=(*rest, replace(first, next_hop=LISTS)))
+    slow = question(
+        speaking={M},
+        promotion=lambda _: [OTHER],
+        queue=lambda hop, count: TargetQueue(hop, count or 0, retrying=hop != OTHER),
+    )
+    assert admitted(on, came, slow, PROMOTING).course == Course(Skip.RETRY)
+    assert LISTS in {one.next_hop for one in on.copies[NEW].recipients}
 
 
 ENDED = [Status.READY, Status.DELIVERED, Status.RELAYED]

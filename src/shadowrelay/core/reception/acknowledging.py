@@ -98,14 +98,15 @@ def course(
 class LateQuestion:
     """What the decision about a delayed 250 has to know, besides the ledger.
 
-    ``queue``: a target queue, with its number of messages, None if they were not counted. ``speaking``:
-    messages whose clients are still here, or are about to get their 250: what a client sends beside those is
-    no repeat.
+    ``queue``: a target queue, with its number of messages, None if they were not counted.
+    ``promotion``: other transport servers, in order, that may get a message with these target queues.
+    ``speaking``: messages whose clients are still here, or are about to get their 250: what a client sends
+    beside those is no repeat.
     """
 
     sent: AsSent
     queue: Callable[[NextHop, int | None], TargetQueue]
-    promotion: Sequence[NextHop] = ()
+    promotion: Callable[[Sequence[NextHop]], Sequence[NextHop]] = lambda _: ()
     crowded: bool = False
     speaking: Collection[MessageId] = ()
 
@@ -241,8 +242,9 @@ def _way(ledger: Ledger, recipients: Sequence[Recipient], asked: LateQuestion, p
     targets = [asked.queue(hop, None) for hop in hops]
     if all(one.ready for one in targets):
         targets = [asked.queue(hop, ledger.queued_for(hop, LONG + 1)) for hop in hops]
-    servers = asked.promotion if policy.shadow_redundancy_promotion_enabled else ()
-    offered = [asked.queue(hop, None) for hop in servers]
+    # Another server need not know our lists.
+    promotes = policy.shadow_redundancy_promotion_enabled and LISTS not in hops
+    offered = [asked.queue(hop, None) for hop in asked.promotion(hops)] if promotes else []
     return course(targets, offered, policy, crowded=False)
 
 
