@@ -171,14 +171,14 @@ async def test_a_host_without_an_address_is_trouble_and_no_answer_about_the_doma
     async with asking() as (resolver, _):
         for host in ("gone.example.net", "text.example.net"):
             with pytest.raises(DnsTrouble, match=host):
-                await resolver.addresses(host, mx=True)
+                await resolver.addresses(host, mx_port=25)
 
 
 async def test_both_families_are_tried_by_turns_and_not_more_than_five_addresses() -> None:
     async with asking() as (resolver, server):
         server.zone["many.example.net", "A"] = [f"127.0.0.{last}" for last in range(20, 28)]
         server.zone["many.example.net", "AAAA"] = ["2001:db8::1", "2001:db8::2"]
-        found = await resolver.addresses("many.example.net", mx=True)
+        found = await resolver.addresses("many.example.net", mx_port=25)
         assert [":" in one for one in found] == [True, False, True, False, False]
 
 
@@ -202,11 +202,38 @@ async def test_an_address_is_its_own_address(address: str) -> None:
     ("address", "port", "own"),
     [
         ("127.0.0.1", 25, True),
+        ("127.0.0.2", 25, True),
+        ("::1", 25, True),
+        ("0.0.0.0", 25, True),
+        ("::", 25, True),
+        ("::ffff:127.0.0.1", 25, True),
         ("127.0.0.1", 26, False),
+        ("127.0.0.2", 26, False),
         ("192.0.2.1", 25, False),
         ("192.0.2.9", 27, True),
+        ("::ffff:192.0.2.9", 27, True),
+        ("::ffff:192.0.2.8", 27, False),
         ("192.0.2.8", 27, False),
+        ("127.0.0.1", 27, False),
+        ("127.0.0.2", 28, True),
+        ("0.0.0.0", 28, True),
+        ("192.0.2.8", 28, False),
     ],
 )
 def test_an_address_is_ours_if_a_connector_is_behind_it(address: str, port: int, *, own: bool) -> None:
-    assert is_own(address, port, [("0.0.0.0", 25), ("192.0.2.9", 27)]) == own
+    assert is_own(address, port, [("0.0.0.0", 25), ("192.0.2.9", 27), ("127.0.0.1", 28)]) == own
+
+
+@pytest.mark.parametrize("everywhere", ["", "0.0.0.0", "::"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1", "::", "::ffff:127.0.0.1"])
+def test_what_listens_everywhere_is_behind_each_loopback_address(everywhere: str, address: str) -> None:
+    assert is_own(address, 25, [(everywhere, 25)])
+    assert not is_own(address, 2525, [(everywhere, 25)])
+
+
+async def test_a_host_of_the_dns_that_came_to_lead_to_ourselves_is_not_connected_to() -> None:
+    async with asking() as (resolver, _):
+        assert await resolver.addresses("mx1.example.net", mx_port=2525) == ("127.0.0.8",)
+        with pytest.raises(DnsTrouble, match=r"mx1.example.net leads to this server"):
+            await resolver.addresses("mx1.example.net", mx_port=25)
+        assert await resolver.addresses("mx1.example.net") == ("127.0.0.8",)  # a host of the settings

@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
 import dns.asyncresolver
@@ -99,15 +99,18 @@ class Resolver:
             hosts = tuple(await asyncio.gather(*map(self._with_addresses, hosts[:MOST_HOSTS_LOOKED_UP])))
         return without_us(domain, hosts, is_us)
 
-    async def addresses(self, host: str, *, mx: bool = False) -> tuple[str, ...]:
+    async def addresses(self, host: str, *, mx_port: int | None = None) -> tuple[str, ...]:
         """The addresses to try for a connection to a host; at least one. An address is its own address.
 
-        ``mx``: the DNS named this host. Else the system looks it up, unless there are ``servers`` of our own.
-        Raises DnsTrouble.
+        ``mx_port``: the DNS named this host, for a connection to that port; addresses that lead to ourselves
+        are left out, since the DNS may have changed. Else the system looks it up, unless there are
+        ``servers`` of our own. Raises DnsTrouble.
         """
-        if _is_address(host):
+        if host.startswith("/") or _is_address(host):
             return (host,)
-        if mx or (self._servers and host != "localhost"):  # no name server has that name (RFC 6761 6.3)
+        if mx_port is not None or (
+            self._servers and host != "localhost"
+        ):  # no name server has that name (RFC 6761 6.3)
             try:
                 found = await self._addresses(host)
             except DomainRefused as error:  # the domain exists, and its host does not: that may be mended
@@ -116,6 +119,10 @@ class Resolver:
             found = await self._system(host)
         if not found:
             raise DnsTrouble(f"{host} has no address")
+        if mx_port is not None and self._is_us is not None:
+            found = tuple(one for one in found if not self._is_us(MxHost(0, host, (one,)), mx_port))
+            if not found:
+                raise DnsTrouble(f"{host} leads to this server")
         return some(found)
 
     async def _with_addresses(self, host: MxHost) -> MxHost:
@@ -227,15 +234,43 @@ def _is_address(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
-        return host.startswith("/")
+        return False
     return True
 
 
 def is_own(address: str, port: int, listening: Iterable[tuple[str, int]]) -> bool:
-    """Whether one of those listeners, each a host and a port, is behind that address and port."""
-    everywhere = {"", "0.0.0.0", "::"}  # noqa: S104
-    hosts = {host for host, at in listening if at == port}
-    return address in hosts or (not hosts.isdisjoint(everywhere) and _is_local(address))
+    """Whether one of those listeners, each a host and a port, is behind that address and port.
+
+    No mail for others goes to a loopback or unspecified address. So each of them is ours if a listener on any
+    of them has that port: whether 127.0.0.2, ::1 or 0.0.0.0 reaches it depends on the system.
+    """
+    wanted = _unmapped(address)
+    hosts = {_unmapped(host) for host, at in listening if at == port}
+    if wanted in hosts:
+        return True
+    if _is_machine(wanted):
+        return any(_is_machine(host) for host in hosts)
+    return any(_is_unspecified(host) for host in hosts) and _is_local(wanted)
+
+
+def _unmapped(host: str) -> str:
+    """One spelling of an address: ::ffff:192.0.2.1 is 192.0.2.1 (RFC 4291 2.5.5.2)."""
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host.lower()
+    return str(found.ipv4_mapped or found) if isinstance(found, IPv6Address) else str(found)
+
+
+def _is_machine(host: str) -> bool:
+    """Whether that is this machine, wherever one asks."""
+    return (
+        _is_unspecified(host) or host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+    )
+
+
+def _is_unspecified(host: str) -> bool:
+    return not host or (_is_address(host) and ip_address(host).is_unspecified)
 
 
 def _is_local(address: str) -> bool:

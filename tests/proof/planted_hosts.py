@@ -67,6 +67,20 @@ HOSTS = (
         "[ours.example.net-554 5.4.6 The mail for ours.example.net would come back to this server]",
     ),
     Fault(
+        name="loopback addresses are strangers",
+        rule="mail must not go to a host that would hand it back (RFC 5321 5.1)",
+        file="resolver.py",
+        edits=(("    if _is_machine(wanted):\n", "    if False:\n"),),
+        test="test_resolver.py::test_what_listens_everywhere_is_behind_each_loopback_address",
+    ),
+    Fault(
+        name="an answer of the DNS that came later leads back to ourselves",
+        rule="mail must not go to a host that would hand it back (RFC 5321 5.1)",
+        file="resolver.py",
+        edits=(("if not self._is_us(MxHost(0, host, (one,)), mx_port)", ""),),
+        test="test_resolver.py::test_a_host_of_the_dns_that_came_to_lead_to_ourselves_is_not_connected_to",
+    ),
+    Fault(
         name="next hops of domains are kept for ever",
         rule="memory stays flat, however many domains there are",
         file="delivery/queue.py",

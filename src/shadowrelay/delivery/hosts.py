@@ -109,10 +109,10 @@ class Hosts:
 
     def session(self, server: NextHopServer, group: Group) -> DeliverySession:
         """A new session, which looks the host up when it connects."""
-        mx = not isinstance(group, HostGroup)
+        mx_port = None if isinstance(group, HostGroup) else server.port
 
         async def lookup(host: str) -> tuple[str, ...]:
-            return await self.resolver.addresses(host, mx=mx)
+            return await self.resolver.addresses(host, mx_port=mx_port)
 
         return DeliverySession(server, lookup, self.talk)
 
