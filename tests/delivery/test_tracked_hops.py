@@ -231,6 +231,26 @@ async def test_a_message_goes_past_no_host_where_there_is_no_other(tmp_path: Pat
         assert len(there.contents) == 1
 
 
+async def test_a_hop_is_found_and_passed_by_though_its_route_was_renamed(tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    async with ScriptedHop() as other, AsyncExitStack() as stack, AsyncExitStack() as until:
+        edge = await until.enter_async_context(hop(tmp_path))
+        async with sending(tmp_path, edge.port) as node:
+            await hand_over(node, edge)
+        renamed = telling(made, edge.port, "mx2")
+        renamed["hosts"] = [f"127.0.0.1:{renamed.pop('port')}", f"{renamed.pop('host')}:{other.port}"]
+        changes: dict[str, Any] = {"routes": {"renamed": renamed}, "shadow_heartbeat_retry_count": 1}
+        node = await stack.enter_async_context(sending(tmp_path, disk=1, **changes))
+        await fail(node, 1)
+        assert not node.node.hop_conversations.watch(HOP).failures
+        node.run_queue()
+        await until.aclose()
+        await fail(node, 1)
+        assert await node.node.hop_shadows.send_again(HOP) == 1
+        await eventually(lambda: relayed(node))
+        assert len(other.contents) == 1
+
+
 async def test_a_hop_that_was_given_up_and_is_back_keeps_what_it_takes(tmp_path: Path) -> None:
     async with ScriptedHop() as other, sending(tmp_path, shadow_heartbeat_retry_count=1) as node:
         async with hop(tmp_path) as edge:

@@ -16,6 +16,8 @@ from shadowrelay.core.delivery.mx import DnsTrouble, DomainRefused, as_hosts
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.recipients import canonical
 from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
@@ -43,6 +45,7 @@ class HopShadows:
         conversations: HopConversations,
         hosts: Hosts,
         examiner: Examiner,
+        routes: tuple[Route, ...],
         ready: Callable[[], bool],
         changed: Callable[[], None],
         policy: Policy,
@@ -52,6 +55,7 @@ class HopShadows:
         self._database = database
         self._conversations = conversations
         self._examiner = examiner
+        self._routes = routes
         self._ready = ready
         self._changed = changed
         self._policy = policy
@@ -119,12 +123,22 @@ class HopShadows:
         """Hosts that may be this hop: those of next hops of its messages that are to show its certificate."""
         next_hops = await self._database.transact(partial(_next_hops, hop, Part(most=FEW)))
         found: dict[HostAddress, tuple[Host, Group]] = {}
-        for next_hop in sorted(next_hops):
+        for next_hop in sorted({now for one in next_hops if (now := self._goes_now(*one))}):
             for host, group in await self._hosts_of(next_hop):
                 pinned = self.hosts.server(host).pinned
                 if pinned and hop in pinned.peers.values():
                     found.setdefault((host.name, host.port), (host, group))
         return list(found.values())
+
+    def _goes_now(self, next_hop: NextHop, domain: str) -> NextHop | None:
+        """The next hop of a recipient by the settings of now. Its own may have been renamed since: then it is
+        routed by its domain, as the queue does. None: there is no route for it.
+        """
+        if self.hosts.ways(next_hop):
+            return next_hop
+        address = f"anyone@{domain}"
+        route = route_for(address, self._routes)
+        return next_hop_for(route, address) if route else None
 
     async def _hosts_of(self, next_hop: NextHop) -> list[tuple[Host, Group]]:
         found: list[tuple[Host, Group]] = []
@@ -171,13 +185,17 @@ class HopShadows:
         if not self._is_news(hop, (known and (known.database_id, known.incarnation), failed, bad)):
             return 0
         part: Part | None = Part(most=AT_ONCE)
-        ways: dict[NextHop, bool] = {}
+        ways: dict[tuple[NextHop, NextHop | None], bool] = {}  # by the next hop of then and that of now
         made: list[MessageId] = []
         while part is not None:
-            for next_hop in await self._database.transact(partial(_next_hops, hop, part)) if failed else ():
-                if next_hop not in ways:
-                    ways[next_hop] = await self._has_another(next_hop, bad or ())
-            open_ = [next_hop for next_hop, another in ways.items() if another]
+            for next_hop, domain in (
+                await self._database.transact(partial(_next_hops, hop, part)) if failed else ()
+            ):
+                way = next_hop, self._goes_now(next_hop, domain)
+                if way not in ways:
+                    ways[way] = way[1] is not None and await self._has_another(way[1], bad or ())
+            shut = {then for (then, _), another in ways.items() if not another}
+            open_ = [then for then in dict.fromkeys(then for then, _ in ways) if then not in shut]
             rows, part = await self._database.transact(partial(_wanted, hop, part, failed, open_))
             unsound = [row.message_id for row in rows if not await self._is_sound(row.message_id)]
             if rows:
@@ -209,11 +227,11 @@ class HopShadows:
         return await self._examiner.look(message_id) is Finding.SOUND
 
 
-def _next_hops(hop: ServerName, part: Part, ledger: SqlLedger) -> set[NextHop]:
-    """The next hops by which messages went to that hop."""
+def _next_hops(hop: ServerName, part: Part, ledger: SqlLedger) -> set[tuple[NextHop, str]]:
+    """The next hops by which messages went to that hop, each with domains of their recipients."""
     rows, _ = ledger.hop_shadows(hop, part)
     return {
-        one.next_hop
+        (one.next_hop, canonical(one.address.rpartition("@")[2]))
         for row in rows
         if (copy := ledger.copy(row.message_id))
         for one in copy.recipients

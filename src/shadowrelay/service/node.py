@@ -127,6 +127,7 @@ class Node:
             self.hop_conversations,
             self.hosts,
             self.examiner,
+            self.routes,
             self.has_room,
             lambda: self.queue.wake.set(),  # noqa: PLW0108 – tests give a node another queue
             policy,
