@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from shadowrelay.cli.viewing import counted
 from shadowrelay.core.recipients import AddressBook, Becomes, Expanded, Resolved
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, oddities, read_recipients
 from shadowrelay.wire.addresses import AddressError, read_path
@@ -70,8 +71,8 @@ def check(file: Path, limits: BookLimits, *, as_json: bool) -> None:
         return
     for one in odd:
         click.echo(f"warning: {one}", err=True)
-    shown = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
-    click.echo(f"OK: {shown}")
+    kinds = zip(counts.values(), (("alias", "aliases"), ("list",), ("known domain",)), strict=True)
+    click.echo(f"OK: {', '.join(counted(count, *names) for count, names in kinds)}")
 
 
 @recipients.command()
