@@ -76,5 +76,6 @@ async def way(to: int) -> AsyncIterator[Way]:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    with suppress(OSError):  # the other end was faster, and it is closed
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
     writer.transport.abort()

@@ -136,7 +136,7 @@ async def test_after_ctrl_c_the_redirect_is_stopped_and_what_is_left_is_told(
         out, _ = await running.communicate()
         assert running.returncode == 130
         assert f"The redirect to {MX2} was stopped" in out.decode()
-        assert f"2 messages of before still in the queue of {OURS}" in out.decode()
+        assert f"2 messages from before the redirect still in the queue of {OURS}" in out.decode()
         assert not node.redirecting.running
 
 

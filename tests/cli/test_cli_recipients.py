@@ -38,7 +38,7 @@ def run(*arguments: str | Path) -> Result:
 def test_a_good_file_is_counted_and_its_oddities_are_told(file: Path) -> None:
     told = run("check", file)
     assert told.exit_code == 0
-    assert told.stdout == "OK: 1 aliases, 1 lists, 1 known domains\n"
+    assert told.stdout == "OK: 1 alias, 1 list, 1 known domain\n"
     assert "gone@example.net, which nobody has" in told.stderr
     found = json.loads(run("check", "--json", file).stdout)
     assert (found["ok"], found["aliases"], len(found["warnings"])) == (True, 1, 2)

@@ -21,7 +21,7 @@ from shadowrelay.signals import INTERRUPTED, interrupted_as_usual, interrupted_a
 COMMANDS = {
     "run": "Run a node.",
     "ca": "Make the cluster's own certificate authority, and certificates for its members.",
-    "config": "Check a settings file, or show the settings in force.",
+    "config": "Check a settings file, show the settings in force, or where mail goes.",
     "drain": "Empty a node before it is stopped: deliver, hand over, say what is left.",
     "message": "List messages of a node, or show one.",
     "peer": "Show the members, or say that one is gone for good.",

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from shadowrelay.cli.viewing import counted
 from shadowrelay.core.recipients import AddressBook, Becomes, Expanded, Resolved
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, oddities, read_recipients
 from shadowrelay.wire.addresses import AddressError, read_path
@@ -45,7 +46,7 @@ def _with_limits(command: Callable[..., None]) -> Callable[..., None]:
 def recipients() -> None:
     """Check a recipients file, or show what becomes of an address.
 
-    A node sees a changed file within a second, and keeps the one from before while the new one is wrong.
+    A node sees a changed file within a second. While the new file has an error, the node uses the one before.
     """
 
 
@@ -53,7 +54,7 @@ def recipients() -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @_with_limits
 def check(file: Path, limits: BookLimits, *, as_json: bool) -> None:
-    """Print what FILE has, and what is odd in it; exit status 0, or 2 if a node would refuse it."""
+    """Print how much FILE has, and warn of oddities. Exit status 0, or 2 if a node would refuse FILE."""
     try:
         book = read_recipients(file, limits)
     except (RecipientsInvalid, OSError) as error:
@@ -70,8 +71,8 @@ def check(file: Path, limits: BookLimits, *, as_json: bool) -> None:
         return
     for one in odd:
         click.echo(f"warning: {one}", err=True)
-    shown = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
-    click.echo(f"OK: {shown}")
+    kinds = zip(counts.values(), (("alias", "aliases"), ("list",), ("known domain",)), strict=True)
+    click.echo(f"OK: {', '.join(counted(count, *names) for count, names in kinds)}")
 
 
 @recipients.command()
@@ -85,7 +86,7 @@ def check(file: Path, limits: BookLimits, *, as_json: bool) -> None:
 )
 @_with_limits
 def resolve(address: str, file: Path, limits: BookLimits, *, as_json: bool) -> None:
-    """Show what becomes of ADDRESS: the aliases that it goes through, and the members of a list.
+    """Show what becomes of ADDRESS: the aliases on its way, and the members if it is a list.
 
     Exit status 0, or 1 if nobody has the address.
     """

@@ -24,7 +24,7 @@ from shadowrelay.signals import INTERRUPTED
 _POLL = 0.5  # seconds
 _WHY = {
     "being_sent": "under way to a next hop",
-    "asked": "waiting for the members' word on who owns them",
+    "asked": "waiting until the members have said who owns them",
     "journal": "waiting for their journal copy to be safe",
     "damaged": "damaged: they wait for a good copy",
     "refused": "refused by the member",
@@ -47,12 +47,12 @@ _WHY = {
 def redirect(node: AdminClient, to: str | None, within: timedelta, *, stop: bool, as_json: bool) -> None:
     """Give every message in the node's queue to one member, which delivers it.
 
-    A message of which the member holds a copy changes its owner; any other is copied there first. This node
-    keeps its copy as the second one. Shadow copies and what is set aside stay. So does mail that arrives
-    after the beginning, unless the node is being drained.
+    If the member has no copy of a message, the message is copied there first. This node keeps its own copy as
+    the second one. Shadow copies and messages that are set aside stay here. Mail that arrives after the
+    redirect began stays too, unless the node is being drained.
 
     Ctrl-C stops the redirect: each message then belongs to this node or to the member, and the command says
-    how many. Exit status 0 if the member has taken all that was meant, 1 if something is left.
+    how many. Exit status 0 if the member has taken all these messages, 1 if some are left.
     """
     if bool(to) == stop:
         raise click.UsageError("give --to MEMBER to begin, or --stop to end what runs")
@@ -108,12 +108,12 @@ def _told(answer: JsonTree) -> list[str]:
     copied = f", {answer['copied']} copied there first" if answer["copied"] else ""
     told.append(f"{counted(answer['handed_over'], 'message')} handed over to {to}{copied}")
     if answer["not_yet_taken"]:
-        told.append(f"{answer['not_yet_taken']} not yet taken by {to}: do not remove this node's disk before")
+        told.append(f"{answer['not_yet_taken']} not yet taken by {to}: keep this node's disk until then")
     left = answer["queued"]
     told.append(
-        f"{counted(left, 'message')} of before still in the queue of {name}"
+        f"{counted(left, 'message')} from before the redirect still in the queue of {name}"
         if left
-        else f"Nothing of before is left in the queue of {name}"
+        else f"No message from before the redirect is left in the queue of {name}"
     )
     told += [f"{count} {_WHY.get(why, why)}" for why, count in answer["left"].items() if left]
     if answer["reply"] and answer["left"].get("refused"):

@@ -22,9 +22,9 @@ from shadowrelay.cli.viewing import (
 def redundancy() -> None:
     """Switch shadow redundancy on a running cluster.
 
-    What is switched is a record that every member has. A member that is away learns it at its next contact.
-    It counts until a node's settings file says something else of shadow_redundancy_enabled than it said at
-    the switch: then the file counts again, on that node.
+    A switch is a record that every member has. A member that is away learns of it at its next contact.
+    On each node the switch counts as long as the settings file says the same of shadow_redundancy_enabled as
+    it said at the switch. If somebody changes that setting later, the file counts again on that node.
     """
 
 
@@ -33,7 +33,7 @@ def redundancy() -> None:
 @operator_option
 @node_options
 def on(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None:
-    """Make mail redundant again: new mail before its 250, and what is queued."""
+    """Make second copies again: of new mail before its 250, and of all mail in the queues."""
     _turn(node, "on", reason, operator, as_json=as_json)
 
 
@@ -42,10 +42,10 @@ def on(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None:
 @operator_option
 @node_options
 def off(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None:
-    """Accept mail alone, and let copies go.
+    """Accept mail without a second copy, and discard the copies that exist.
 
-    A copy goes only when its owner, which has the message, has told the holder so. Copies of an owner that is
-    away stay, and are promoted as ever.
+    A holder discards a copy only after the owner has said that it has the message itself. Copies of an owner
+    that is away stay, and are promoted as usual.
     """
     _turn(node, "off", reason, operator, as_json=as_json)
 
@@ -53,7 +53,7 @@ def off(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None
 @redundancy.command()
 @node_options
 def show(node: AdminClient, *, as_json: bool) -> None:
-    """Say whether it is on, who switched it, and which members know."""
+    """Show whether shadow redundancy is on, who switched it, and which members know of the switch."""
     with reporting():
         answer = node.get("redundancy")
     _print(answer, as_json=as_json)
@@ -95,7 +95,7 @@ def _told(answer: JsonTree) -> list[str]:
     else:
         told.append(
             f"{counted(answer['queued'], 'message')} here; {counted(answer['held'], 'copy', 'copies')} held "
-            "of which the owners have not said yet that they have them"
+            "until their owners have said that they have the messages"
         )
     return told
 

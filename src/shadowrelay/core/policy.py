@@ -76,7 +76,7 @@ class Policy:
         most=_d(1),
     )
     shadow_heartbeat_retry_count: int = tunable(
-        12, "Such sessions that fail in a row before the hop's messages go another way.", least=1, most=15
+        12, "How many such sessions fail in a row before the hop's messages go another way.", least=1, most=15
     )
     isolated_resubmit_time_span: timedelta = tunable(
         _s(0),

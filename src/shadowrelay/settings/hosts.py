@@ -14,7 +14,9 @@ from shadowrelay.settings.values import DialAddress, Duration, Integer
 class RouteHostSettings(Section):
     """One of several hosts of a route. ``"a.test:25"`` is short for ``{address = "a.test:25"}``."""
 
-    address: DialAddress = Field(description="The host; a string alone in `hosts` is this value.")
+    address: DialAddress = Field(
+        description="The host. A string in `hosts` in place of a table is this value."
+    )
     preference: Integer = Field(0, ge=0, le=65535, description="Hosts with a lower number come first.")
     weight: Integer = Field(
         1, ge=0, le=65535, description="Its share of the mail, among hosts of the same preference."

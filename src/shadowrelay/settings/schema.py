@@ -68,7 +68,7 @@ class Mechanism(StrEnum):
 
 
 class Profile(StrEnum):
-    """Whose default limits a Receive connector has: those of a mailbox server, or of an edge server."""
+    """Which default limits a Receive connector has: those of a mailbox server, or those of an edge server."""
 
     MAILBOX = "mailbox"
     EDGE = "edge"
@@ -77,20 +77,23 @@ class Profile(StrEnum):
 class PinnedPeer(Section):
     """A peer beyond the boundary that may track messages here."""
 
-    name: Fqdn = Field(description="Its name, as it says it in XSHADOW.")
-    certificate: FilePath = Field(description="PEM: the very certificate that it shows in STARTTLS.")
+    name: Fqdn = Field(description="The name that it gives in XSHADOW.")
+    certificate: FilePath = Field(description="PEM: exactly the certificate that it shows in STARTTLS.")
 
 
 class TrackingHop(PinnedPeer):
     """A hop that is told to track messages."""
 
-    host: HostName | None = Field(None, description="The host of the route that it is. Default: any of them.")
+    host: HostName | None = Field(
+        None, description="The host that shows this certificate. Default: any host."
+    )
 
 
 class ReceiveConnector(Section):
     listen: ListenAddress = Field(description="Where this connector listens.")
     profile: Profile = Field(
-        Profile.MAILBOX, description="Whose defaults its two time limits have; `edge` faces the Internet."
+        Profile.MAILBOX,
+        description="Defaults of its two time limits. `edge`: for a connector that faces the Internet.",
     )
     submission: Flag = Field(
         default=False, description="Mail from users (RFC 6409): missing header fields are added."
@@ -228,21 +231,22 @@ class RouteSettings(HopSettings):
     site: Label | None = Field(
         None, description="Site of these domains: from another site their mail goes to that site's hosts."
     )
-    host: HostName | None = Field(None, description="The next hop; or `hosts`; or `mx`.")
+    host: HostName | None = Field(None, description="The next hop. Or set `hosts` or `mx`.")
     hosts: list[RouteHostSettings] = Field([], description="Several hosts, in place of `host`.")
     mx: Flag = Field(
-        default=False, description="The DNS has the hosts of each domain (RFC 5321 5.1), in place of `host`."
+        default=False,
+        description="Take the hosts of each domain from the DNS (RFC 5321 5.1), in place of `host`.",
     )
     port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
     alternatives: list[TableName] = Field(
-        [], description="Routes whose hosts are tried, in this order, when none of this one is left."
+        [], description="Routes whose hosts are tried, in this order, when no host of this route is left."
     )
     protocol: NextHopProtocol = Field(NextHopProtocol.SMTP, description="What it speaks.")
     inside: Flag = Field(
         default=False, description="The next hop is inside the boundary: delivery there is final."
     )
     machine: Label | None = Field(
-        None, description="The `host` where it stands: a member on another machine delivers there."
+        None, description="The `host` on which the next hop runs: a member on another machine delivers."
     )
     journal: JournalAddress | None = Field(
         None, description='Its mail is copied there. Default: `journal` at the top; `""`: nowhere.'
@@ -257,7 +261,9 @@ class SiteSettings(HopSettings):
 
 
 class SiteLinkSettings(Section):
-    sites: list[Label] = Field(min_length=2, description="Sites that are linked, each with each other.")
+    sites: list[Label] = Field(
+        min_length=2, description="Sites that the link connects, each with each of the others."
+    )
     cost: Integer = Field(1, ge=1, le=1_000_000, description="Cost of the way between two of them.")
 
 
@@ -346,7 +352,7 @@ class Settings(PolicySettings):
     recipient_delimiter: Delimiter | None = Field(
         None, description="What separates a local part from its detail, such as `+`."
     )
-    max_list_depth: Integer = Field(10, ge=1, le=50, description="Lists inside one another, at most.")
+    max_list_depth: Integer = Field(10, ge=1, le=50, description="How deep lists may be nested.")
     max_list_members: Integer = Field(5000, ge=1, le=20_000, description="Members of a list, at most.")
     receive: dict[TableName, ReceiveConnector] = Field({}, description="Receive connectors, at least one.")
     peer: MemberConnector | None = Field(None, description="The connector for members; needed with members.")
