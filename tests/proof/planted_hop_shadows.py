@@ -22,8 +22,20 @@ HOP_SHADOWS = (
         name="Safety Net forgets what a hop has not delivered",
         rule=_KEPT,
         file="core/safety_net/expiry.py",
-        edits=(("        if ledger.hop_shadows_of(copy.id):\n", "        if False:\n"),),
+        edits=(
+            (
+                "        if ledger.hop_shadows_of(copy.id):\n            return Decision(False)\n        numbers",
+                "        if False:\n            return Decision(False)\n        numbers",
+            ),
+        ),
         test=f"{_CORE}test_safety_net_keeps_what_a_hop_has_not_delivered_yet",
+    ),
+    Fault(
+        name="a former owner drops the only copy of what a hop has",
+        rule=_KEPT,
+        file="core/reception/holding.py",
+        edits=(("    if ledger.hop_shadows_of(copy.id):\n", "    if False:\n"),),
+        test=f"{_CORE}test_a_former_owner_keeps_its_copy_until_no_hop_has_anything_of_the_message",
     ),
     Fault(
         name="a hop discards what another database of it had taken",
@@ -83,7 +95,7 @@ HOP_SHADOWS = (
         name="what was sent again stays in the shadow queue",
         rule=_WAY,
         file="core/delivery/hop_shadows.py",
-        edits=(("Decision(made.id, (_left(row, gone),)).after(queued)", "queued.but(made.id)"),),
+        edits=(("Decision(made.id, left).after(queued)", "queued.but(made.id)"),),
         test=f"{_CORE}test_a_hop_that_is_back_with_another_state_gets_everything_again",
     ),
     Fault(

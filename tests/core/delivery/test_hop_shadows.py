@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ledger_at_hand import NOW, A, LedgerAtHand, M, ledger_of, message
+from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Decision, HopShadow, Verdict, VerdictKind
 from shadowrelay.core.delivery.hop_shadows import (
@@ -32,7 +32,9 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members.conversation import MAX_LINES, Answered, Line, Query
 from shadowrelay.core.members.hop_discards import ask, told
+from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
+from shadowrelay.core.ownership.transfer import yields
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
@@ -259,6 +261,45 @@ def test_what_no_hop_delivers_is_discarded_by_age_and_that_is_logged() -> None:
     assert ledger.apply(given_up(ledger, M, policy, old))
     assert ledger.hop_shadow(M, EDGE) is None
     assert [(event.event_id, event.reason) for event in ledger.events[-1:]] == [("HADISCARD", "Expired")]
+
+
+def superseded() -> tuple[LedgerAtHand, Verdict]:
+    """A hop has recipient 1. Then B took the message over, and says that our shadow copy is not needed."""
+    ledger = on()
+    took(ledger, 1)
+    ledger.apply(yields(ledger, ledger.copies[M], B, DB[B], 2, NOW))
+    rank = ledger.copies[M].rank
+    return ledger, Verdict(M, 2, VerdictKind.SUPERSEDED, str(rank))
+
+
+def test_a_former_owner_keeps_its_copy_until_no_hop_has_anything_of_the_message() -> None:
+    ledger, needless = superseded()
+    speaker = Speaker(B, DB[B], lineage(B).mark)
+    ledger.apply(learn(ledger, needless, speaker, None, Policy(), NOW))
+    assert ledger.copies[M].check_at is None  # nothing to ask until the hop has spoken
+    assert [one.number for one in ledger.copies[M].unsettled] == [2]  # B says what becomes of it
+    delivered(ledger, 1)
+    assert ledger.copies[M].check_at == NOW
+    ledger.apply(learn(ledger, needless, speaker, None, Policy(), NOW))
+    assert M not in ledger.copies
+
+
+def test_what_a_former_owner_gave_to_a_hop_that_loses_it_is_sent_again() -> None:
+    ledger, needless = superseded()
+    ledger.apply(learn(ledger, needless, Speaker(B, DB[B], lineage(B).mark), None, Policy(), NOW))
+    ledger.apply(Decision(None, (peer(OTHER, (NEXT_RUN, 0)),)))
+    assert again(ledger) == 1
+    assert [one.number for one in made(ledger).recipients] == [1]
+
+
+def test_a_shadow_copy_that_a_hop_needs_outlasts_its_age() -> None:
+    policy = Policy()
+    ledger, _ = superseded()
+    old = NOW + policy.safety_net_hold_time + policy.message_expiration_timeout
+    assert not ledger.apply(expire(ledger, ledger.copies[M], policy, old, ()))
+    assert M in ledger.copies
+    delivered(ledger, 1)
+    assert ledger.apply(expire(ledger, ledger.copies[M], policy, old, ()))
 
 
 # What is sent again.

@@ -15,6 +15,7 @@ from shadowrelay.core.decisions import (
     Decision,
     DropHopShadow,
     HopShadow,
+    SaveCopy,
     Verdict,
     VerdictKind,
     Write,
@@ -94,7 +95,18 @@ def _without(
     copy = ledger.copy(row.message_id)
     about = tuple(one for one in copy.recipients if one.number in gone) if copy else ()
     events = (HopDiscard(at=now, copy=copy, recipients=about, hop=row.hop, reason=reason),) if copy else ()
-    return Decision(None, (_left(row, gone),), events)
+    return Decision(None, (_left(row, gone), *_asked(ledger, row, gone, copy, now)), events)
+
+
+def _asked(
+    ledger: Ledger, row: HopShadow, gone: Collection[int], copy: Copy | None, now: datetime
+) -> tuple[Write, ...]:
+    """A shadow copy may have been kept for the hop alone: once no hop has anything of it, ask its owner."""
+    if copy is None or not copy.held or copy.pending or not set(row.recipients) <= set(gone):
+        return ()
+    if any(other.hop != row.hop for other in ledger.hop_shadows_of(copy.id)):
+        return ()
+    return (SaveCopy(copy, replace(copy, check_at=now)),)
 
 
 def _left(row: HopShadow, gone: Collection[int]) -> HopShadow | DropHopShadow:
@@ -195,4 +207,5 @@ def _sent_again(
     )
     queued = queue_once(ledger, original, made, Content(of=original.id), event, now, awaited=False)
     gone = {one.number for one in about}
-    return Decision(made.id, (_left(row, gone),)).after(queued)
+    left = _left(row, gone), *_asked(ledger, row, gone, original, now)
+    return Decision(made.id, left).after(queued)
