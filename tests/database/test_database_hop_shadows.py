@@ -10,8 +10,18 @@ from opened import NOW, SECOND, database, message, save
 from test_database_opening import unclean
 from test_database_salvage import leaves, overwrite
 
-from shadowrelay.core.decisions import ALL, Decision, DropCopy, DropHopShadow, HopShadow, Part
-from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.decisions import (
+    ALL,
+    Content,
+    Decision,
+    DropCopy,
+    DropDamaged,
+    DropHopShadow,
+    HopShadow,
+    Part,
+    SaveCopy,
+)
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Mark, ServerName
 from shadowrelay.database.opening import FILE
 
@@ -75,6 +85,23 @@ async def test_a_message_that_is_dropped_takes_its_rows_along(tmp_path: Path) ->
         )
         await found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(copy),))))
         assert not found.ledger.hop_shadow_rows.counts
+
+
+async def test_a_message_that_is_saved_anew_in_place_of_damaged_rows_keeps_them(tmp_path: Path) -> None:
+    copy = message()
+    handed = Handed(copy.id, HUB, KEPT.database_id, copy.id, (1,))
+    async with database(tmp_path) as found:
+        await found.transact(save(copy))
+        await found.transact(
+            lambda ledger: ledger.apply(Decision(None, (replace(KEPT, message_id=copy.id), handed)))
+        )
+        anew = DropDamaged(copy.id, instead=copy), SaveCopy(None, copy, Content(data=b"x"))
+        await found.transact(lambda ledger: ledger.apply(Decision(None, anew)))
+        assert dict(found.ledger.hop_shadow_rows.counts) == {EDGE: 1}
+        assert await found.transact(lambda ledger: ledger.handed(copy.id)) == handed
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (DropDamaged(copy.id),))))
+        assert not found.ledger.hop_shadow_rows.counts
+        assert await found.transact(lambda ledger: ledger.handed(copy.id)) is None
 
 
 async def test_a_row_that_differs_from_its_sum_is_not_believed(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ HOP_SHADOWS = (
         file="core/safety_net/expiry.py",
         edits=(
             (
-                "        if ledger.hop_shadows_of(copy.id):\n            return Decision(False)\n        numbers",
-                "        if False:\n            return Decision(False)\n        numbers",
+                "        if ledger.hop_shadows_of(copy.id):\n            return Decision(False)\n        n",
+                "        if False:\n            return Decision(False)\n        n",
             ),
         ),
         test=f"{_CORE}test_safety_net_keeps_what_a_hop_has_not_delivered_yet",
@@ -36,6 +36,22 @@ HOP_SHADOWS = (
         file="core/reception/holding.py",
         edits=(("    if ledger.hop_shadows_of(copy.id):\n", "    if False:\n"),),
         test=f"{_CORE}test_a_former_owner_keeps_its_copy_until_no_hop_has_anything_of_the_message",
+    ),
+    Fault(
+        name="a mended message forgets what hops have of it",
+        rule=_KEPT,
+        file="core/reception/holding.py",
+        edits=(("DropDamaged(here.id, instead=here)", "DropDamaged(here.id)"),),
+        test=f"{_CORE}test_a_good_copy_in_place_of_damaged_rows_leaves_what_hops_have_of_it",
+    ),
+    Fault(
+        name="what a hop takes of a damaged message does not enter its shadow queue",
+        rule=_KEPT,
+        file="core/delivery/settling.py",
+        edits=(("    if hop.tracks:\n", "    if False:\n"),),
+        test=(
+            f"{_CORE}test_what_a_hop_takes_while_rows_become_damaged_enters_its_queue_and_the_giver_hears_nothing"
+        ),
     ),
     Fault(
         name="a hop discards what another database of it had taken",

@@ -396,11 +396,13 @@ class MemoryLedger:
                 self._forget_hops(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
-            case DropDamaged(message_id):
-                for table in ("damaged", "rotten", "handed"):
+            case DropDamaged(message_id, instead):
+                for table in ("damaged", "rotten"):
                     self._put(table, message_id, _ABSENT)
                 self._leave(message_id)
-                self._forget_hops(message_id)
+                if instead is None:
+                    self._put("handed", message_id, _ABSENT)
+                    self._forget_hops(message_id)
             case CheckCopies(owner, at, most):
                 for copy in self._unchecked(owner, at)[:most]:
                     self._put("copies", copy.id, replace(copy, check_at=at))

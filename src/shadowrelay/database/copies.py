@@ -223,7 +223,6 @@ class Copies:
 
     def _drop(self, message_id: MessageId) -> None:
         self.freed.extend(sharing.leave(self._run, message_id))
-        self.hop_shadow_rows.forget(message_id)
         self._recent.pop(message_id, None)
         self._undisturbed.discard(message_id)
         self.suspects.pop(message_id, None)

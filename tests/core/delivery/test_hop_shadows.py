@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, lineage, message
 
-from shadowrelay.core.decisions import Decision, HopShadow, Verdict, VerdictKind
+from shadowrelay.core.decisions import (
+    Content,
+    DamagedRow,
+    Decision,
+    DropDamaged,
+    HopShadow,
+    Verdict,
+    VerdictKind,
+)
 from shadowrelay.core.delivery.hop_shadows import (
     Tracker,
     again_id,
@@ -19,7 +27,7 @@ from shadowrelay.core.delivery.hop_shadows import (
     send_again,
 )
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, settle
-from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -36,6 +44,7 @@ from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
 from shadowrelay.core.ownership.transfer import yields
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 
@@ -238,6 +247,81 @@ def test_an_event_about_a_message_that_stays_in_doubt_does_not_hold_up_whole_pag
     assert told(ledger, EDGE, Answered(lines[:-1], Mark(RUN, 20)), NOW) is None
     assert told(ledger, EDGE, Answered(lines, Mark(RUN, 20)), NOW) == MAX_LINES
     assert ask(ledger, EDGE).after == Mark(RUN, 4 + MAX_LINES)
+
+
+# Rows of the message that cannot be believed.
+
+
+def restored(ledger: LedgerAtHand, *settled: int) -> None:
+    """B gives its good copy in place of rows that cannot be believed."""
+    plain = message()
+    assert plain.digests
+    there = tuple(
+        replace(one, status=Status.RELAYED) if one.number in settled else one for one in plain.recipients
+    )
+    offer = ShadowCopyOffer(
+        message_id=M,
+        epoch=1,
+        rank=1,
+        owner=B,
+        owner_database=DB[B],
+        mark=lineage(B).mark,
+        received_at=NOW,
+        envelope=plain.envelope,
+        recipients=there,
+        digests=plain.digests,
+        given_for=A,
+    )
+    assert ledger.apply(hold(ledger, offer, Content(data=b"x"), Policy(), NOW)) is OfferAnswer.QUEUED
+
+
+def damaged(*settled: int) -> LedgerAtHand:
+    """A message whose rows cannot be believed, of which a hop has those recipients. A peer handed it over."""
+    ledger = on()
+    ledger.apply(
+        Decision(None, (Handed(M, ServerName("mx.example.org"), OTHER, MessageId("theirs"), (7, 8)),))
+    )
+    for number in settled:
+        took(ledger, number)
+    del ledger.copies[M]
+    ledger.state.events.clear()
+    ledger.rows[M] = DamagedRow(M, NOW, "a sum differs", tuple((one, Status.RELAYED) for one in settled))
+    return ledger
+
+
+def test_a_good_copy_in_place_of_damaged_rows_leaves_what_hops_have_of_it() -> None:
+    ledger = damaged(1)
+    restored(ledger)
+    assert ledger.hop_shadow(M, EDGE)
+    ledger.apply(Decision(None, (peer(OTHER, (NEXT_RUN, 0)),)))
+    assert again(ledger) == 1
+    assert [one.number for one in made(ledger).recipients] == [1]
+
+
+def test_who_handed_a_message_over_is_told_when_a_good_copy_replaces_damaged_rows() -> None:
+    ledger = damaged(1)
+    restored(ledger, 2)
+    (told,) = [event for event in ledger.told if event.addressee == OTHER]
+    assert (told.verdict.message_id, told.verdict.recipients) == ("theirs", (7, 8))
+
+
+def test_damaged_rows_that_are_dropped_leave_nothing() -> None:
+    ledger = damaged(1)
+    ledger.apply(Decision(None, (DropDamaged(M),)))
+    assert not ledger.hop_shadows_of(M)
+    assert ledger.handed(M) is None
+
+
+def test_what_a_hop_takes_while_rows_become_damaged_enters_its_queue_and_the_giver_hears_nothing() -> None:
+    ledger = damaged()
+    results = [AttemptResult(1, Ending.ACCEPTED, "250 2.0.0 ok")]
+    hop = Hop(SERVER, inside=False, mailbox=False, tracks=BY)
+    ledger.apply(settle(ledger, M, results, (), hop, NOW, sent=message()))
+    assert ledger.rows[M].settled == ((1, Status.RELAYED),)
+    assert ledger.hop_shadow(M, EDGE) == HopShadow(M, EDGE, DATABASE, BY.mark, (1,), NOW)
+    assert not ledger.told
+    restored(ledger)
+    assert [event.verdict.recipients for event in ledger.told if event.addressee == OTHER] == [(7,)]
 
 
 # Age.

@@ -118,7 +118,9 @@ def hold(
             received_at=min(offer.received_at, now),  # a promoted copy is due by this time
             check_at=now + policy.orphan_check_interval,
         )
-        gone = () if new else (DropDamaged(copy.id),)  # rows that cannot be believed may be left
+        gone = (
+            () if new else (DropDamaged(copy.id, instead=copy),)
+        )  # rows that cannot be believed may be left
         event = _received(ledger, copy, offer, "again" if again else "", now)
         return Decision(OfferAnswer.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
@@ -192,9 +194,10 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         elsewhere = tuple(one for one in copy.recipients if one.settled and one.number not in sent_here)
         done = [one for one in here.recipients if one not in copy.recipients]
         writes: tuple[Write, ...] = (
-            DropDamaged(copy.id),
+            DropDamaged(here.id, instead=here),
             SaveCopy(None, here, content),
             *addressed([offer.owner_database], delivered(here, done), now),
+            *to_giver(ledger, here.id, here.recipients, now),  # it may not know yet
         )
         then = _given_away(ledger, here, offer.owner_database, now)
         if elsewhere:
