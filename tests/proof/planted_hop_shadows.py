@@ -54,6 +54,26 @@ HOP_SHADOWS = (
         ),
     ),
     Fault(
+        name="a row that cannot be believed keeps its message for ever",
+        rule="a damaged row of a shadow queue goes by age",
+        file="core/delivery/hop_shadows.py",
+        edits=(("        if since <= before:\n", "        if False:\n"),),
+        test=(
+            "database/test_database_hop_shadows.py::"
+            "test_a_row_that_is_not_believed_goes_by_age_and_its_message_with_it"
+        ),
+    ),
+    Fault(
+        name="what joins a damaged row hides what the hop had before",
+        rule=_WAY,
+        file="core/delivery/hop_shadows.py",
+        edits=(("        if by.hop in ledger.hop_shadows_unsound(message_id):\n", "        if False:\n"),),
+        test=(
+            "database/test_database_hop_shadows.py::"
+            "test_what_joins_a_row_that_is_not_believed_takes_every_relayed_recipient_along"
+        ),
+    ),
+    Fault(
         name="a hop discards what another database of it had taken",
         rule=_KEPT,
         file="core/delivery/hop_shadows.py",

@@ -310,6 +310,9 @@ class MemoryLedger:
         found = self.state.hop_shadows
         return [found[key] for key in sorted(found) if key[0] == message_id]
 
+    def hop_shadows_unsound(self, message_id: MessageId) -> Mapping[ServerName, datetime]:
+        return {}  # the simulation damages no such row
+
     def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
         found = self.state.hop_shadows
         keys = [key for key in sorted(found) if key[1] == hop and key[0] > part.after][: part.most]
@@ -830,7 +833,7 @@ _READ = """copy arrival damaged outcome tombstone knows member members hop_peer 
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
 requests request switch progress resubmitting resubmittable events_for
-hop_shadow hop_shadows_of hop_shadows"""
+hop_shadow hop_shadows_of hop_shadows_unsound hop_shadows"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -386,6 +386,17 @@ def test_a_shadow_copy_that_a_hop_needs_outlasts_its_age() -> None:
     assert ledger.apply(expire(ledger, ledger.copies[M], policy, old, ()))
 
 
+def test_of_a_message_that_two_hops_have_the_older_row_goes_by_age_alone() -> None:
+    policy, ledger = Policy(), on()
+    took(ledger, 1)
+    other = HopShadow(M, ServerName("hub.example.net"), OTHER, BY.mark, (2,), NOW + timedelta(hours=1))
+    ledger.apply(Decision(None, (other,)))
+    old = NOW + policy.safety_net_hold_time + policy.message_expiration_timeout
+    assert ledger.apply(given_up(ledger, M, policy, old))
+    assert list(ledger.hop_shadows_of(M)) == [other]
+    assert not ledger.apply(given_up(ledger, M, policy, old))
+
+
 # What is sent again.
 
 

@@ -7,7 +7,7 @@ the same content goes another way. So nothing settled ever becomes unsettled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import (
@@ -27,9 +27,10 @@ from shadowrelay.core.events.reports import derived_id
 from shadowrelay.core.hops import HopPeer
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
-from shadowrelay.core.messages import Copy, Digests, Reason, Recipient
+from shadowrelay.core.messages import Copy, Digests, Reason, Recipient, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 from shadowrelay.core.values import dataclass, replace
 
@@ -49,17 +50,30 @@ def taken(
     """The hop took these recipients: from now on they are in its shadow queue.
 
     If it took others of the message before, they share a row. The row then has the later mark, unless the hop
-    has lost what it took before: then the row stays lost, and all of it is sent again.
+    has lost what it took before: then the row stays lost, and all of it is sent again. If the row from before
+    cannot be believed, nobody knows which they were: every relayed recipient counts as one of them.
     """
     if not numbers:
         return ()
     known = ledger.hop_shadow(message_id, by.hop)
     if known is None:
+        if by.hop in ledger.hop_shadows_unsound(message_id):
+            numbers = {*numbers, *_relayed(ledger, message_id)}
         return (HopShadow(message_id, by.hop, by.database_id, by.mark, tuple(sorted(numbers)), now),)
     both = tuple(sorted({*known.recipients, *numbers}))
     if loss_of(known, ledger.hop_peer(by.hop)):
         return (replace(known, recipients=both),)
     return (replace(known, database_id=by.database_id, mark=by.mark, recipients=both),)
+
+
+def _relayed(ledger: Ledger, message_id: MessageId) -> Iterator[int]:
+    """The recipients that some hop may have. The members of a list have messages of their own."""
+    if copy := ledger.copy(message_id):
+        for one in copy.recipients:
+            if one.status is Status.RELAYED and one.next_hop != LISTS:
+                yield one.number
+    elif rows := ledger.damaged(message_id):
+        yield from (number for number, status in rows.settled if status is Status.RELAYED)
 
 
 def loss_of(row: HopShadow, peer: HopPeer | None) -> Reason | None:
@@ -115,15 +129,19 @@ def _left(row: HopShadow, gone: Collection[int]) -> HopShadow | DropHopShadow:
 
 
 def given_up(ledger: Ledger, message_id: MessageId, policy: Policy, now: datetime) -> Decision[bool]:
-    """Discard by age what no hop says is delivered. The result: no hop's shadow queue has the message.
+    """Discard by age what no hop says is delivered. The result: something was discarded.
 
-    Nobody sends a message again that is as old as Safety Net's outcomes (``remembered_for``).
+    So do rows that cannot be believed, or Safety Net would keep their message for ever. Nobody sends a
+    message again that is as old as Safety Net's outcomes (``remembered_for``).
     """
-    old: Decision[bool] = Decision(True)
+    before = now - remembered_for(policy)
+    old: Decision[bool] = Decision(False)
     for row in ledger.hop_shadows_of(message_id):
-        if now - row.since < remembered_for(policy):
-            return Decision(False)
-        old = _without(ledger, row, row.recipients, "Expired", now).but(True).after(old)
+        if row.since <= before:
+            old = _without(ledger, row, row.recipients, "Expired", now).but(True).after(old)
+    for hop, since in ledger.hop_shadows_unsound(message_id).items():
+        if since <= before:
+            old = Decision(True, (DropHopShadow(message_id, hop),)).after(old)
     return old
 
 
