@@ -206,6 +206,13 @@ HOP_SHADOWS = (
         test=f"{_REAL}test_a_session_asks_before_it_says_quit",
     ),
     Fault(
+        name="a look at the queue of a working hop reads every copy",
+        rule="a long shadow queue costs little while its hop works",
+        file="core/delivery/hop_shadows.py",
+        edits=(("    if lost is None and not (failed and ways):\n", "    if False:\n"),),
+        test=f"{_CORE}test_a_look_at_the_queue_of_a_working_hop_reads_no_copy",
+    ),
+    Fault(
         name="a hop that is back still counts as given up",
         rule="a hop is given up after so many failed heartbeats in a row",
         file="delivery/hop_talk.py",

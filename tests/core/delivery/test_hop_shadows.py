@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, lineage, message
+from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, lineage, message, steps
 
 from shadowrelay.core.decisions import (
     Content,
@@ -25,6 +25,7 @@ from shadowrelay.core.delivery.hop_shadows import (
     given_up,
     loss_of,
     send_again,
+    to_send_again,
 )
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, settle
 from shadowrelay.core.hops import Handed, HopPeer
@@ -47,6 +48,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
+from shadowrelay.delivery.hop_talk import poll
 
 EDGE = ServerName("edge.example.net")
 DATABASE, OTHER = DatabaseId("6f0d7a3e-0000-4000-8000-0000000000e1"), DatabaseId("e2")
@@ -464,6 +466,36 @@ def test_a_working_hop_keeps_what_it_has() -> None:
     ledger = on()
     took(ledger, 1)
     assert again(ledger, None, "h") == 0
+
+
+class Unread(LedgerAtHand):
+    """A ledger whose copies nobody may read."""
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        raise AssertionError(f"{message_id} is read")
+
+
+def test_a_look_at_the_queue_of_a_working_hop_reads_no_copy() -> None:
+    ledger = Unread(A, [message()])
+    row = HopShadow(M, EDGE, DATABASE, BY.mark, (1,), NOW)
+    ledger.apply(Decision(None, (peer(), row)))
+    assert to_send_again(ledger, row, None, ()) is None
+    assert to_send_again(ledger, row, Reason.HEARTBEAT_LOST, ()) is None  # nor if there is no other way
+    with pytest.raises(AssertionError, match="is read"):
+        to_send_again(ledger, row, Reason.HEARTBEAT_LOST, [NextHop("h")])
+
+
+def test_a_hop_that_answers_without_end_is_heard_again_in_another_talk() -> None:
+    ledger, asked = on(), 0
+    took(ledger, 1)
+
+    def answer(step: Any) -> Answered:
+        nonlocal asked
+        asked += 1
+        return Answered((Line(4 + asked, Verdict(M, 1, VerdictKind.DELIVERED, "", (1,))),), Mark(RUN, 20))
+
+    *_, result = steps(poll(EDGE, lambda: NOW, lambda: asked >= 3), ledger, answer)
+    assert (result, asked) == (None, 3)
 
 
 def test_a_content_that_is_not_good_goes_nowhere() -> None:

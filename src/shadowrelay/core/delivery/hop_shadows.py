@@ -154,11 +154,13 @@ def to_send_again(
     recipients whose next hop has another way (``ways``) go: without one the hop is waited for, or age
     decides.
     """
+    lost = loss_of(row, ledger.hop_peer(row.hop))
+    if lost is None and not (failed and ways):
+        return None  # as nearly always: the shadow queue may be long, and copies are costly to read
     copy = ledger.copy(row.message_id)
     if copy is None or copy.damaged or copy.digests is None or copy.digests.content is None:
         return None
     about = tuple(one for one in copy.recipients if one.number in row.recipients)
-    lost = loss_of(row, ledger.hop_peer(row.hop))
     if lost is None:
         about = tuple(one for one in about if one.next_hop in ways) if failed else ()
     reason = lost or failed
