@@ -25,6 +25,7 @@ SMALL = {
 """Tables of few rows, and what is no table."""
 
 ALLOWED = {
+    "hop_peers_but": "a handful of peers, and only when one of them introduces itself",
     "any_handed": "it ends at the first row, and runs only when a database is opened",
     "hop_shadow_counts": "only when a database is opened, and after a rollback",
     "outbox_about": "only when rows are damaged; rows leave the outbox within seconds",

@@ -22,8 +22,56 @@ HOP_SHADOWS = (
         name="Safety Net forgets what a hop has not delivered",
         rule=_KEPT,
         file="core/safety_net/expiry.py",
-        edits=(("        if ledger.hop_shadows_of(copy.id):\n", "        if False:\n"),),
+        edits=(
+            (
+                "        if ledger.hop_shadows_of(copy.id):\n            return Decision(False)\n        n",
+                "        if False:\n            return Decision(False)\n        n",
+            ),
+        ),
         test=f"{_CORE}test_safety_net_keeps_what_a_hop_has_not_delivered_yet",
+    ),
+    Fault(
+        name="a former owner drops the only copy of what a hop has",
+        rule=_KEPT,
+        file="core/reception/holding.py",
+        edits=(("    if ledger.hop_shadows_of(copy.id):\n", "    if False:\n"),),
+        test=f"{_CORE}test_a_former_owner_keeps_its_copy_until_no_hop_has_anything_of_the_message",
+    ),
+    Fault(
+        name="a mended message forgets what hops have of it",
+        rule=_KEPT,
+        file="core/reception/holding.py",
+        edits=(("DropDamaged(here.id, instead=here)", "DropDamaged(here.id)"),),
+        test=f"{_CORE}test_a_good_copy_in_place_of_damaged_rows_leaves_what_hops_have_of_it",
+    ),
+    Fault(
+        name="what a hop takes of a damaged message does not enter its shadow queue",
+        rule=_KEPT,
+        file="core/delivery/settling.py",
+        edits=(("    if hop.tracks:\n", "    if False:\n"),),
+        test=(
+            f"{_CORE}test_what_a_hop_takes_while_rows_become_damaged_enters_its_queue_and_the_giver_hears_nothing"
+        ),
+    ),
+    Fault(
+        name="a row that cannot be believed keeps its message for ever",
+        rule="a damaged row of a shadow queue goes by age",
+        file="core/delivery/hop_shadows.py",
+        edits=(("        if since <= before:\n", "        if False:\n"),),
+        test=(
+            "database/test_database_hop_shadows.py::"
+            "test_a_row_that_is_not_believed_goes_by_age_and_its_message_with_it"
+        ),
+    ),
+    Fault(
+        name="what joins a damaged row hides what the hop had before",
+        rule=_WAY,
+        file="core/delivery/hop_shadows.py",
+        edits=(("        if by.hop in ledger.hop_shadows_unsound(message_id):\n", "        if False:\n"),),
+        test=(
+            "database/test_database_hop_shadows.py::"
+            "test_what_joins_a_row_that_is_not_believed_takes_every_relayed_recipient_along"
+        ),
     ),
     Fault(
         name="a hop discards what another database of it had taken",
@@ -83,7 +131,7 @@ HOP_SHADOWS = (
         name="what was sent again stays in the shadow queue",
         rule=_WAY,
         file="core/delivery/hop_shadows.py",
-        edits=(("Decision(made.id, (_left(row, gone),)).after(queued)", "queued.but(made.id)"),),
+        edits=(("Decision(made.id, left).after(queued)", "queued.but(made.id)"),),
         test=f"{_CORE}test_a_hop_that_is_back_with_another_state_gets_everything_again",
     ),
     Fault(
@@ -186,6 +234,13 @@ HOP_SHADOWS = (
         file="smtp/sending/session.py",
         edits=(("        if self.owes:\n            await self.ask()\n", ""),),
         test=f"{_REAL}test_a_session_asks_before_it_says_quit",
+    ),
+    Fault(
+        name="a look at the queue of a working hop reads every copy",
+        rule="a long shadow queue costs little while its hop works",
+        file="core/delivery/hop_shadows.py",
+        edits=(("    if lost is None and not (failed and ways):\n", "    if False:\n"),),
+        test=f"{_CORE}test_a_look_at_the_queue_of_a_working_hop_reads_no_copy",
     ),
     Fault(
         name="a hop that is back still counts as given up",

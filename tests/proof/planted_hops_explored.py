@@ -83,7 +83,7 @@ HOPS_EXPLORED = (
         file="core/delivery/hop_shadows.py",
         edits=(
             (
-                "    return Decision(made.id, (_left(row, gone),)).after(queued)\n",
+                "    return Decision(made.id, left).after(queued)\n",
                 "    return Decision(made.id).after(queued)\n",
             ),
         ),

@@ -77,6 +77,18 @@ HOPS_IN = (
         test=_HOPS + "test_a_peer_cannot_pass_for_the_database_of_another_and_hear_its_events",
     ),
     Fault(
+        name="a peer passes for the database of a peer of another connector",
+        rule="a peer cannot hear of messages that another one handed over",
+        file="reception/hops.py",
+        edits=(
+            (
+                "one in ledger.hop_rows.peers_but(name)]",
+                "one in ledger.hop_rows.peers_but(name) if one.name in self._intakes.tls.pinned.values()]",
+            ),
+        ),
+        test=_HOPS + "test_a_peer_cannot_pass_for_the_database_of_a_peer_of_another_connector",
+    ),
+    Fault(
         name="a boundary of several tracks for its senders",
         rule="XSHADOW is offered to peers only by a node without members",
         file="reception/hops.py",

@@ -12,6 +12,9 @@ from hopping import DATABASE, GREETING, ID, OTHER, PEER, call, certificates, han
 from receiving import MemoryReceiver, RawClient, listening
 from stations import Station, eventually, station
 
+from shadowrelay.core.decisions import Decision
+from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage
 from shadowrelay.core.safety_net import expiry as safety_net
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import settled_before
@@ -123,6 +126,17 @@ async def test_a_peer_cannot_pass_for_the_database_of_another_and_hear_its_event
             assert (await client.say(stolen.replace(DATABASE, ours))).startswith("550 ")
             assert (await client.say(stolen.replace(DATABASE, ELSE))).startswith("250 ")
             assert (await said(client)).startswith("251 ")
+
+
+async def test_a_peer_cannot_pass_for_the_database_of_a_peer_of_another_connector(tmp_path: Path) -> None:
+    async with hop(tmp_path) as node:
+        runs = (Beginning(Incarnation("0000000000000002"), 0),)
+        elsewhere = HopPeer(OTHER, Lineage(DatabaseId(ELSE), runs, 3))  # this connector pins PEER alone
+        await node.read(lambda ledger: ledger.apply(Decision(None, (elsewhere,))))
+        async with call(node, tmp_path) as client:
+            assert (await client.say(GREETING.replace(DATABASE, ELSE))).startswith("550 ")
+            assert (await client.say(GREETING)).startswith("250 ")
+            assert (await client.say(GREETING)).startswith("250 ")  # its own row is no other's
 
 
 async def test_nothing_is_offered_where_there_are_members(tmp_path: Path) -> None:

@@ -310,6 +310,9 @@ class MemoryLedger:
         found = self.state.hop_shadows
         return [found[key] for key in sorted(found) if key[0] == message_id]
 
+    def hop_shadows_unsound(self, message_id: MessageId) -> Mapping[ServerName, datetime]:
+        return {}  # the simulation damages no such row
+
     def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
         found = self.state.hop_shadows
         keys = [key for key in sorted(found) if key[1] == hop and key[0] > part.after][: part.most]
@@ -396,11 +399,13 @@ class MemoryLedger:
                 self._forget_hops(copy.id)
             case SaveDamaged(rows):
                 self._put("damaged", rows.message_id, rows)
-            case DropDamaged(message_id):
-                for table in ("damaged", "rotten", "handed"):
+            case DropDamaged(message_id, instead):
+                for table in ("damaged", "rotten"):
                     self._put(table, message_id, _ABSENT)
                 self._leave(message_id)
-                self._forget_hops(message_id)
+                if instead is None:
+                    self._put("handed", message_id, _ABSENT)
+                    self._forget_hops(message_id)
             case CheckCopies(owner, at, most):
                 for copy in self._unchecked(owner, at)[:most]:
                     self._put("copies", copy.id, replace(copy, check_at=at))
@@ -828,7 +833,7 @@ _READ = """copy arrival damaged outcome tombstone knows member members hop_peer 
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
 requests request switch progress resubmitting resubmittable events_for
-hop_shadow hop_shadows_of hop_shadows"""
+hop_shadow hop_shadows_of hop_shadows_unsound hop_shadows"""
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -244,9 +244,14 @@ class SaveDamaged:
 
 @dataclass(frozen=True, slots=True)
 class DropDamaged:
-    """Delete rows that could not be believed: a good copy takes their place, or nobody needs them."""
+    """Delete rows that could not be believed: nobody needs them, or a good copy takes their place.
+
+    ``instead``: that copy, which the same decision saves. Then what is known of the message beyond the
+    boundary stays: who handed it over, and which hops have it.
+    """
 
     message_id: MessageId
+    instead: Copy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,10 @@ class Ledger(Protocol):
         """The same of every hop, in the order of their names."""
         ...
 
+    def hop_shadows_unsound(self, message_id: MessageId) -> Mapping[ServerName, datetime]:
+        """The hops whose rows about the message cannot be believed, and since when these rows say to be."""
+        ...
+
     def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
         """A part of that hop's shadow queue, in the order of ids; and the next part."""
         ...

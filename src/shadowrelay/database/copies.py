@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import ALL, DamagedRow, HopShadow, Part, SaveCopy
@@ -151,6 +152,9 @@ class Copies:
     def hop_shadows_of(self, message_id: MessageId) -> Sequence[HopShadow]:
         return self.hop_shadow_rows.of(message_id)
 
+    def hop_shadows_unsound(self, message_id: MessageId) -> Mapping[ServerName, datetime]:
+        return self.hop_shadow_rows.unsound(message_id)
+
     def hop_shadows(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
         return self.hop_shadow_rows.part(hop, part)
 
@@ -223,7 +227,6 @@ class Copies:
 
     def _drop(self, message_id: MessageId) -> None:
         self.freed.extend(sharing.leave(self._run, message_id))
-        self.hop_shadow_rows.forget(message_id)
         self._recent.pop(message_id, None)
         self._undisturbed.discard(message_id)
         self.suspects.pop(message_id, None)

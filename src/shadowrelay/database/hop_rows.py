@@ -32,6 +32,11 @@ class HopRows:
         row = self._run(SQL["hop_peer"], (name,)).fetchone()
         return readable(peer_of, row) if row else None
 
+    def peers_but(self, name: ServerName) -> list[HopPeer]:
+        """All peers but that one; a handful."""
+        rows = self._run(SQL["hop_peers_but"], (name,)).fetchall()
+        return [found for row in rows if (found := readable(peer_of, row))]
+
     def handed(self, message_id: MessageId) -> Handed | None:
         if not self._any_handed:  # settling asks for every message
             return None

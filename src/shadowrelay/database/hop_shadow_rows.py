@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from shadowrelay.core.decisions import ALL, DropHopShadow, HopShadow, Part
 from shadowrelay.core.identifiers import DatabaseId, MessageId, ServerName
@@ -16,6 +16,8 @@ from shadowrelay.wire.xqdiscard import format_recipients, parse_recipients
 from shadowrelay.wire.xshadow import format_mark, parse_mark
 
 SQL = load("queries.sql")
+
+EVER = datetime.min.replace(tzinfo=UTC)
 
 
 def hop_shadow_row(kept: HopShadow) -> sums.SqlRow:
@@ -50,6 +52,10 @@ def _believed(row: sums.SqlRow) -> HopShadow | None:
         return None
 
 
+def _since(row: sums.SqlRow) -> datetime:
+    return records.moment(row[2])
+
+
 class HopShadowRows:
     """The part of the ledger for shadow queues of hops; bound to one connection.
 
@@ -80,6 +86,13 @@ class HopShadowRows:
             return ()
         rows = self._run(SQL["hop_shadows_of"], (message_id,)).fetchall()
         return [found for row in rows if (found := _believed(row))]
+
+    def unsound(self, message_id: MessageId) -> Mapping[ServerName, datetime]:
+        """The hops whose rows about the message are damaged. A time that is none counts as long ago."""
+        if not self._counts:
+            return {}
+        rows = self._run(SQL["hop_shadows_of"], (message_id,)).fetchall()
+        return {ServerName(row[1]): sums.readable(_since, row) or EVER for row in rows if not _believed(row)}
 
     def part(self, hop: ServerName, part: Part = ALL) -> tuple[Sequence[HopShadow], Part | None]:
         most = -1 if part.most is None else part.most

@@ -304,10 +304,10 @@ class SqlLedger(Copies):
                 self._drop(copy.id)
             case SaveDamaged(found):
                 self._quarantine(found)
-            case DropDamaged(message_id):
+            case DropDamaged(message_id, instead):
                 self.tally.forget(self.connection, message_id)
                 self._run(SQL["drop_damaged"], (message_id,))
-                self._drop(message_id)
+                self._drop(message_id, instead)
             case DiscardEvent():
                 self._run(SQL["put_event"], records.event_row(write))
             case CheckCopies(owner, at, most):
@@ -346,9 +346,11 @@ class SqlLedger(Copies):
             case _:
                 assert_never(write)
 
-    def _drop(self, message_id: MessageId) -> None:
+    def _drop(self, message_id: MessageId, instead: Copy | None = None) -> None:
         super()._drop(message_id)
-        self.hop_rows.drop(message_id)
+        if instead is None:
+            self.hop_shadow_rows.forget(message_id)
+            self.hop_rows.drop(message_id)
 
     def _write_of_senders(
         self, write: HopPeer | Handed | HopShadow | DropHopShadow | Unacknowledged | Acknowledged

@@ -321,6 +321,9 @@ SELECT r.settled_at, r.message_id,
 -- name: hop_peer
 SELECT name, told FROM hop_peer WHERE name = ?;
 
+-- name: hop_peers_but
+SELECT name, told FROM hop_peer WHERE name <> ?;
+
 -- name: put_hop_peer
 INSERT OR REPLACE INTO hop_peer (name, told) VALUES (?, ?);
 

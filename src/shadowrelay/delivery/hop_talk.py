@@ -27,6 +27,9 @@ from shadowrelay.smtp.sending.hop import ConnectionFailed
 if TYPE_CHECKING:
     from shadowrelay.smtp.sending.session import DeliverySession
 
+LONGEST = 20.0
+"""Seconds after which a talk asks no more. A single answer has a deadline of its own (``tracked.ANSWER``)."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -46,13 +49,16 @@ def _lineage_of(ledger: Transaction, hop: ServerName) -> Lineage | None:
     return peer.lineage if peer else None
 
 
-async def poll(hop: ServerName, clock: Callable[[], datetime]) -> Unanswered | None:
+async def poll(
+    hop: ServerName, clock: Callable[[], datetime], ended: Callable[[], bool] = lambda: False
+) -> Unanswered | None:
     """Fetch what the hop has to say, until there is nothing more. None: all went well.
 
-    Each answer is applied durably before the next query acknowledges it.
+    Each answer is applied durably before the next query acknowledges it. A hop may answer without end: when
+    the talk has ``ended``, the rest is for the next talk.
     """
     most: int | None = MAX_LINES
-    while most is not None:
+    while most is not None and not ended():
         query = await Transact(partial(hop_discards.ask, hop=hop, most=most))
         answered = await Ask(hop, query)
         if isinstance(answered, Unanswered):
@@ -121,7 +127,8 @@ class HopConversations:
             return answered
 
         try:
-            await Performer(transact=self._database.transact, ask=ask).run(poll(name, self._clock))
+            talk = poll(name, self._clock, lambda: seconds() - began > LONGEST)
+            await Performer(transact=self._database.transact, ask=ask).run(talk)
         except DatabaseFailed:  # which ends the node, and says so
             return
         if failures:

@@ -123,9 +123,12 @@ class HopIntake:
         return ours
 
     def _others(self, ledger: SqlLedger, name: ServerName) -> set[DatabaseId]:
-        """Databases that this peer cannot have: whoever shows an id gets the events for it."""
-        pinned = (ledger.hop_peer(other) for other in self._intakes.tls.pinned.values() if other != name)
-        known = {one.lineage.database_id for one in (*pinned, *ledger.members()) if one and one.lineage}
+        """Databases that this peer cannot have: whoever shows an id gets the events for it. Peers of other
+        connectors, and hops that we send to, count too.
+        """
+        lineages = [one.lineage for one in ledger.hop_rows.peers_but(name)]
+        lineages += [one.lineage for one in ledger.members()]
+        known = {lineage.database_id for lineage in lineages if lineage}
         return known | {ledger.lineage.database_id}
 
     async def ask(self, query: Query) -> QueryResponse:

@@ -7,9 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ledger_at_hand import NOW, A, LedgerAtHand, M, ledger_of, message
+from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, lineage, message, steps
 
-from shadowrelay.core.decisions import Decision, HopShadow, Verdict, VerdictKind
+from shadowrelay.core.decisions import (
+    Content,
+    DamagedRow,
+    Decision,
+    DropDamaged,
+    HopShadow,
+    Verdict,
+    VerdictKind,
+)
 from shadowrelay.core.delivery.hop_shadows import (
     Tracker,
     again_id,
@@ -17,9 +25,10 @@ from shadowrelay.core.delivery.hop_shadows import (
     given_up,
     loss_of,
     send_again,
+    to_send_again,
 )
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, settle
-from shadowrelay.core.hops import HopPeer
+from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,
@@ -32,10 +41,14 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members.conversation import MAX_LINES, Answered, Line, Query
 from shadowrelay.core.members.hop_discards import ask, told
+from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Copy, Reason, Recipient, Stage, Status
+from shadowrelay.core.ownership.transfer import yields
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
+from shadowrelay.delivery.hop_talk import poll
 
 EDGE = ServerName("edge.example.net")
 DATABASE, OTHER = DatabaseId("6f0d7a3e-0000-4000-8000-0000000000e1"), DatabaseId("e2")
@@ -238,6 +251,81 @@ def test_an_event_about_a_message_that_stays_in_doubt_does_not_hold_up_whole_pag
     assert ask(ledger, EDGE).after == Mark(RUN, 4 + MAX_LINES)
 
 
+# Rows of the message that cannot be believed.
+
+
+def restored(ledger: LedgerAtHand, *settled: int) -> None:
+    """B gives its good copy in place of rows that cannot be believed."""
+    plain = message()
+    assert plain.digests
+    there = tuple(
+        replace(one, status=Status.RELAYED) if one.number in settled else one for one in plain.recipients
+    )
+    offer = ShadowCopyOffer(
+        message_id=M,
+        epoch=1,
+        rank=1,
+        owner=B,
+        owner_database=DB[B],
+        mark=lineage(B).mark,
+        received_at=NOW,
+        envelope=plain.envelope,
+        recipients=there,
+        digests=plain.digests,
+        given_for=A,
+    )
+    assert ledger.apply(hold(ledger, offer, Content(data=b"x"), Policy(), NOW)) is OfferAnswer.QUEUED
+
+
+def damaged(*settled: int) -> LedgerAtHand:
+    """A message whose rows cannot be believed, of which a hop has those recipients. A peer handed it over."""
+    ledger = on()
+    ledger.apply(
+        Decision(None, (Handed(M, ServerName("mx.example.org"), OTHER, MessageId("theirs"), (7, 8)),))
+    )
+    for number in settled:
+        took(ledger, number)
+    del ledger.copies[M]
+    ledger.state.events.clear()
+    ledger.rows[M] = DamagedRow(M, NOW, "a sum differs", tuple((one, Status.RELAYED) for one in settled))
+    return ledger
+
+
+def test_a_good_copy_in_place_of_damaged_rows_leaves_what_hops_have_of_it() -> None:
+    ledger = damaged(1)
+    restored(ledger)
+    assert ledger.hop_shadow(M, EDGE)
+    ledger.apply(Decision(None, (peer(OTHER, (NEXT_RUN, 0)),)))
+    assert again(ledger) == 1
+    assert [one.number for one in made(ledger).recipients] == [1]
+
+
+def test_who_handed_a_message_over_is_told_when_a_good_copy_replaces_damaged_rows() -> None:
+    ledger = damaged(1)
+    restored(ledger, 2)
+    (told,) = [event for event in ledger.told if event.addressee == OTHER]
+    assert (told.verdict.message_id, told.verdict.recipients) == ("theirs", (7, 8))
+
+
+def test_damaged_rows_that_are_dropped_leave_nothing() -> None:
+    ledger = damaged(1)
+    ledger.apply(Decision(None, (DropDamaged(M),)))
+    assert not ledger.hop_shadows_of(M)
+    assert ledger.handed(M) is None
+
+
+def test_what_a_hop_takes_while_rows_become_damaged_enters_its_queue_and_the_giver_hears_nothing() -> None:
+    ledger = damaged()
+    results = [AttemptResult(1, Ending.ACCEPTED, "250 2.0.0 ok")]
+    hop = Hop(SERVER, inside=False, mailbox=False, tracks=BY)
+    ledger.apply(settle(ledger, M, results, (), hop, NOW, sent=message()))
+    assert ledger.rows[M].settled == ((1, Status.RELAYED),)
+    assert ledger.hop_shadow(M, EDGE) == HopShadow(M, EDGE, DATABASE, BY.mark, (1,), NOW)
+    assert not ledger.told
+    restored(ledger)
+    assert [event.verdict.recipients for event in ledger.told if event.addressee == OTHER] == [(7,)]
+
+
 # Age.
 
 
@@ -259,6 +347,56 @@ def test_what_no_hop_delivers_is_discarded_by_age_and_that_is_logged() -> None:
     assert ledger.apply(given_up(ledger, M, policy, old))
     assert ledger.hop_shadow(M, EDGE) is None
     assert [(event.event_id, event.reason) for event in ledger.events[-1:]] == [("HADISCARD", "Expired")]
+
+
+def superseded() -> tuple[LedgerAtHand, Verdict]:
+    """A hop has recipient 1. Then B took the message over, and says that our shadow copy is not needed."""
+    ledger = on()
+    took(ledger, 1)
+    ledger.apply(yields(ledger, ledger.copies[M], B, DB[B], 2, NOW))
+    rank = ledger.copies[M].rank
+    return ledger, Verdict(M, 2, VerdictKind.SUPERSEDED, str(rank))
+
+
+def test_a_former_owner_keeps_its_copy_until_no_hop_has_anything_of_the_message() -> None:
+    ledger, needless = superseded()
+    speaker = Speaker(B, DB[B], lineage(B).mark)
+    ledger.apply(learn(ledger, needless, speaker, None, Policy(), NOW))
+    assert ledger.copies[M].check_at is None  # nothing to ask until the hop has spoken
+    assert [one.number for one in ledger.copies[M].unsettled] == [2]  # B says what becomes of it
+    delivered(ledger, 1)
+    assert ledger.copies[M].check_at == NOW
+    ledger.apply(learn(ledger, needless, speaker, None, Policy(), NOW))
+    assert M not in ledger.copies
+
+
+def test_what_a_former_owner_gave_to_a_hop_that_loses_it_is_sent_again() -> None:
+    ledger, needless = superseded()
+    ledger.apply(learn(ledger, needless, Speaker(B, DB[B], lineage(B).mark), None, Policy(), NOW))
+    ledger.apply(Decision(None, (peer(OTHER, (NEXT_RUN, 0)),)))
+    assert again(ledger) == 1
+    assert [one.number for one in made(ledger).recipients] == [1]
+
+
+def test_a_shadow_copy_that_a_hop_needs_outlasts_its_age() -> None:
+    policy = Policy()
+    ledger, _ = superseded()
+    old = NOW + policy.safety_net_hold_time + policy.message_expiration_timeout
+    assert not ledger.apply(expire(ledger, ledger.copies[M], policy, old, ()))
+    assert M in ledger.copies
+    delivered(ledger, 1)
+    assert ledger.apply(expire(ledger, ledger.copies[M], policy, old, ()))
+
+
+def test_of_a_message_that_two_hops_have_the_older_row_goes_by_age_alone() -> None:
+    policy, ledger = Policy(), on()
+    took(ledger, 1)
+    other = HopShadow(M, ServerName("hub.example.net"), OTHER, BY.mark, (2,), NOW + timedelta(hours=1))
+    ledger.apply(Decision(None, (other,)))
+    old = NOW + policy.safety_net_hold_time + policy.message_expiration_timeout
+    assert ledger.apply(given_up(ledger, M, policy, old))
+    assert list(ledger.hop_shadows_of(M)) == [other]
+    assert not ledger.apply(given_up(ledger, M, policy, old))
 
 
 # What is sent again.
@@ -328,6 +466,36 @@ def test_a_working_hop_keeps_what_it_has() -> None:
     ledger = on()
     took(ledger, 1)
     assert again(ledger, None, "h") == 0
+
+
+class Unread(LedgerAtHand):
+    """A ledger whose copies nobody may read."""
+
+    def copy(self, message_id: MessageId) -> Copy | None:
+        raise AssertionError(f"{message_id} is read")
+
+
+def test_a_look_at_the_queue_of_a_working_hop_reads_no_copy() -> None:
+    ledger = Unread(A, [message()])
+    row = HopShadow(M, EDGE, DATABASE, BY.mark, (1,), NOW)
+    ledger.apply(Decision(None, (peer(), row)))
+    assert to_send_again(ledger, row, None, ()) is None
+    assert to_send_again(ledger, row, Reason.HEARTBEAT_LOST, ()) is None  # nor if there is no other way
+    with pytest.raises(AssertionError, match="is read"):
+        to_send_again(ledger, row, Reason.HEARTBEAT_LOST, [NextHop("h")])
+
+
+def test_a_hop_that_answers_without_end_is_heard_again_in_another_talk() -> None:
+    ledger, asked = on(), 0
+    took(ledger, 1)
+
+    def answer(step: Any) -> Answered:
+        nonlocal asked
+        asked += 1
+        return Answered((Line(4 + asked, Verdict(M, 1, VerdictKind.DELIVERED, "", (1,))),), Mark(RUN, 20))
+
+    *_, result = steps(poll(EDGE, lambda: NOW, lambda: asked >= 3), ledger, answer)
+    assert (result, asked) == (None, 3)
 
 
 def test_a_content_that_is_not_good_goes_nowhere() -> None:

@@ -7,7 +7,7 @@ the same content goes another way. So nothing settled ever becomes unsettled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import (
@@ -15,6 +15,7 @@ from shadowrelay.core.decisions import (
     Decision,
     DropHopShadow,
     HopShadow,
+    SaveCopy,
     Verdict,
     VerdictKind,
     Write,
@@ -26,9 +27,10 @@ from shadowrelay.core.events.reports import derived_id
 from shadowrelay.core.hops import HopPeer
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
-from shadowrelay.core.messages import Copy, Digests, Reason, Recipient
+from shadowrelay.core.messages import Copy, Digests, Reason, Recipient, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 from shadowrelay.core.values import dataclass, replace
 
@@ -48,17 +50,30 @@ def taken(
     """The hop took these recipients: from now on they are in its shadow queue.
 
     If it took others of the message before, they share a row. The row then has the later mark, unless the hop
-    has lost what it took before: then the row stays lost, and all of it is sent again.
+    has lost what it took before: then the row stays lost, and all of it is sent again. If the row from before
+    cannot be believed, nobody knows which they were: every relayed recipient counts as one of them.
     """
     if not numbers:
         return ()
     known = ledger.hop_shadow(message_id, by.hop)
     if known is None:
+        if by.hop in ledger.hop_shadows_unsound(message_id):
+            numbers = {*numbers, *_relayed(ledger, message_id)}
         return (HopShadow(message_id, by.hop, by.database_id, by.mark, tuple(sorted(numbers)), now),)
     both = tuple(sorted({*known.recipients, *numbers}))
     if loss_of(known, ledger.hop_peer(by.hop)):
         return (replace(known, recipients=both),)
     return (replace(known, database_id=by.database_id, mark=by.mark, recipients=both),)
+
+
+def _relayed(ledger: Ledger, message_id: MessageId) -> Iterator[int]:
+    """The recipients that some hop may have. The members of a list have messages of their own."""
+    if copy := ledger.copy(message_id):
+        for one in copy.recipients:
+            if one.status is Status.RELAYED and one.next_hop != LISTS:
+                yield one.number
+    elif rows := ledger.damaged(message_id):
+        yield from (number for number, status in rows.settled if status is Status.RELAYED)
 
 
 def loss_of(row: HopShadow, peer: HopPeer | None) -> Reason | None:
@@ -94,7 +109,18 @@ def _without(
     copy = ledger.copy(row.message_id)
     about = tuple(one for one in copy.recipients if one.number in gone) if copy else ()
     events = (HopDiscard(at=now, copy=copy, recipients=about, hop=row.hop, reason=reason),) if copy else ()
-    return Decision(None, (_left(row, gone),), events)
+    return Decision(None, (_left(row, gone), *_asked(ledger, row, gone, copy, now)), events)
+
+
+def _asked(
+    ledger: Ledger, row: HopShadow, gone: Collection[int], copy: Copy | None, now: datetime
+) -> tuple[Write, ...]:
+    """A shadow copy may have been kept for the hop alone: once no hop has anything of it, ask its owner."""
+    if copy is None or not copy.held or copy.pending or not set(row.recipients) <= set(gone):
+        return ()
+    if any(other.hop != row.hop for other in ledger.hop_shadows_of(copy.id)):
+        return ()
+    return (SaveCopy(copy, replace(copy, check_at=now)),)
 
 
 def _left(row: HopShadow, gone: Collection[int]) -> HopShadow | DropHopShadow:
@@ -103,15 +129,19 @@ def _left(row: HopShadow, gone: Collection[int]) -> HopShadow | DropHopShadow:
 
 
 def given_up(ledger: Ledger, message_id: MessageId, policy: Policy, now: datetime) -> Decision[bool]:
-    """Discard by age what no hop says is delivered. The result: no hop's shadow queue has the message.
+    """Discard by age what no hop says is delivered. The result: something was discarded.
 
-    Nobody sends a message again that is as old as Safety Net's outcomes (``remembered_for``).
+    So do rows that cannot be believed, or Safety Net would keep their message for ever. Nobody sends a
+    message again that is as old as Safety Net's outcomes (``remembered_for``).
     """
-    old: Decision[bool] = Decision(True)
+    before = now - remembered_for(policy)
+    old: Decision[bool] = Decision(False)
     for row in ledger.hop_shadows_of(message_id):
-        if now - row.since < remembered_for(policy):
-            return Decision(False)
-        old = _without(ledger, row, row.recipients, "Expired", now).but(True).after(old)
+        if row.since <= before:
+            old = _without(ledger, row, row.recipients, "Expired", now).but(True).after(old)
+    for hop, since in ledger.hop_shadows_unsound(message_id).items():
+        if since <= before:
+            old = Decision(True, (DropHopShadow(message_id, hop),)).after(old)
     return old
 
 
@@ -124,11 +154,13 @@ def to_send_again(
     recipients whose next hop has another way (``ways``) go: without one the hop is waited for, or age
     decides.
     """
+    lost = loss_of(row, ledger.hop_peer(row.hop))
+    if lost is None and not (failed and ways):
+        return None  # as nearly always: the shadow queue may be long, and copies are costly to read
     copy = ledger.copy(row.message_id)
     if copy is None or copy.damaged or copy.digests is None or copy.digests.content is None:
         return None
     about = tuple(one for one in copy.recipients if one.number in row.recipients)
-    lost = loss_of(row, ledger.hop_peer(row.hop))
     if lost is None:
         about = tuple(one for one in about if one.next_hop in ways) if failed else ()
     reason = lost or failed
@@ -195,4 +227,5 @@ def _sent_again(
     )
     queued = queue_once(ledger, original, made, Content(of=original.id), event, now, awaited=False)
     gone = {one.number for one in about}
-    return Decision(made.id, (_left(row, gone),)).after(queued)
+    left = _left(row, gone), *_asked(ledger, row, gone, original, now)
+    return Decision(made.id, left).after(queued)

@@ -160,14 +160,22 @@ def _settle_rows(
     hop: Hop,
     now: datetime,
 ) -> Decision[Copy | None]:
-    """Record the accepted recipients beside rows that cannot be believed, so that nothing is sent twice."""
+    """Record the accepted recipients beside rows that cannot be believed, so that nothing is sent twice.
+
+    Of what a hop tracks, a peer that handed the message over hears nothing until the rows are replaced, and
+    keeps its copy: from these rows nothing could be sent again.
+    """
     done = [one for one in results if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)]
     by_number = {recipient.number: recipient for recipient in sent.recipients}
     changed = [_after(by_number[one.number], one, hop, {}, now) for one in done]
     settled = dict(rows.settled) | {one.number: one.status for one in changed}
     saved = SaveDamaged(replace(rows, settled=tuple(sorted(settled.items()))))
-    heard = to_giver(ledger, sent.id, changed, now)
-    told: Decision[Copy | None] = Decision(None, (saved, *heard), tuple(_told(sent, done, changed, hop, now)))
+    more: tuple[Write, ...]
+    if hop.tracks:
+        more = taken(ledger, sent.id, {one.number for one in done}, hop.tracks, now)
+    else:
+        more = to_giver(ledger, sent.id, changed, now)
+    told: Decision[Copy | None] = Decision(None, (saved, *more), tuple(_told(sent, done, changed, hop, now)))
     first = bool(done) and not rows.settled
     return told.after(journaled(ledger, sent, journal, now)) if first else told
 

@@ -119,7 +119,7 @@ def _learn(
                 return Decision(None)
             if verdict.kind is VerdictKind.SUPERSEDED and int(verdict.argument or 0) < copy.rank:
                 return Decision(None)
-            released = discard_copy(copy, verdict.kind.capitalize(), now)
+            released = discard_copy(ledger, copy, verdict.kind.capitalize(), now)
             if verdict.kind is VerdictKind.REJECTED:
                 return released
             return released.after(report_is_safe(ledger, copy, now))  # its owner has a copy elsewhere
@@ -128,7 +128,7 @@ def _learn(
         case VerdictKind.YOURS:
             return _yours(ledger, copy, verdict, speaker, now)
         case VerdictKind.UNKNOWN:
-            return _unknown(copy, speaker, now, long_away)
+            return _unknown(ledger, copy, speaker, now, long_away)
         case VerdictKind.PENDING:
             return _pending(ledger, copy, verdict, speaker)
         case VerdictKind.DAMAGED:
@@ -247,7 +247,9 @@ def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: 
     return saved(copy, copy.with_holder(as_holder(ledger, speaker, holder.rank)))
 
 
-def _unknown(copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | None) -> Decision[None]:
+def _unknown(
+    ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | None
+) -> Decision[None]:
     """The speaker has never heard of the message, or a stale page made it forget.
 
     If the speaker is the owner, promote our copy: an owner that refused a message says *rejected*. Only in
@@ -258,7 +260,7 @@ def _unknown(copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | 
     if copy.held and speaker.name == copy.owner and copy.pending is None:
         same = (speaker.database_id, speaker.mark.incarnation) == (copy.owner_database, copy.offered_in)
         if speaker.version == 1 and same:
-            return discard_copy(copy, "Orphaned", now)
+            return discard_copy(ledger, copy, "Orphaned", now)
         if long_away is not None and copy.confirm_since == long_away:
             return set_aside(copy, now)
         return intend(copy, Reason.OWNER_FORGOT, now)

@@ -28,6 +28,7 @@ from shadowrelay.core.ownership.transfer import (
     ask_about,
     asked_about,
     made_here,
+    saved,
     settled_now,
     unclaimed,
     yields,
@@ -117,7 +118,9 @@ def hold(
             received_at=min(offer.received_at, now),  # a promoted copy is due by this time
             check_at=now + policy.orphan_check_interval,
         )
-        gone = () if new else (DropDamaged(copy.id),)  # rows that cannot be believed may be left
+        gone = (
+            () if new else (DropDamaged(copy.id, instead=copy),)
+        )  # rows that cannot be believed may be left
         event = _received(ledger, copy, offer, "again" if again else "", now)
         return Decision(OfferAnswer.QUEUED, (*gone, SaveCopy(None, copy, content), *known_of_owner), (event,))
     if known.owned:  # two owners: both ask, and epoch, rank and name decide
@@ -191,9 +194,10 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         elsewhere = tuple(one for one in copy.recipients if one.settled and one.number not in sent_here)
         done = [one for one in here.recipients if one not in copy.recipients]
         writes: tuple[Write, ...] = (
-            DropDamaged(copy.id),
+            DropDamaged(here.id, instead=here),
             SaveCopy(None, here, content),
             *addressed([offer.owner_database], delivered(here, done), now),
+            *to_giver(ledger, here.id, here.recipients, now),  # it may not know yet
         )
         then = _given_away(ledger, here, offer.owner_database, now)
         if elsewhere:
@@ -235,10 +239,17 @@ def _answered_for(known: Copy, offer: ShadowCopyOffer) -> Copy:
     return unclaimed(known)
 
 
-def discard_copy(copy: Copy, reason: str, now: datetime) -> Decision[None]:
-    """Discard a shadow copy that nobody will need: rejected, orphaned, superseded or revoked."""
+def discard_copy(ledger: Ledger, copy: Copy, reason: str, now: datetime) -> Decision[None]:
+    """Discard a shadow copy that nobody will need: rejected, orphaned, superseded or revoked.
+
+    A former owner may have recipients in the shadow queue of a hop: then its copy is the only one with which
+    they can be sent again. It stays as it is, because the other recipients are not settled here. Its owner
+    still tells it of them, and is asked again when no hop has anything of the message.
+    """
     if copy.role is not Role.SHADOW:
         return Decision(None)
+    if ledger.hop_shadows_of(copy.id):
+        return saved(copy, replace(copy, check_at=None))
     event = HaDiscard(at=now, copy=copy, recipients=copy.unsettled, reason=reason)
     return Decision(None, (DropCopy(copy),), (event,))
 
@@ -276,7 +287,7 @@ def revoke(
         return Decision(confirmed, (tombstone,))
     if copy.rank > rank:  # it came with a later offer, which is not revoked
         return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner), (tombstone,))
-    released = discard_copy(copy, "Revoked", now)
+    released = discard_copy(ledger, copy, "Revoked", now)
     return Decision(confirmed, (tombstone, *released.writes), released.events)
 
 

@@ -51,6 +51,8 @@ def expire(
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))
     age = now - max(copy.received_at, copy.renewed_at or copy.received_at)
     if copy.held and not copy.damaged and age >= remembered_for(policy):
+        if ledger.hop_shadows_of(copy.id):
+            return Decision(False)
         if copy.owner in reachable:
             return Decision(False, saved(copy, replace(copy, check_at=copy.check_at or now)).writes)
         event = HaDiscard(at=now, copy=copy, recipients=copy.unsettled, reason="Expired")
