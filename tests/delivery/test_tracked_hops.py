@@ -415,6 +415,29 @@ async def test_without_shadow_redundancy_nobody_is_told_to_track(tmp_path: Path)
         assert await shadows(node) == 0
 
 
+async def test_a_hop_that_tracks_no_more_tells_what_it_delivered_and_gets_ordinary_mail(
+    tmp_path: Path,
+) -> None:
+    receiver = MemoryReceiver()
+    off: Any = {"shadow_redundancy_enabled": False}
+    async with listening(receiver) as end, sending(tmp_path) as node:
+        async with hop(tmp_path) as edge:
+            await hand_over(node, edge)
+            await node.node.queue.stop()
+        async with hop(tmp_path, port_of(end), disk=1, **off) as edge:
+            leads(node, edge.port)
+            edge.run_reconcile()
+            edge.run_queue()
+            await eventually(lambda: asked(node))
+            assert len(receiver.kept) == 1
+    async with sending(tmp_path, disk=1) as node, hop(tmp_path, disk=2, **off) as edge:
+        leads(node, edge.port)
+        await sent(node, MESSAGE, *TO)
+        node.run_queue()
+        await eventually(lambda: relayed(node))
+        assert await shadows(node) == 0
+
+
 # Boundaries of several members
 
 

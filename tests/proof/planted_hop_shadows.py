@@ -243,6 +243,13 @@ HOP_SHADOWS = (
         test=f"{_CORE}test_a_look_at_the_queue_of_a_working_hop_reads_no_copy",
     ),
     Fault(
+        name="a hop that tracks nothing now is told to track",
+        rule=_WHO,
+        file="smtp/sending/session.py",
+        edits=(("        if not tracked.may_track(connection):\n", "        if False:\n"),),
+        test=f"{_REAL}test_a_hop_that_tracks_no_more_tells_what_it_delivered_and_gets_ordinary_mail",
+    ),
+    Fault(
         name="a hop that is back still counts as given up",
         rule="a hop is given up after so many failed heartbeats in a row",
         file="delivery/hop_talk.py",

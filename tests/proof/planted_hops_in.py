@@ -101,6 +101,15 @@ HOPS_IN = (
         test=_HOPS + "test_nothing_is_offered_where_there_are_members",
     ),
     Fault(
+        name="what a hop has delivered is told no more once redundancy is off",
+        rule="who handed a message over hears when the next hop has it",
+        file="reception/hops.py",
+        edits=(
+            ("        return known or self._intakes.tracking\n", "        return self._intakes.tracking\n"),
+        ),
+        test=_HOPS + "test_what_was_handed_over_is_told_where_nothing_is_tracked_any_more",
+    ),
+    Fault(
         name="a damaged row says who hears of what",
         rule="a row that decides something is compared with its sum",
         file="database/hop_rows.py",

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hopping import DATABASE, GREETING, ID, OTHER, PEER, call, certificates, hand_over, hop, receive
 from receiving import MemoryReceiver, RawClient, listening
 from stations import Station, eventually, station
@@ -219,6 +220,25 @@ async def test_what_was_handed_over_is_known_after_a_restart(tmp_path: Path) -> 
     async with hop(tmp_path, disk=1) as node, call(node, tmp_path) as client:
         await client.say(GREETING)
         assert "Taken before" in await hand_over(client, 1, TO)
+
+
+@pytest.mark.parametrize("without", ["redundancy", "being alone"])
+async def test_what_was_handed_over_is_told_where_nothing_is_tracked_any_more(
+    tmp_path: Path, without: str
+) -> None:
+    async with hop(tmp_path) as node, call(node, tmp_path) as client:
+        await client.say(GREETING)
+        await hand_over(client, 1, TO)
+    changes: Any = {"shadow_redundancy_enabled": False} if without == "redundancy" else {"others": ("mx1",)}
+    async with hop(tmp_path, disk=1, **changes) as node, call(node, tmp_path) as client:
+        offered = await client.say("EHLO hub.example.net")
+        assert "250-XSHADOW|" in offered
+        assert "XQDISCARD" in offered
+        assert (await client.say(GREETING)).startswith("250 ")
+        assert (await client.say(f"MAIL FROM:<a@example.net> XSHADOW={ELSE}")).startswith("451 4.3.0 ")
+        assert (await client.say("MAIL FROM:<a@example.net>")).startswith("250 ")  # as ordinary mail
+        await client.say("RSET")
+        assert (await said(client)).startswith("251 ")  # nothing is delivered yet
 
 
 async def test_a_peer_that_tracks_its_message_keeps_its_copy_and_waits_for_no_next_hop(

@@ -745,11 +745,6 @@ MUTANTS = (
         breaks=Breaks.HISTORY,
     ),
     Mutant(
-        "a first copy is made on its owner's own machine",
-        ((shadow_servers.preferred, " if member.host != own.host", ""),),
-        seed=136,
-    ),
-    Mutant(
         "the id of a resubmitted message does not depend on its request",
         ((reports.resubmitted_id, 'derived_id("resubmit", request, ', 'derived_id("resubmit", '),),
         scenario="given_back_by_its_owner",

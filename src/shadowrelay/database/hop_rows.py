@@ -27,6 +27,11 @@ class HopRows:
         """Read again what is kept in memory."""
         self._any_handed = bool(self._run(SQL["any_handed"]).fetchone()[0])
 
+    @property
+    def any_handed(self) -> bool:
+        """Whether a peer handed anything over that is still known. Callable outside a transaction."""
+        return self._any_handed
+
     def peer(self, name: ServerName) -> HopPeer | None:
         # An unreadable row counts as none: the peer introduces itself again.
         row = self._run(SQL["hop_peer"], (name,)).fetchone()

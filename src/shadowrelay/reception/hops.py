@@ -36,6 +36,8 @@ _UNWELCOME = {
     hops.Unwelcome.ANOTHERS: Reply(550, "5.7.1", "That database is another one's"),
 }
 
+_NOT_TRACKED = Reply(451, "4.3.0", "No messages are tracked now")
+
 
 @dataclass(frozen=True, slots=True)
 class HopTls:
@@ -82,7 +84,14 @@ class HopIntake:
 
     @property
     def admitted(self) -> bool:
-        return self._peer is not None and self._intakes.tracking
+        if self._peer is None:
+            return False
+        known = self._greeting is not None or self._intake.database.ledger.hop_rows.any_handed
+        return known or self._intakes.tracking
+
+    @property
+    def tracks(self) -> bool:
+        return self._intakes.tracking
 
     def shown(self, certificate: bytes) -> None:
         self._peer = self._intakes.tls.pinned.get(certificate)
@@ -149,6 +158,8 @@ class HopIntake:
         self._tracked, self._numbers = None, set()
         if MAIL_PARAMETER in mail.extra:
             self._greeted()
+            if not self.tracks:  # redundancy was switched off after EHLO
+                return _NOT_TRACKED
             try:
                 self._tracked = parse_tracked(mail.extra[MAIL_PARAMETER])
             except Malformed as error:

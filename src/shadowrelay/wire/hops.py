@@ -28,6 +28,9 @@ VERSION = 1
 KEYWORDS = (f"XSHADOW {VERSION}", "XQDISCARD")
 """What EHLO offers to a hop that may use the verbs."""
 
+KEYWORDS_UNTRACKED = ("XSHADOW", "XQDISCARD")
+"""The same while no message is tracked: the hop still tells what it delivered. XSHADOW names no version."""
+
 MAIL_PARAMETER, RCPT_PARAMETER = "XSHADOW", "XFORK"
 
 LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
@@ -46,6 +49,11 @@ _MOST_NUMBER = 1_000_000
 def offered(extensions: Mapping[str, str]) -> bool:
     """Whether an answer to EHLO (``wire.esmtp.extensions``) offers to track messages, in our version."""
     return str(VERSION) in extensions.get("XSHADOW", "").split() and "XQDISCARD" in extensions
+
+
+def answered(extensions: Mapping[str, str]) -> bool:
+    """Whether an answer to EHLO offers to tell of messages that were tracked, at least."""
+    return "XSHADOW" in extensions and "XQDISCARD" in extensions
 
 
 def format_greeting(greeting: Greeting) -> str:

@@ -24,7 +24,12 @@ class HopReceiver(PeerReceiver, Protocol):
 
     @property
     def admitted(self) -> bool:
-        """Whether the client showed a pinned certificate, and this node tracks messages for peers."""
+        """Whether the client showed a pinned certificate, and this node tracks messages for peers, or did."""
+        ...
+
+    @property
+    def tracks(self) -> bool:
+        """Whether this node tracks messages for peers now."""
         ...
 
     def shown(self, certificate: bytes) -> None:
@@ -61,7 +66,10 @@ class HopSession(PeerSession):
         return super().offers(verb)
 
     def keywords(self) -> list[str]:
-        return super().keywords() + (list(hops.KEYWORDS) if self.answering.admitted else [])
+        return super().keywords() + (list(self._offered()) if self.answering.admitted else [])
+
+    def _offered(self) -> tuple[str, ...]:
+        return hops.KEYWORDS if self.answering.tracks else hops.KEYWORDS_UNTRACKED
 
     def limit_commands(self) -> None:
         super().limit_commands()

@@ -150,6 +150,8 @@ class DeliverySession:
         """
         connection = self._usable("mail")
         tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
+        if not tracked.may_track(connection):
+            tracking = None
         need, content = await examine(envelope, content, connection.extensions, eight_bit=eight_bit)
         results = {
             refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)

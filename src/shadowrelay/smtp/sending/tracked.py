@@ -58,8 +58,13 @@ class Tracks:
 
 
 def may_be_told(connection: HopConnection) -> bool:
-    """Has the route the right, has the hop shown its certificate, and does it offer to track?"""
-    return connection.peer is not None and hops.offered(connection.extensions)
+    """Has the route the right, has the hop shown its certificate, and does it speak of tracked messages?"""
+    return connection.peer is not None and hops.answered(connection.extensions)
+
+
+def may_track(connection: HopConnection) -> bool:
+    """Does the hop offer to track messages now?"""
+    return hops.offered(connection.extensions)
 
 
 def tracked_mail(command: bytes, message_id: MessageId) -> bytes:
