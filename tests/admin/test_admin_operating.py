@@ -116,6 +116,7 @@ async def test_a_redirect_that_is_not_begun_says_why(node: FakeNode) -> None:
         assert (await typed(port, "redirect"))[0] == 2
 
 
+@pytest.mark.slow
 async def test_after_ctrl_c_the_redirect_is_stopped_and_what_is_left_is_told(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def offered(extensions: Mapping[str, str]) -> bool:
 
 def answered(extensions: Mapping[str, str]) -> bool:
     """Whether an answer to EHLO offers to tell of messages that were tracked, at least."""
-    return "XSHADOW" in extensions and "XQDISCARD" in extensions
+    return "XQDISCARD" in extensions and (extensions.get("XSHADOW") == "" or offered(extensions))
 
 
 def format_greeting(greeting: Greeting) -> str:
