@@ -146,6 +146,7 @@ def _forks_at_london(directory: Path, paris: ScriptedHop, store: ScriptedHop) ->
                 len(sites["london"].events("SENDEXTERNAL")) == 2 and sites["dublin"].events("SENDEXTERNAL")
             )
         )
+        wait_for(lambda: sites["chicago"].events("SENDEXTERNAL"))  # it hears the 250 when London is done
         (sent,) = sites["chicago"].events("SENDEXTERNAL")
         assert sent["recipient-address"].split(";") == [DUBLIN, PARIS]
         assert sites["ny"].events("RECEIVE") == []
