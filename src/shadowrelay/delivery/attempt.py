@@ -17,7 +17,7 @@ from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_of
 from shadowrelay.core.steps import Sent
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import ContentDamaged, source
@@ -381,11 +381,7 @@ class Sender:
 
         Recipients with another next hop than the first one stay due, for another attempt.
         """
-        hops = [
-            next_hop_for(route, recipient.address) if route else None
-            for recipient in claimed.recipients
-            for route in [route_for(recipient.address, self._routes)]
-        ]
+        hops = [next_hop_of(recipient.address, self._routes) for recipient in claimed.recipients]
         alike = [one for one, hop in zip(claimed.recipients, hops, strict=True) if hop == hops[0]]
         groups = self._hosts.ways(hops[0]) if hops[0] else ()
         return replace(claimed, recipients=tuple(alike)), groups

@@ -16,7 +16,7 @@ from shadowrelay.core.delivery.mx import DnsTrouble, DomainRefused, as_hosts
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_of
 from shadowrelay.core.recipients import canonical
 from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner, Finding
@@ -136,9 +136,7 @@ class HopShadows:
         """
         if self.hosts.ways(next_hop):
             return next_hop
-        address = f"anyone@{domain}"
-        route = route_for(address, self._routes)
-        return next_hop_for(route, address) if route else None
+        return next_hop_of(f"anyone@{domain}", self._routes)
 
     async def _hosts_of(self, next_hop: NextHop) -> list[tuple[Host, Group]]:
         found: list[tuple[Host, Group]] = []

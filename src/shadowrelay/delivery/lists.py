@@ -13,7 +13,7 @@ from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_of
 from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.recipients import AddressBook, Becomes
 from shadowrelay.core.steps import Sent
@@ -90,5 +90,4 @@ class Lists:
 
     def _next_hop(self, address: str) -> NextHop:
         """By the routes; without one the recipient is put off, as any other is, until there is one."""
-        route = route_for(address, self._routes)
-        return next_hop_for(route, address) if route else NextHop("")
+        return next_hop_of(address, self._routes) or NextHop("")

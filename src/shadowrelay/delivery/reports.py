@@ -16,7 +16,7 @@ from shadowrelay.core.events.reports import ReportKind, is_due, report_id, retur
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_of, route_for
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.core.values import dataclass
@@ -104,7 +104,6 @@ class Reporter:
             log.error("content_unreadable", message=copy.id, error=str(error))
             original = b""
         report = report_id(copy.id, recipient.number, kind)
-        route = route_for(copy.envelope.sender, self.routes)
         text = build_report(
             report_id=report,
             reporting_mta=self.name,
@@ -125,6 +124,6 @@ class Reporter:
             id=report,
             about=recipient.number,
             content=text,
-            next_hop=next_hop_for(route, copy.envelope.sender) if route else NextHop(""),
+            next_hop=next_hop_of(copy.envelope.sender, self.routes) or NextHop(""),
             settles=kind is not ReportKind.DELAYED,
         )

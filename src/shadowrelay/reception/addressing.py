@@ -8,7 +8,7 @@ import structlog
 
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Recipient
-from shadowrelay.core.reception.routing import Route, next_hop_for, postmaster_domain, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_of, postmaster_domain, route_for
 from shadowrelay.core.reception.sites import SitePath, fanned_out
 from shadowrelay.core.recipients import EMPTY, AddressBook, Becomes, Rewriting, rewrite
 from shadowrelay.core.values import replace
@@ -77,8 +77,8 @@ class Addressing:
     def _routed(self, recipient: Recipient) -> Recipient:
         if recipient.next_hop:  # a list
             return recipient
-        route = route_for(recipient.address, self._routes)
-        return replace(recipient, next_hop=next_hop_for(route, recipient.address)) if route else recipient
+        next_hop = next_hop_of(recipient.address, self._routes)
+        return replace(recipient, next_hop=next_hop) if next_hop else recipient
 
     def _address(self, rcpt: RcptTo) -> str:
         return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"

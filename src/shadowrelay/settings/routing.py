@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shadowrelay.core.delivery.hosts import Host, RouteHosts
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.reception.routing import Route, next_hop_for, route_for
+from shadowrelay.core.reception.routing import Route, next_hop_of
 from shadowrelay.reception.recipient_files import BookLimits
 from shadowrelay.settings.schema import RouteSettings, Settings
 
@@ -55,8 +55,8 @@ def journals(settings: Settings) -> dict[NextHop, tuple[str, NextHop]]:
     found = {}
     for name, route in settings.routes.items():
         address = (settings.journal if route.journal is None else route.journal) or ""
-        if way := route_for(address, ways):
-            found[NextHop(name)] = (address, next_hop_for(way, address))
+        if next_hop := next_hop_of(address, ways):
+            found[NextHop(name)] = (address, next_hop)
     return found
 
 

@@ -60,10 +60,10 @@ def next_hop_for(route: Route, address: str) -> NextHop:
     return NextHop(f"{route.name}/{canonical(address.rpartition('@')[2])}")
 
 
-def route_named(next_hop: NextHop, routes: Iterable[Route]) -> Route | None:
-    """The route of a next hop that ``next_hop_for`` made; None if the settings have no such route now."""
-    name, _, domain = next_hop.partition("/")
-    return next((one for one in routes if one.name == name and one.mx == bool(domain)), None)
+def next_hop_of(address: str, routes: Iterable[Route]) -> NextHop | None:
+    """The next hop of an address by these routes; None if none of them takes it."""
+    route = route_for(address, routes)
+    return next_hop_for(route, address) if route else None
 
 
 def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
