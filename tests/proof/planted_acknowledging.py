@@ -132,7 +132,7 @@ ACKNOWLEDGING = (
         file="reception/acknowledgements.py",
         edits=(
             (
-                'AsSent(f"{session.address} {session.helo}", of_envelope(envelope, said), content.value)',
+                "AsSent(client, of_envelope(self.mail.envelope(), said), content.value)",
                 'AsSent("", content.value, content.value)',
             ),
         ),

@@ -14,7 +14,7 @@ from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse, asked, introduce
 from shadowrelay.core.members.questions import Speaker
-from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.messages import Copy, Digests, Recipient
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
@@ -264,17 +264,8 @@ class HoldSink:
             self._no_room(error)
             self._spool.discard()
             return [NO_ROOM]
-        offer, mail = self._offer, self._mail
-        envelope = Envelope(
-            sender=mail.sender,
-            size=self._spool.size,
-            body=mail.body,
-            smtputf8=mail.smtputf8,
-            ret=mail.ret,
-            envid=mail.envid,
-            message_id=self._scan.message_id,
-            subject=self._scan.subject,
-        )
+        offer, scan = self._offer, self._scan
+        envelope = self._mail.envelope(self._spool.size, message_id=scan.message_id, subject=scan.subject)
         digest = self._spool.digest
         if self._origin is not None and self._origin.octets is not None:
             original = await self._referred_to(self._origin)

@@ -16,7 +16,7 @@ import structlog
 from shadowrelay import failpoints
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import AsSent, Copy, Envelope, Recipient
+from shadowrelay.core.messages import AsSent, Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.acknowledging import (
     Admitted,
@@ -162,16 +162,8 @@ class LateSender:
             Recipient(number, one.address, NextHop(""), one.notify, one.orcpt)
             for number, one in enumerate(self.recipients, 1)
         )
-        mail, session = self.mail, self.session
-        envelope = Envelope(
-            sender=mail.sender,
-            size=0,
-            body=mail.body,
-            smtputf8=mail.smtputf8,
-            ret=mail.ret,
-            envid=mail.envid,
-        )
-        sent = AsSent(f"{session.address} {session.helo}", of_envelope(envelope, said), content.value)
+        client = f"{self.session.address} {self.session.helo}"
+        sent = AsSent(client, of_envelope(self.mail.envelope(), said), content.value)
         return self.acknowledgements.begin(arrival.id, sent, self.delay)
 
 

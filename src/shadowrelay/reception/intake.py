@@ -16,7 +16,7 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Digests, Envelope
+from shadowrelay.core.messages import Digests
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
@@ -133,14 +133,7 @@ class Intake:
     ) -> IntakeSink:
         """``handed``: who hands the message over, for the id that it gets here."""
         now = self.clock()
-        envelope = Envelope(
-            sender=mail.sender,
-            size=0,
-            body=mail.body,
-            smtputf8=mail.smtputf8,
-            ret=mail.ret,
-            envid=mail.envid,
-        )
+        envelope = mail.envelope()
         # A peer that tracks its message knows each recipient by its number: none may become another one.
         addressed, rewritten = self._addressing.recipients(recipients, merge=handed is None)
         message_id = self._mint(now)

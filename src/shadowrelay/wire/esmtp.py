@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from shadowrelay.core.messages import Envelope
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 from shadowrelay.wire.replies import Refused, Reply
@@ -53,6 +54,19 @@ class MailFrom:
     envid: str | None = None
     auth: str | None = None
     extra: Mapping[str, str] = field(default_factory=_nothing)  # parameters only of this connector, raw
+
+    def envelope(self, size: int = 0, *, message_id: str = "", subject: str = "") -> Envelope:
+        """The envelope that it begins, with what is known of the content so far."""
+        return Envelope(
+            sender=self.sender,
+            size=size,
+            body=self.body,
+            smtputf8=self.smtputf8,
+            ret=self.ret,
+            envid=self.envid,
+            message_id=message_id,
+            subject=subject,
+        )
 
 
 @dataclass(frozen=True, slots=True)
