@@ -17,6 +17,7 @@ from stations import eventually
 from shadowrelay.cli import main
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.giving import Giving
 from shadowrelay.members.in_force import InForce
 from shadowrelay.operator import redirect
 from shadowrelay.operator.redirect import Redirecting
@@ -55,17 +56,16 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
                 await asyncio.Event().wait()  # it never gets on
             return f"{member} takes no mail now: the disk is full" if made.full else ""  # type: ignore[attr-defined]
 
-        made.redirecting = Redirecting(
-            None,  # type: ignore[arg-type]
-            made.database,
-            boundary,
-            None,  # type: ignore[arg-type]
+        giving = Giving(
+            members=None,  # type: ignore[arg-type]
+            database=made.database,
+            examiner=None,  # type: ignore[arg-type]
             unwilling=full,
             enabled=lambda: in_force.redundancy,
-            draining=lambda: False,
-            clock=lambda: NOW,
             changed=lambda: None,
+            clock=lambda: NOW,
         )
+        made.redirecting = Redirecting(giving, boundary, draining=lambda: False)
         yield made
 
 

@@ -32,7 +32,9 @@ REDIRECTING = (
         name="a redirect to a full member is begun",
         rule="a member that takes no mail now is refused as the target of a redirect",
         file="operator/redirect.py",
-        edits=(("        if why := await self._unwilling(to, PATIENCE):\n", "        if why := '':\n"),),
+        edits=(
+            (" await self._giving.unwilling(to, PATIENCE):\n            raise", " '':\n            raise"),
+        ),
         test=_REDIRECT + "test_a_member_that_cannot_take_the_queue_is_refused_with_the_reason",
     ),
     Fault(

@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
 
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, HolderState
-from shadowrelay.database.examining import Examiner
 from shadowrelay.database.queue import ActiveFork, being_sent
-from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.giving import BEING_SENT, HandoverResult, give_to
-from shadowrelay.members.pool import Members, seconds
-from shadowrelay.members.repair import offered_whole
+from shadowrelay.members.giving import BEING_SENT, Giving, HandoverResult
+from shadowrelay.members.pool import seconds
 
 log = structlog.get_logger(__name__)
 
@@ -43,25 +39,13 @@ class Detour:
     def __init__(
         self,
         machines: Mapping[NextHop, str],
-        members: Members,
-        database: TransportDatabase,
+        giving: Giving,
         boundary: Boundary,
-        examiner: Examiner,
-        unwilling: Callable[[ServerName, float], Awaitable[str]],
-        enabled: Callable[[], bool],
-        clock: Callable[[], datetime],
-        changed: Callable[[], None],
     ) -> None:
         own = boundary.own.host
         self._here = frozenset(name for name, machine in machines.items() if machine == own)
-        self._members = members
-        self._database = database
+        self._giving = giving
         self._boundary = boundary
-        self._examiner = examiner
-        self._unwilling = unwilling  # why a member takes no mail; '' if it does
-        self._enabled = enabled  # do the members talk?
-        self._clock = clock
-        self._changed = changed  # called when there is something to say to the members
         self._said: dict[ServerName, tuple[float, str]] = {}
         self.counts: Counter[str] = Counter({TAKEN: 0, ALONE: 0})
 
@@ -78,9 +62,9 @@ class Detour:
     async def take(self, claimed: ActiveFork) -> bool:
         """Hand the message of this fork over to a member on another machine. False: deliver it here."""
         copy, why = claimed.copy, "no member on another machine can be reached"
-        if not self._enabled():
+        if not (enabled := self._giving.enabled()):
             why = "shadow redundancy is off"
-        for to in self._candidates(copy) if self._enabled() else ():
+        for to in self._candidates(copy) if enabled else ():
             if refusal := await self._asked(to):
                 why = refusal
                 continue
@@ -88,7 +72,7 @@ class Detour:
             if given.handed:
                 self.counts[TAKEN] += 1
                 log.info("extra_hop", message=copy.id, next_hop=claimed.next_hop, by=to)
-                self._changed()
+                self._giving.changed()
                 return True
             why = f"{to}: {given.stays or 'not ours any more'} {given.reply}".rstrip()
             if not given.member:
@@ -108,7 +92,7 @@ class Detour:
         """Why that member takes no mail now; its answer counts for a moment."""
         at, why = self._said.get(to, (-BELIEVED, ""))
         if seconds() - at >= BELIEVED:
-            why = await self._unwilling(to, PATIENCE)
+            why = await self._giving.unwilling(to, PATIENCE)
             self._said[to] = seconds(), why
         return why
 
@@ -122,14 +106,7 @@ class Detour:
         loop = asyncio.get_running_loop()
         until = loop.time() + OTHER_FORKS
         while True:
-            given = await offered_whole(
-                self._members,
-                self._database,
-                self._examiner,
-                message_id,
-                lambda _: give_to(message_id, to, other_forks, self._clock),
-            )
-            given = given or HandoverResult()
+            given = await self._giving.give(message_id, to, other_forks) or HandoverResult()
             if given.stays != BEING_SENT or loop.time() >= until:
                 return given
             await asyncio.sleep(LOOK)

@@ -15,6 +15,10 @@ from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt, repaired, reserve_rank
 from shadowrelay.core.steps import OfferCopy, Operate, Transact, Unanswered
 from shadowrelay.core.values import dataclass
+from shadowrelay.database.examining import Examiner
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.pool import Members
+from shadowrelay.members.repair import offered_whole
 
 Busy: TypeAlias = Callable[[Any, MessageId], bool]
 """Asked with the ledger: is a delivery attempt of that message under way?"""
@@ -136,3 +140,29 @@ def _refused(attempt: OfferAttempt) -> HandoverResult:
 
 WAITED_FOR = frozenset({BEING_SENT, Hindrance.ASKED.value, Hindrance.JOURNAL.value})
 """Why a message stays for a moment only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Giving:
+    """How this node gives messages to members. ``unwilling``: why a member takes no mail, '' if it does; the
+    second argument is how many seconds its answer may take. ``enabled``: do the members talk? ``changed`` is
+    called when there is something to say to them.
+    """
+
+    members: Members
+    database: TransportDatabase
+    examiner: Examiner
+    unwilling: Callable[[ServerName, float], Awaitable[str]]
+    enabled: Callable[[], bool]
+    changed: Callable[[], None]
+    clock: Callable[[], datetime]
+
+    async def give(self, message_id: MessageId, to: ServerName, busy: Busy) -> HandoverResult | None:
+        """See ``give_to``. None: there is nothing to offer, or the content is damaged or unreadable."""
+        return await offered_whole(
+            self.members,
+            self.database,
+            self.examiner,
+            message_id,
+            lambda _: give_to(message_id, to, busy, self.clock),
+        )

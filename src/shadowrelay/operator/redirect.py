@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import datetime
 from functools import partial
@@ -21,14 +21,10 @@ from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import awaited, being_sent, count_to_redirect, to_redirect
-from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.giving import REFUSED, UNREADABLE, WAITED_FOR, HandoverResult, give_to, hand_to
-from shadowrelay.members.pool import Members
-from shadowrelay.members.repair import offered_whole
+from shadowrelay.members.giving import REFUSED, UNREADABLE, WAITED_FOR, Giving, HandoverResult, hand_to
 
 log = structlog.get_logger(__name__)
 
@@ -79,25 +75,14 @@ class Redirecting:
 
     def __init__(
         self,
-        members: Members,
-        database: TransportDatabase,
+        giving: Giving,
         boundary: Boundary,
-        examiner: Examiner,
-        unwilling: Callable[[ServerName, float], Awaitable[str]],
-        enabled: Callable[[], bool],
         draining: Callable[[], bool],
-        clock: Callable[[], datetime],
-        changed: Callable[[], None],
     ) -> None:
-        self._members = members
-        self._database = database
+        self._giving = giving
+        self._database, self._clock = giving.database, giving.clock
         self._boundary = boundary
-        self._examiner = examiner
-        self._unwilling = unwilling  # why a member takes no mail; '' if it does
-        self._enabled = enabled  # do the members talk?
         self._draining = draining
-        self._clock = clock
-        self._changed = changed  # called when there is something to say to the members
         self._seen: RedirectProgress | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -155,7 +140,7 @@ class Redirecting:
         own = self._boundary.own.name
         if to == own:
             raise RedirectRefused(f"{to} is this node: name another member")
-        if not self._enabled():
+        if not self._giving.enabled():
             raise RedirectRefused("shadow redundancy is off: no member takes a message over")
         known = await self._database.transact(lambda ledger: ledger.member(to))
         if known and known.retired:
@@ -165,18 +150,18 @@ class Redirecting:
             raise RedirectRefused(f"{to} is not a member here; the members are: {', '.join(names) or 'none'}")
         if to not in self._boundary.reachable():
             raise RedirectRefused(f"{to} cannot be reached")
-        if why := await self._unwilling(to, PATIENCE):
+        if why := await self._giving.unwilling(to, PATIENCE):
             raise RedirectRefused(why)
 
     async def _run(self) -> None:
         failures = 0
         try:
             while self._seen is not None and not self._stopping:
-                why = await self._unwilling(self._seen.to, PATIENCE)
+                why = await self._giving.unwilling(self._seen.to, PATIENCE)
                 before = self._seen.handed_over
                 left = Counter[str]() if why else await self._pass(self._seen.to)
                 if self._seen.handed_over > before:
-                    self._changed()
+                    self._giving.changed()
                 failed = why or (self._seen.reply if left["member"] else "")
                 failures = failures + 1 if failed and self._seen.handed_over == before else 0
                 if failures == FAILURES:
@@ -232,13 +217,7 @@ class Redirecting:
         return (found[-1] if len(found) == PAGE else None), copied_first
 
     async def _give(self, message_id: MessageId, to: ServerName) -> HandoverResult:
-        given = await offered_whole(
-            self._members,
-            self._database,
-            self._examiner,
-            message_id,
-            lambda _: give_to(message_id, to, being_sent, self._clock),
-        )
+        given = await self._giving.give(message_id, to, being_sent)
         if given and given.stays == REFUSED and not given.member:
             self._refused.add(message_id)
         return given or HandoverResult(stays=UNREADABLE)

@@ -27,7 +27,7 @@ from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.giving import TAKES, takes, unwilling
+from shadowrelay.members.giving import TAKES, Giving, takes, unwilling
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
@@ -87,9 +87,7 @@ class Node:
     def __init__(
         self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] = utcnow
     ) -> None:
-        self.settings = settings
-        self.database = database
-        self.clock = clock
+        self.settings, self.database, self.clock = settings, database, clock
         self.started_at = clock()
         self.name = ServerName(settings.name)
         self.site, self.host = settings.site, settings.host
@@ -154,28 +152,17 @@ class Node:
             Drain(database, boundary, self.in_force, clock, self._speak_to_all),
             settings.drain_timeout.total_seconds(),
         )
-        self.redirecting = Redirecting(
-            self.members,
-            database,
-            boundary,
-            self.examiner,
+        giving = Giving(
+            members=self.members,
+            database=database,
+            examiner=self.examiner,
             unwilling=self._unwilling,
             enabled=lambda: self.in_force.redundancy,
-            draining=lambda: self.draining.active,
-            clock=clock,
             changed=self._speak_to_all,
-        )
-        self.detour = self.queue.detour = Detour(
-            standing(settings),
-            self.members,
-            database,
-            boundary,
-            self.examiner,
-            unwilling=self._unwilling,
-            enabled=lambda: self.in_force.redundancy,
             clock=clock,
-            changed=self._speak_to_all,
         )
+        self.redirecting = Redirecting(giving, boundary, draining=lambda: self.draining.active)
+        self.detour = self.queue.detour = Detour(standing(settings), giving, boundary)
         self.in_flight: set[MessageId] = set()
         self.acknowledgements = Acknowledgements(
             database, policy, clock, self.hop_failed, self.suspended, promotion(settings)
