@@ -174,7 +174,7 @@ async def test_a_list_without_an_owner_keeps_the_sender_and_tells_it_that_the_li
 async def test_a_node_whose_file_lacks_the_list_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(recipients, "LOOK_AGAIN", 0.0)
     async with (
         ScriptedHop() as hop,
         boundary(tmp_path, "mx1", **with_file(tmp_path, hop)) as (one,),
@@ -232,7 +232,7 @@ async def damaged(one: Station) -> bool:
 async def test_the_file_is_wrong_and_the_node_says_so_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(recipients, "LOOK_AGAIN", 0.0)
     async with (
         ScriptedHop() as hop,
         boundary(tmp_path, "mx1", **with_file(tmp_path, hop)) as (one,),

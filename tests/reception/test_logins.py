@@ -50,7 +50,7 @@ async def test_the_right_password_of_the_right_user(made: UserLogins) -> None:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """The file is looked at whenever somebody asks."""
-    monkeypatch.setattr(logins, "_LOOK_AGAIN", -1.0)
+    monkeypatch.setattr(logins, "LOOK_AGAIN", -1.0)
     return lambda: None
 
 

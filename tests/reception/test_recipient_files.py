@@ -160,7 +160,7 @@ def test_the_name_decides_how_a_file_is_read(tmp_path: Path) -> None:
 def test_a_changed_file_counts_and_a_bad_one_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(recipients, "LOOK_AGAIN", 0.0)
     path = tmp_path / "virtual"
     path.write_text("a@x.example b@x.example\n")
     file = RecipientsFile(path, BookLimits())
@@ -180,7 +180,7 @@ def test_a_changed_file_counts_and_a_bad_one_changes_nothing(
 
 
 def test_a_bad_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(recipients, "LOOK_AGAIN", 0.0)
     path, read = tmp_path / "virtual", 0
 
     def counted(path: Path, limits: BookLimits) -> AddressBook:
@@ -204,7 +204,7 @@ def test_a_bad_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: p
 async def test_the_loop_goes_on_and_the_book_from_before_counts_while_a_file_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipients, "_LOOK_AGAIN", 0.0)
+    monkeypatch.setattr(recipients, "LOOK_AGAIN", 0.0)
     go_on, path = threading.Event(), tmp_path / "virtual"
     path.write_text("a@x.example b@x.example\n")
     file = RecipientsFile(path, BookLimits())

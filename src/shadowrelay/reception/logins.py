@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 import secrets
-import stat
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from shadowrelay.core.reception.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
+from shadowrelay.reception.file_stamps import LOOK_AGAIN, Stamp, stamp
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.smtp.receiving.limits import source_of
 from shadowrelay.wire.replies import Refused
@@ -34,7 +34,6 @@ MOST_WAITING = 50
 """How many checks, of as many sources, may wait or run; the check of one more source is put off."""
 
 _NICENESS = 10
-_LOOK_AGAIN = 1.0  # seconds after which the file is looked at again
 _REMEMBERED = 1000
 
 
@@ -50,9 +49,9 @@ class UserLogins:
         self._path, self._connector = path, connector
         self._users: dict[str, Hashed] = {}
         self._nothing = secrets.token_bytes(SALT), secrets.token_bytes(32)
-        self._seen: tuple[int, ...] | None = None
+        self._seen: Stamp | None = None
         self._wrong = ""  # what is wrong with the file
-        self._looked_at = -_LOOK_AGAIN
+        self._looked_at = -LOOK_AGAIN
         self._key = secrets.token_bytes(32)
         self._right: dict[bytes, Hashed] = {}
         self._threads: ThreadPoolExecutor | None = None
@@ -111,7 +110,7 @@ class UserLogins:
     def _known(self) -> dict[str, Hashed]:
         """The users of the file. The file is looked at again after a while, so changes are seen."""
         now = monotonic()
-        if now - self._looked_at >= _LOOK_AGAIN:
+        if now - self._looked_at >= LOOK_AGAIN:
             self._looked_at = now
             wrong = ""
             try:
@@ -125,13 +124,10 @@ class UserLogins:
 
     def _look(self) -> None:
         try:
-            found = self._path.stat()
+            seen = stamp(self._path, UsersInvalid)
         except FileNotFoundError:
             self._users, self._seen = {}, None
             raise
-        if not stat.S_ISREG(found.st_mode):  # reading might never end
-            raise UsersInvalid("is no file")
-        seen = (found.st_ino, found.st_size, found.st_mtime_ns)
         if seen == self._seen:
             return
         self._users = parse_users(self._path.read_text("utf-8"))

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import stat
 from pathlib import Path
 from time import monotonic
 
 import structlog
 
 from shadowrelay.core.recipients import AddressBook
+from shadowrelay.reception.file_stamps import LOOK_AGAIN, Stamp, stamp
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, oddities, read_recipients
 
 log = structlog.get_logger(__name__)
-
-_LOOK_AGAIN = 1.0  # seconds after which the file is looked at again
-
-_Stamp = tuple[int, ...] | None
-"""What tells one content of the file from another; None without a file."""
 
 
 class RecipientsFile:
@@ -34,13 +29,13 @@ class RecipientsFile:
         self._wrong = ""
         self._looked_at = monotonic()
         self._reading: asyncio.Task[None] | None = None
-        self._seen = self._stamp()
+        self._seen: Stamp | None = stamp(self.path, RecipientsInvalid)
         self._book = self._read()
 
     def book(self) -> AddressBook:
         """The book as it is now. The file is looked at again after a while."""
         now = monotonic()
-        if now - self._looked_at >= _LOOK_AGAIN and self._reading is None:
+        if now - self._looked_at >= LOOK_AGAIN and self._reading is None:
             self._looked_at = now
             self._look()
         return self._book
@@ -54,19 +49,19 @@ class RecipientsFile:
     def _look(self) -> None:
         """Read the file if it is not the one that was read, or could not be read, last."""
         try:
-            stamp = self._stamp()
+            found = stamp(self.path, RecipientsInvalid)
         except (OSError, RecipientsInvalid) as error:
             self._seen = None
             self._is_wrong(error)
             return
-        if stamp == self._seen:
+        if found == self._seen:
             return
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._read_again(stamp)
+            self._read_again(found)
             return
-        self._reading = loop.create_task(asyncio.to_thread(self._read_again, stamp))
+        self._reading = loop.create_task(asyncio.to_thread(self._read_again, found))
         self._reading.add_done_callback(self._has_read)
 
     def _has_read(self, ended: asyncio.Task[None]) -> None:
@@ -74,26 +69,20 @@ class RecipientsFile:
         if not ended.cancelled() and (error := ended.exception()) is not None:
             log.error("recipients_not_read", file=str(self.path), error=repr(error))
 
-    def _read_again(self, stamp: _Stamp) -> None:
+    def _read_again(self, found: Stamp | None) -> None:
         try:
             self._book, self._wrong = self._read(), ""
         except (OSError, RecipientsInvalid) as error:
             self._is_wrong(error)
             if isinstance(error, OSError):  # it may be readable in a moment, and does not change for that
-                stamp = None
-        self._seen = stamp  # of before it was read: what changed meanwhile is read again
+                found = None
+        self._seen = found  # of before it was read: what changed meanwhile is read again
 
     def _is_wrong(self, error: Exception) -> None:
         wrong = str(error)
         if wrong != self._wrong:  # told once
             log.error("recipients_not_read", file=str(self.path), error=wrong)
         self._wrong = wrong
-
-    def _stamp(self) -> _Stamp:
-        found = self.path.stat()
-        if not stat.S_ISREG(found.st_mode):  # reading might never end
-            raise RecipientsInvalid("is no file")
-        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _read(self) -> AddressBook:
         book = read_recipients(self.path, self._limits)
