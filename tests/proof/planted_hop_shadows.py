@@ -124,7 +124,10 @@ HOP_SHADOWS = (
         name="mail is sent again though there is no other way",
         rule=_WAY,
         file="core/delivery/hop_shadows.py",
-        edits=(("tuple(one for one in about if one.next_hop in ways) if failed", "about if failed"),),
+        edits=(
+            ("reason is None or not (lost or ways)", "reason is None"),
+            ("tuple(one for one in about if one.next_hop in ways)", "about"),
+        ),
         test=f"{_CORE}test_a_silent_hop_is_waited_for_if_there_is_no_other_way",
     ),
     Fault(
@@ -239,7 +242,7 @@ HOP_SHADOWS = (
         name="a look at the queue of a working hop reads every copy",
         rule="a long shadow queue costs little while its hop works",
         file="core/delivery/hop_shadows.py",
-        edits=(("    if lost is None and not (failed and ways):\n", "    if False:\n"),),
+        edits=(("    if reason is None or not (lost or ways):\n", "    if False:\n"),),
         test=f"{_CORE}test_a_look_at_the_queue_of_a_working_hop_reads_no_copy",
     ),
     Fault(

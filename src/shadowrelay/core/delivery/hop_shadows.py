@@ -155,16 +155,16 @@ def to_send_again(
     decides.
     """
     lost = loss_of(row, ledger.hop_peer(row.hop))
-    if lost is None and not (failed and ways):
+    reason = lost or failed
+    if reason is None or not (lost or ways):
         return None  # as nearly always: the shadow queue may be long, and copies are costly to read
     copy = ledger.copy(row.message_id)
     if copy is None or copy.damaged or copy.digests is None or copy.digests.content is None:
         return None
     about = tuple(one for one in copy.recipients if one.number in row.recipients)
     if lost is None:
-        about = tuple(one for one in about if one.next_hop in ways) if failed else ()
-    reason = lost or failed
-    return (reason, about) if reason and about else None
+        about = tuple(one for one in about if one.next_hop in ways)
+    return (reason, about) if about else None
 
 
 def send_again(
