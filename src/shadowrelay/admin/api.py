@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
 from typing import Any, TypeVar
@@ -12,11 +11,12 @@ import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from shadowrelay.admin import render, render_messages
-from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token, page_limit
+from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
+from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.redirect import RedirectRoutes
@@ -28,19 +28,14 @@ from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, ShadowQueues, hop_queues
-from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
 from shadowrelay.operator.retire import retire
 
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[Response]]
-JsonHandler = Callable[[Request], Awaitable[dict[str, Any]]]
-
 _log = structlog.get_logger(__name__)
 NOBODY_TO_TELL = "its sender is unknown. If no member has a good copy, it can be dropped"
-_PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def build_app(
@@ -72,95 +67,52 @@ def build_app(
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _no_route})
+    return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
 
 
-def _resubmit_routes(api: _Api, of: ResubmitRoutes) -> list[Route]:
-    def reads(handler: JsonHandler) -> Handler:
-        return api.reads(_as_json(handler))
-
-    def changes(handler: JsonHandler) -> Handler:
-        return api.changes(_as_json(handler))
-
+def _resubmit_routes(api: Answers, of: ResubmitRoutes) -> list[Route]:
     base = "/api/v1/resubmit"
     return [
-        Route(base, reads(of.list)),
-        Route(base, changes(of.add), methods=["POST"]),
-        Route(f"{base}/preview", changes(of.preview), methods=["POST"]),
-        Route(f"{base}/{{id}}", reads(of.show)),
-        Route(f"{base}/{{id}}/pause", changes(of.pause), methods=["POST"]),
-        Route(f"{base}/{{id}}/resume", changes(of.resume), methods=["POST"]),
-        Route(f"{base}/{{id}}/remove", changes(of.remove), methods=["POST"]),
-        Route(f"{base}/{{id}}/gone", changes(of.gone), methods=["POST"]),
-        Route("/api/v1/safety-net", reads(of.safety_net)),
+        api.read(base, of.list),
+        api.change(base, of.add),
+        api.change(f"{base}/preview", of.preview),
+        api.read(f"{base}/{{id}}", of.show),
+        api.change(f"{base}/{{id}}/pause", of.pause),
+        api.change(f"{base}/{{id}}/resume", of.resume),
+        api.change(f"{base}/{{id}}/remove", of.remove),
+        api.change(f"{base}/{{id}}/gone", of.gone),
+        api.read("/api/v1/safety-net", of.safety_net),
     ]
 
 
-def _redirect_routes(api: _Api, of: RedirectRoutes) -> list[Route]:
+def _redirect_routes(api: Answers, of: RedirectRoutes) -> list[Route]:
     base = "/api/v1/redirect"
     return [
-        Route(base, api.reads(_as_json(of.show))),
-        Route(base, api.changes(_as_json(of.end)), methods=["DELETE"]),
-        Route(f"{base}/{{name}}", api.changes(_as_json(of.begin)), methods=["POST"]),
+        api.read(base, of.show),
+        api.change(base, of.end, "DELETE"),
+        api.change(f"{base}/{{name}}", of.begin),
     ]
 
 
-def _redundancy_routes(api: _Api, of: RedundancyRoutes) -> list[Route]:
+def _redundancy_routes(api: Answers, of: RedundancyRoutes) -> list[Route]:
     base = "/api/v1/redundancy"
-    return [
-        Route(base, api.reads(_as_json(of.show))),
-        Route(base, api.changes(_as_json(of.turn)), methods=["POST"]),
-    ]
+    return [api.read(base, of.show), api.change(base, of.turn)]
 
 
-def _as_json(handler: JsonHandler) -> Handler:
-    async def answered(request: Request) -> Response:
-        return _json(await handler(request))
-
-    return answered
-
-
-class _Api:
+class _Api(Answers):
     def __init__(self, node: RunningNode, token: str | None, clock: Callable[[], datetime]) -> None:
-        self._node = node
-        self._token = token
+        super().__init__(node, token)
         self.clock = clock
         self._version = installed("shadowrelay")
         self._metrics = Metrics(self._version)
 
-    def reads(self, handler: Handler) -> Handler:
-        async def guarded(request: Request) -> Response:
-            try:
-                check_token(request.headers, self._token)
-                if request.url.path.startswith("/api/"):
-                    check_host(request.headers, self._node.name, self._token)
-                return await handler(request)
-            except RequestRefused as refusal:
-                return _refusal(refusal.status, refusal.sentence, refusal.details)
-            except DatabaseFailed as failure:
-                return _refusal(503, f"this node cannot use its transport database: {failure}")
-            except Exception:
-                _log.exception("admin_request_failed", path=request.url.path)
-                return _refusal(500, "the request failed; the node's log says why")
-
-        return guarded
-
-    def changes(self, handler: Handler) -> Handler:
-        async def checked(request: Request) -> Response:
-            check_change(request.headers, self._node.name, self._token)
-            if self._node.opening:
-                raise RequestRefused(503, "this node is opening its database: try again in a moment")
-            return await handler(request)
-
-        return self.reads(checked)
-
     async def _ask(self, work: Callable[[SqlLedger], T]) -> T:
-        return await self._node.database.transact(work)
+        return await self.node.database.transact(work)
 
     async def status(self, request: Request) -> Response:
         del request
         seen = await self._ask(views.snapshot)
-        return _json(render.status(self._node, seen, self._version, self.clock()))
+        return json_response(render.status(self.node, seen, self._version, self.clock()))
 
     async def queues(self, request: Request) -> Response:
         del request
@@ -169,15 +121,14 @@ class _Api:
         while not await self._ask(view.read):
             pass
         shown = [
-            render.queue(self._node.name, queue, self._node.hop(queue.next_hop), now)
-            for queue in view.result()
+            render.queue(self.node.name, queue, self.node.hop(queue.next_hop), now) for queue in view.result()
         ]
-        policy = self._node.policy
+        policy = self.node.policy
         hops = [
-            render.hop_queue(self._node.name, queue, self._node.hop_watch(queue.hop), policy)
+            render.hop_queue(self.node.name, queue, self.node.hop_watch(queue.hop), policy)
             for queue in await self._ask(hop_queues)
         ]
-        return _json({"queues": shown, "hop_shadow_queues": hops})
+        return json_response({"queues": shown, "hop_shadow_queues": hops})
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
@@ -185,18 +136,18 @@ class _Api:
         while not await self._ask(view.read):
             pass
         seen = await self._ask(views.snapshot)
-        peers = {peer["name"]: peer for peer in render.peers(self._node, seen)}
+        peers = {peer["name"]: peer for peer in render.peers(self.node, seen)}
         shown = [
-            render.shadow_queue(self._node.name, queue, peers.get(queue.primary)) for queue in view.result()
+            render.shadow_queue(self.node.name, queue, peers.get(queue.primary)) for queue in view.result()
         ]
-        return _json({"shadow_queues": shown})
+        return json_response({"shadow_queues": shown})
 
     async def messages(self, request: Request) -> Response:
         state, after, limit = _page_of(request)
         found = await self._ask(lambda ledger: views.page(ledger, state, after, limit + 1))
         shown = [render_messages.summary(item) for item in found]
         more = shown[limit - 1]["id"] if len(shown) > limit else None
-        return _json({"messages": shown[:limit], "next": more})
+        return json_response({"messages": shown[:limit], "next": more})
 
     async def message(self, request: Request) -> Response:
         wanted = request.path_params["id"].lower()
@@ -210,9 +161,9 @@ class _Api:
 
         view, like = await self._ask(find)
         if view is not None:
-            refusals = self._node.refusals(view.id)
-            shown = render_messages.message(view, self._node.hop, refusals, self.clock())
-            return _json(shown | await self._damage(view))
+            refusals = self.node.refusals(view.id)
+            shown = render_messages.message(view, self.node.hop, refusals, self.clock())
+            return json_response(shown | await self._damage(view))
         if not like:
             raise RequestRefused(404, f"this node knows no message {wanted}; another node may have it")
         listed = ", ".join(like) + (", …" if len(like) == 5 else "")
@@ -222,20 +173,20 @@ class _Api:
         """When a message was found damaged, what is damaged, and which members may have a good copy."""
         rows, copy = view.damaged, view.copy
         waits = needed(copy) if copy else bool(rows and not rows.set_aside)
-        shown: dict[str, Any] = {"waits_for": sorted(self._node.waits_for(view.id)) if waits else []}
+        shown: dict[str, Any] = {"waits_for": sorted(self.node.waits_for(view.id)) if waits else []}
         if copy and copy.damaged:
-            told = await self._node.damage_in_log(view.id) or (None, None)
+            told = await self.node.damage_in_log(view.id) or (None, None)
             shown |= {"found_at": told[0], "why": told[1]}
         return shown
 
     async def peers(self, request: Request) -> Response:
         del request
         seen = await self._ask(views.snapshot)
-        return _json({"peers": render.peers(self._node, seen)})
+        return json_response({"peers": render.peers(self.node, seen)})
 
     async def retire(self, request: Request) -> Response:
         name = ServerName(request.path_params["name"].lower())
-        peers = {peer.name: peer for peer in self._node.member_statuses()}
+        peers = {peer.name: peer for peer in self.node.member_statuses()}
         known = await self._ask(lambda ledger: ledger.member(name))
         if name not in peers and known is None:
             raise RequestRefused(
@@ -251,8 +202,8 @@ class _Api:
         _log.warning(
             "member_retired", member=name, promoted=done.promoted, lost=done.lost, events_dropped=done.events
         )
-        self._node.retired(name)
-        return _json(
+        self.node.retired(name)
+        return json_response(
             {
                 "name": name,
                 "retired": True,
@@ -271,16 +222,16 @@ class _Api:
         if did is None:
             raise RequestRefused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_resumed", message=wanted)
-        return _json({"id": wanted, "did": did})
+        return json_response({"id": wanted, "did": did})
 
     async def bounce(self, request: Request) -> Response:
         wanted = MessageId(request.path_params["id"].lower())
-        if not await self._node.give_up(wanted):
+        if not await self.node.give_up(wanted):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
                 raise RequestRefused(409, f"the rows of message {wanted} are damaged: {NOBODY_TO_TELL}")
             raise RequestRefused(409, f"message {wanted} is not set aside on this node")
         _log.warning("message_given_up", message=wanted)
-        return _json({"id": wanted, "did": "it failed; its sender is told, if it has one"})
+        return json_response({"id": wanted, "did": "it failed; its sender is told, if it has one"})
 
     async def drop(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self.clock()
@@ -289,37 +240,39 @@ class _Api:
                 raise RequestRefused(409, f"members are still asked for a good copy of message {wanted}")
             raise RequestRefused(409, f"message {wanted} is not set aside for damaged rows on this node")
         _log.warning("message_dropped", message=wanted)
-        return _json({"id": wanted, "did": "it is forgotten, and nobody was told; the tracking log has DROP"})
+        return json_response(
+            {"id": wanted, "did": "it is forgotten, and nobody was told; the tracking log has DROP"}
+        )
 
     async def scrub(self, request: Request) -> Response:
         del request
-        return _json(render.scrub(self._node.scrub))
+        return json_response(render.scrub(self.node.scrub))
 
     async def begin_scrub(self, request: Request) -> Response:
         del request
-        number = self._node.scrub.begin_at_once()
-        return _json({**render.scrub(self._node.scrub), "begun": number})
+        number = self.node.scrub.begin_at_once()
+        return json_response({**render.scrub(self.node.scrub), "begun": number})
 
     async def end_scrub(self, request: Request) -> Response:
         del request
-        self._node.scrub.go_on_slowly()
-        return _json(render.scrub(self._node.scrub))
+        self.node.scrub.go_on_slowly()
+        return json_response(render.scrub(self.node.scrub))
 
     async def drain(self, request: Request) -> Response:
         del request
-        return _json(render.drain(self._node, await self._node.remains()))
+        return json_response(render.drain(self.node, await self.node.remains()))
 
     async def begin_drain(self, request: Request) -> Response:
         del request
-        return _json(render.drain(self._node, await self._node.begin_drain()))
+        return json_response(render.drain(self.node, await self.node.begin_drain()))
 
     async def end_drain(self, request: Request) -> Response:
         del request
-        return _json(render.drain(self._node, await self._node.end_drain()))
+        return json_response(render.drain(self.node, await self.node.end_drain()))
 
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)
-        node = self._node
+        node = self.node
         scrape = Scrape(
             seen=seen,
             peers=tuple(node.member_statuses()),
@@ -339,45 +292,20 @@ class _Api:
             hops={hop: node.hop_watch(hop) for hop in seen.hops},
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))
-        return Response(page, headers={**_PRIVATE, "content-type": content_type})
+        return Response(page, headers={**PRIVATE, "content-type": content_type})
 
     async def live(self, request: Request) -> Response:
         del request
-        alive = self._node.live()
-        return _json({"live": alive}, 200 if alive else 503)
+        alive = self.node.live()
+        return json_response({"live": alive}, 200 if alive else 503)
 
     async def ready(self, request: Request) -> Response:
         del request
-        ready, why = self._node.ready()
+        ready, why = self.node.ready()
         told: dict[str, Any] = {"ready": ready, "reason": "" if ready else why}
-        if warning := self._node.warning():
+        if warning := self.node.warning():
             told["warning"] = warning
-        return _json(told, 200 if ready else 503)
-
-
-class _Ascii(JSONResponse):
-    """JSON in ASCII: addresses and replies may hold octets that are not UTF-8."""
-
-    def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode("ascii")
-
-
-def _json(content: dict[str, Any], status: int = 200) -> Response:
-    return _Ascii(content, status_code=status, headers=_PRIVATE)
-
-
-def _refusal(status: int, sentence: str, details: Mapping[str, Any] | None = None) -> Response:
-    headers = {"www-authenticate": "Bearer"} if status == 401 else {}
-    return _Ascii({"error": sentence, **(details or {})}, status_code=status, headers={**_PRIVATE, **headers})
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException) and error.status_code == 405:
-        response = _refusal(405, f"{request.url.path} does not take {request.method}")
-        response.headers.update(error.headers or {})
-        return response
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return _refusal(status, f"there is nothing at {request.url.path}")
+        return json_response(told, 200 if ready else 503)
 
 
 def _page_of(request: Request) -> tuple[MessageState, str, int]:
