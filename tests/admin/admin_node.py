@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from starlette.routing import Route
+
+from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberState, MemberStatus, RefusalView
 from shadowrelay.admin.server import bind, serve
@@ -206,11 +209,19 @@ async def a_node(directory: Path) -> AsyncIterator[FakeNode]:
 
 
 @asynccontextmanager
-async def serving(node: FakeNode, token: str | None = None, **more: Any) -> AsyncIterator[int]:
-    """The port where the node's API is served."""
+async def serving(
+    node: FakeNode,
+    token: str | None = None,
+    access: Access | None = None,
+    routes: Sequence[Route] = (),
+    **more: Any,
+) -> AsyncIterator[int]:
+    """The port where the node's API is served, with ``routes`` besides."""
     sock, stop = bind("127.0.0.1", 0), asyncio.Event()
     port = sock.getsockname()[1]
-    task = asyncio.create_task(serve(build_app(node, token=token, clock=lambda: NOW), sock, stop, **more))
+    app = build_app(node, token=token, access=access, clock=lambda: NOW)
+    app.router.routes.extend(routes)
+    task = asyncio.create_task(serve(app, sock, stop, **more))
     try:
         yield port
     finally:
@@ -223,6 +234,7 @@ class Got:
     status: int
     headers: dict[str, str]
     text: str
+    raw_headers: dict[str, str] = field(default_factory=dict)
 
     @property
     def json(self) -> Any:
@@ -243,8 +255,10 @@ async def ask(port: int, target: str, method: str = "GET", body: bytes = b"", **
     await writer.wait_closed()
     head, _, rest = answer.partition(b"\r\n\r\n")
     first, *others = head.decode().split("\r\n")
-    found = dict(line.lower().split(": ", 1) for line in others)
-    return Got(int(first.split()[1]), found, rest.decode())
+    raw = dict(line.split(": ", 1) for line in others)
+    found = {name.lower(): value.lower() for name, value in raw.items()}
+    raw = {name.lower(): value for name, value in raw.items()}
+    return Got(int(first.split()[1]), found, rest.decode(), raw)
 
 
 def message_id(number: int) -> MessageId:

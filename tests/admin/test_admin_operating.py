@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from admin_node import MX2, NOW, OURS, POLICY, FakeNode, a_node, ask, fill, message_id, received, serving
 from click.testing import CliRunner
 from stations import eventually
+from structlog.testing import capture_logs
 
 from shadowrelay.cli import main
 from shadowrelay.core.reception.shadow_servers import MemberPlace
@@ -25,6 +26,13 @@ from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Having
 
 JSON: dict[str, Any] = {"method": "POST", "content_type": "application/json"}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """The node is in the process of the command, and what it logs is no output of the command."""
+    with capture_logs():
+        yield
 
 
 @pytest.fixture

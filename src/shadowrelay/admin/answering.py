@@ -12,23 +12,31 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from shadowrelay.admin.guard import RequestRefused, check_change, check_host, check_token
+from shadowrelay.admin.access import Access, Session, cookie_name
+from shadowrelay.admin.body import form_of, session_of
+from shadowrelay.admin.guard import RequestRefused, check_change, check_csrf, check_host, check_origin
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.operating import Scope
 from shadowrelay.database.transport import DatabaseFailed
 
 Handler = Callable[[Request], Awaitable[Response]]
 JsonHandler = Callable[[Request], Awaitable[dict[str, Any]]]
+RefusalPage = Callable[[Request, RequestRefused], Response]
 
 _log = structlog.get_logger(__name__)
 PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+_MOST_TOLD = 500  # characters of a body in the log
 
 
 class Answers:
-    """Makes routes of handlers: all of them require ``token``, if it is given."""
+    """Makes routes of handlers: each requires who asks to have the scope of what is asked.
 
-    def __init__(self, node: RunningNode, token: str | None) -> None:
+    In a handler ``session_of(request)`` says who asks.
+    """
+
+    def __init__(self, node: RunningNode, access: Access) -> None:
         self.node = node
-        self._token = token
+        self.access = access
 
     def read(self, path: str, handler: JsonHandler) -> Route:
         """The route of a handler that only looks, and returns JSON."""
@@ -39,30 +47,112 @@ class Answers:
         return Route(path, self.changes(_as_json(handler)), methods=[method])
 
     def reads(self, handler: Handler) -> Handler:
+        """Guard a handler of the API that only looks."""
+
+        async def looked(request: Request) -> Response:
+            self._identify(request).require(Scope.READ)
+            if request.url.path.startswith("/api/"):
+                check_host(request.headers, self.node.name, anybody=self.access.open)
+            return await handler(request)
+
+        return self._answered(looked, _plain_refusal)
+
+    def changes(self, handler: Handler) -> Handler:
+        """Guard a handler of the API that changes something. What was asked is in the log, done or not."""
+
+        async def checked(request: Request) -> Response:
+            session = self._identify(request)
+            if request.url.path.startswith("/api/"):
+                check_host(request.headers, self.node.name, anybody=self.access.open)
+            check_change(request.headers, self.node.name, anybody=self.access.open)
+            if session.cookie:
+                check_csrf(request.headers.get("x-csrf-token", ""), session.csrf)
+            return await self._operate(request, handler)
+
+        return self._answered(checked, _plain_refusal)
+
+    def pages(self, handler: Handler, refuse: RefusalPage) -> Handler:
+        """Guard a page of the console that only looks; ``refuse`` makes the page of a refusal."""
+
+        async def looked(request: Request) -> Response:
+            check_host(request.headers, self.node.name, anybody=self.access.open)
+            self._identify(request).require(Scope.READ)
+            return await handler(request)
+
+        return self._answered(looked, refuse)
+
+    def forms(self, handler: Handler, refuse: RefusalPage) -> Handler:
+        """Guard what a form of the console changes, as ``changes`` does. ``form_of(request)`` has its fields.
+
+        The form carries ``csrf``, that of its session.
+        """
+
+        async def checked(request: Request) -> Response:
+            check_host(request.headers, self.node.name, anybody=self.access.open)
+            check_origin(request.headers, self.node.name, anybody=self.access.open)
+            session = self._identify(request)
+            check_csrf((await form_of(request)).get("csrf", ""), session.csrf)
+            return await self._operate(request, handler)
+
+        return self._answered(checked, refuse)
+
+    def _identify(self, request: Request) -> Session:
+        """Find out who asks, for ``session_of``. Raises RequestRefused 401."""
+        session_id = request.cookies.get(cookie_name(self.node.name), "")
+        session = self.access.who(request.headers.get("authorization", ""), session_id)
+        request.state.session = session
+        return session
+
+    async def _operate(self, request: Request, handler: Handler) -> Response:
+        """The one place where an operator changes something: each request leaves a line in the log."""
+        result, status = "failed", 500
+        try:
+            session_of(request).require(Scope.OPERATE)
+            if self.node.opening:
+                raise RequestRefused(503, "this node is opening its database: try again in a moment")
+            response = await handler(request)
+            result, status = "done", response.status_code
+        except RequestRefused as refused:
+            result, status = refused.sentence, refused.status
+            raise
+        finally:
+            _note(request, status, result)
+        return response
+
+    def _answered(self, handler: Handler, refuse: RefusalPage) -> Handler:
         async def guarded(request: Request) -> Response:
             try:
-                check_token(request.headers, self._token)
-                if request.url.path.startswith("/api/"):
-                    check_host(request.headers, self.node.name, self._token)
                 return await handler(request)
             except RequestRefused as refused:
-                return refusal(refused.status, refused.sentence, refused.details)
+                return refuse(request, refused)
             except DatabaseFailed as failure:
-                return refusal(503, f"this node cannot use its transport database: {failure}")
+                return refuse(
+                    request, RequestRefused(503, f"this node cannot use its transport database: {failure}")
+                )
             except Exception:
                 _log.exception("admin_request_failed", path=request.url.path)
-                return refusal(500, "the request failed; the node's log says why")
+                return refuse(request, RequestRefused(500, "the request failed; the node's log says why"))
 
         return guarded
 
-    def changes(self, handler: Handler) -> Handler:
-        async def checked(request: Request) -> Response:
-            check_change(request.headers, self.node.name, self._token)
-            if self.node.opening:
-                raise RequestRefused(503, "this node is opening its database: try again in a moment")
-            return await handler(request)
 
-        return self.reads(checked)
+def _note(request: Request, status: int, result: str) -> None:
+    """Log who asked for which change, why, and what became of it."""
+    session = session_of(request)
+    asked = dict(getattr(request.state, "body", None) or getattr(request.state, "form", None) or {})
+    asked.pop("csrf", None)
+    reason, operator = asked.pop("reason", ""), asked.pop("operator", None)
+    _log.info(
+        "operator_asked",
+        operator=session.operator_named(operator if isinstance(operator, str) else None),
+        scope=str(session.scope),
+        method=request.method,
+        path=request.url.path,
+        what=json.dumps(asked)[:_MOST_TOLD] if asked else "",
+        reason=str(reason)[:_MOST_TOLD],
+        status=status,
+        result=result,
+    )
 
 
 def _as_json(handler: JsonHandler) -> Handler:
@@ -86,6 +176,11 @@ def json_response(content: dict[str, Any], status: int = 200) -> Response:
 def refusal(status: int, sentence: str, details: Mapping[str, Any] | None = None) -> Response:
     headers = {"www-authenticate": "Bearer"} if status == 401 else {}
     return _Ascii({"error": sentence, **(details or {})}, status_code=status, headers={**PRIVATE, **headers})
+
+
+def _plain_refusal(request: Request, refused: RequestRefused) -> Response:
+    del request
+    return refusal(refused.status, refused.sentence, refused.details)
 
 
 async def no_route(request: Request, error: Exception) -> Response:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shadowrelay.admin import render, render_messages
+from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.metrics import Metrics, Scrape
@@ -23,6 +24,7 @@ from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
 from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
+from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
@@ -39,10 +41,16 @@ NOBODY_TO_TELL = "its sender is unknown. If no member has a good copy, it can be
 
 
 def build_app(
-    node: RunningNode, *, token: str | None = None, clock: Callable[[], datetime] | None = None
+    node: RunningNode,
+    *,
+    token: str | None = None,
+    access: Access | None = None,
+    clock: Callable[[], datetime] | None = None,
 ) -> Starlette:
-    """The application for one node. All routes but the health checks require ``token``, if it is given."""
-    api = _Api(node, token, clock or (lambda: datetime.now(UTC)))
+    """The application for one node. All routes but the health checks require a token of ``access``, or
+    ``token`` alone.
+    """
+    api = _Api(node, access or access_by(token), clock or (lambda: datetime.now(UTC)))
     routes = [
         Route("/api/v1/status", api.reads(api.status)),
         Route("/api/v1/queues", api.reads(api.queues)),
@@ -63,6 +71,7 @@ def build_app(
         *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
         *_redirect_routes(api, RedirectRoutes(node)),
         *_redundancy_routes(api, RedundancyRoutes(node)),
+        *SessionRoutes(api).routes(),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
@@ -100,8 +109,8 @@ def _redundancy_routes(api: Answers, of: RedundancyRoutes) -> list[Route]:
 
 
 class _Api(Answers):
-    def __init__(self, node: RunningNode, token: str | None, clock: Callable[[], datetime]) -> None:
-        super().__init__(node, token)
+    def __init__(self, node: RunningNode, access: Access, clock: Callable[[], datetime]) -> None:
+        super().__init__(node, access)
         self.clock = clock
         self._version = installed("shadowrelay")
         self._metrics = Metrics(self._version)

@@ -5,32 +5,70 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request as HttpRequest
 
-from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.access import Session
+from shadowrelay.admin.guard import FORM, RequestRefused, kind_of
 
 MOST_OCTETS = 64 * 1024
 """Octets that a request's body may have."""
 
-ADMIN = "admin token"
-"""The operator, if a request names none."""
+_MOST_FIELDS = 200
 
 
-async def body_of(request: HttpRequest, known: set[str]) -> Mapping[str, Any]:
+def session_of(request: HttpRequest) -> Session:
+    """Who asks, in a handler: ``Answers`` found that out before."""
+    found: Session = request.state.session
+    return found
+
+
+async def octets_of(request: HttpRequest) -> bytes:
+    """The body of a request. Raises RequestRefused 413."""
     octets = b""
     async for block in request.stream():
         octets += block
         if len(octets) > MOST_OCTETS:
             raise RequestRefused(413, f"the body has more than {MOST_OCTETS} octets")
+    return octets
+
+
+async def form_of(request: HttpRequest) -> dict[str, str]:
+    """The fields of a form; of a field that is there twice, the last. It may be asked for again."""
+    if (known := getattr(request.state, "form", None)) is not None:
+        return dict(known)
+    if kind_of(request.headers) != FORM:
+        raise RequestRefused(415, f"send Content-Type: {FORM}")
+    try:
+        text = (await octets_of(request)).decode("ascii")
+        found = dict(parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS))
+    except ValueError as error:
+        raise RequestRefused(400, f"the body is no form: {error}") from error
+    request.state.form = found
+    return dict(found)
+
+
+async def body_of(request: HttpRequest, known: set[str], *, names_operator: bool = True) -> Mapping[str, Any]:
+    """The body as a JSON object that has these members alone.
+
+    ``operator`` is then who it is by the token: a body names the operator only where a token is shared.
+    Without ``names_operator`` it is what the body says.
+    """
+    octets = await octets_of(request)
     try:
         found = json.loads(octets or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestRefused(400, f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise RequestRefused(400, "the body is no JSON object")
     if unknown := sorted(set(found) - known):
         raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are {listed(known)}")
+    if not names_operator:
+        return found
+    request.state.body = found
+    if "operator" in known:
+        found = {**found, "operator": session_of(request).operator_named(maybe_text_of(found, "operator"))}
     return found
 
 
@@ -46,7 +84,8 @@ def maybe_text_of(found: Mapping[str, Any], name: str) -> str | None:
 
 
 def operator_of(found: Mapping[str, Any]) -> str:
-    return maybe_text_of(found, "operator") or ADMIN
+    """The operator in a body that ``body_of`` read."""
+    return text_of(found, "operator")
 
 
 def listed(names: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""Guards the admin API: requires the bearer token, and refuses pages of other sites in a browser."""
+"""Guards the admin API: refuses what a page of another site caused in a browser."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
 
 _SAME = frozenset({"same-origin", "none"})
 
@@ -44,22 +47,42 @@ def check_token(headers: Mapping[str, str], token: str | None) -> None:
         raise RequestRefused(401, "this node requires a bearer token: its setting admin.token")
 
 
-def check_host(headers: Mapping[str, str], name: str, token: str | None) -> None:
-    """Without a token, keep a page of another site from reading this API by rebinding its own name to our
-    address. Raises RequestRefused 403.
+def check_host(headers: Mapping[str, str], name: str, *, anybody: bool) -> None:
+    """Without a token (``anybody``), keep a page of another site from reading this API by rebinding its own
+    name to our address. Raises RequestRefused 403.
     """
-    if token is None and not _unforgeable(_host(headers.get("host", "")), name):
+    if anybody and not _unforgeable(_host(headers.get("host", "")), name):
         raise RequestRefused(403, "without a token, ask this node by its name or address")
 
 
-def check_change(headers: Mapping[str, str], name: str, token: str | None) -> None:
+def check_change(headers: Mapping[str, str], name: str, *, anybody: bool) -> None:
     """Keep a page of another site from forging a request that changes something. Raises RequestRefused.
 
-    A browser sends JSON to another site only after asking for permission, which this API never gives. A page
-    whose name was rebound to our address would count as ours. So, without a token, a page must come from an
-    address, from localhost or from the node's own name.
+    A browser sends JSON to another site only after asking for permission, which this API never gives.
     """
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    check_origin(headers, name, anybody=anybody)
+    if kind_of(headers) != JSON:
+        raise RequestRefused(415, f"send Content-Type: {JSON}")
+
+
+def check_csrf(given: str, wanted: str) -> None:
+    """Require the token of the session against forgery. Raises RequestRefused 403."""
+    same = hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+    if not (wanted and same):
+        raise RequestRefused(403, "this page is from another session: load it again, and send the form again")
+
+
+def kind_of(headers: Mapping[str, str]) -> str:
+    """The media type of a request's body."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_origin(headers: Mapping[str, str], name: str, *, anybody: bool) -> None:
+    """Refuse a request that a page of another site caused. Raises RequestRefused 403.
+
+    A page whose name was rebound to our address would count as ours. So, without a token (``anybody``), a
+    page must come from an address, from localhost or from the node's own name.
+    """
     if headers.get("sec-fetch-site", "none").lower() not in _SAME:
         raise RequestRefused(403, "requests from other sites may not change anything here")
     origin = headers.get("origin")
@@ -67,10 +90,8 @@ def check_change(headers: Mapping[str, str], name: str, token: str | None) -> No
         authority = origin.partition("://")[2].lower()
         if authority != headers.get("host", "").lower():
             raise RequestRefused(403, "requests from other sites may not change anything here")
-        if token is None and not _unforgeable(_host(authority), name):
+        if anybody and not _unforgeable(_host(authority), name):
             raise RequestRefused(403, "without a token, open this page by the node's name or address")
-    if kind != "application/json":
-        raise RequestRefused(415, "send Content-Type: application/json")
 
 
 def _unforgeable(host: str, name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin import render_resubmit
-from shadowrelay.admin.body import ADMIN, body_of, listed, maybe_text_of, operator_of, text_of
+from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
 from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
@@ -35,7 +35,7 @@ class ResubmitRoutes:
 
     async def show(self, request: HttpRequest) -> dict[str, Any]:
         found = await self._found(request)
-        return render_resubmit.request(await self._resubmission().show(found, ADMIN))
+        return render_resubmit.request(await self._resubmission().show(found, session_of(request).operator))
 
     async def preview(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"selector", "gone", "operator"})

@@ -50,6 +50,7 @@ from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, hosts, resolver
+from shadowrelay.service.hand import Hand
 from shadowrelay.service.hops import hop_status
 from shadowrelay.service.logged import TrackingLookup
 from shadowrelay.service.minting import mint
@@ -89,8 +90,7 @@ class Node:
     ) -> None:
         self.settings, self.database, self.clock = settings, database, clock
         self.started_at = clock()
-        self.name = ServerName(settings.name)
-        self.site, self.host = settings.site, settings.host
+        self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
         self.policy = settings.policy()
         self.in_force = InForce(self.policy)
         places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
@@ -216,6 +216,7 @@ class Node:
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
+        self.hand = Hand(self)
 
     def hop_failed(self, name: NextHop) -> bool:
         """Has that next hop failed, and taken no mail since?"""

@@ -122,13 +122,14 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
     writer = tracking_writer(settings, database, utcnow)
     listening = bind(settings.admin.listen.host, settings.admin.listen.port)
-    token = settings.admin.token.get_secret_value() if settings.admin.token else None
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))
         logging = group.create_task(
             _track(writer, settings.tracking.directory, log_stop), name="tracking writer"
         )
-        api = group.create_task(serve(build_app(node, token=token), listening, admin_stop), name="admin")
+        api = group.create_task(
+            serve(build_app(node, access=node.hand.access), listening, admin_stop), name="admin"
+        )
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
         named = {"peer": members} if members else {}

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from shadowrelay.settings.section import Section
-from shadowrelay.settings.values import Duration, FilePath, HostPort, ListenAddress, Secret, Size
+from shadowrelay.settings.values import Duration, FilePath, HostPort, Label, ListenAddress, Secret, Size
 
 _SECOND = timedelta(seconds=1)
 
@@ -28,9 +28,29 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
+class TokenScope(StrEnum):
+    """What a token is for: to look, or to act as well."""
+
+    READ = "read"
+    OPERATE = "operate"
+
+
+class AdminToken(Section):
+    """A token that is one person's, or one program's."""
+
+    name: Label = Field(description="Who has it: the operator in logs and in the tracking log.")
+    scope: TokenScope = Field(description="`read`: may look. `operate`: may change everything, too.")
+    file: FilePath = Field(
+        description="A file with the token alone, of at least 16 characters; read again when it changes."
+    )
+
+
 class Admin(Section):
-    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API and metrics.")
-    token: Secret | None = Field(None, description="Bearer token that requests must carry.")
+    listen: ListenAddress = Field(HostPort("127.0.0.1", 8025), description="HTTP API, console, and metrics.")
+    token: Secret | None = Field(
+        None, description="A bearer token that may operate; whoever has it says who he is."
+    )
+    tokens: list[AdminToken] = Field([], description="Bearer tokens, each with a name and a scope.")
 
 
 class Tracking(Section):

@@ -33,8 +33,12 @@ def settings_warnings(settings: Settings) -> list[str]:
         found += _not_tracked(f"receive.{name}", receive, settings)
     if settings.peer and not settings.peer.tls:
         found.append("members are trusted by their address (peer.externally_secured), without TLS")
-    if settings.admin.token is None and not _loopback(settings.admin.listen.host):
-        found.append(f"admin.listen is {settings.admin.listen} and no admin.token is set: anyone may use it")
+    admin = settings.admin
+    if admin.token is None and not admin.tokens and not _loopback(admin.listen.host):
+        found.append(f"admin.listen is {admin.listen} and no admin.token is set: anyone may use it")
+    for index, token in enumerate(admin.tokens):
+        if mode := _open_to_all(token.file):
+            found.append(f"admin.tokens[{index}].file, {token.file}, has mode {mode:04o}: {_ANY_USER}")
     if not policy.shadow_redundancy_enabled and settings.members:
         found.append(
             "shadow_redundancy_enabled is false: no message has a second copy, although there are members"
