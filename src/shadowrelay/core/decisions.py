@@ -36,14 +36,16 @@ T_co = TypeVar("T_co", covariant=True)
 class VerdictKind(StrEnum):
     """What a line of an XQDISCARD answer says about a message.
 
-    The first four are discard events; the others only answer CHECK and REVOKE. RECORDED: the owner has the
-    asker's copy on record.
+    The first six are discard events; the others only answer CHECK and REVOKE. SUSPENDED, RESUMED: an operator
+    ordered that. RECORDED: the owner has the asker's copy on record.
     """
 
     DELIVERED = "delivered"
     TAKEN = "taken"
     REJECTED = "rejected"
     SUPERSEDED = "superseded"
+    SUSPENDED = "suspended"
+    RESUMED = "resumed"
     RECORDED = "held"
     YOURS = "yours"
     PENDING = "pending"
@@ -55,11 +57,12 @@ class VerdictKind(StrEnum):
 class Verdict:
     """One statement about a message, as a discard event or as the answer to a question.
 
-    ``settled_at``: with DELIVERED, when those recipients were settled, by the clock of the node that did it.
+    ``settled_at``: with DELIVERED, when those recipients were settled, by the clock of the node that did it;
+    with SUSPENDED and RESUMED, when the operator ordered that.
 
-    ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, and a holder's rank for RECORDED,
-    SUPERSEDED and PENDING. ``recipients`` are recipient numbers; empty means all. DAMAGED: the speaker has a
-    copy that cannot be relied on.
+    ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, the end in Unix milliseconds for
+    SUSPENDED (empty: none), and a holder's rank for RECORDED, SUPERSEDED and PENDING. ``recipients`` are
+    recipient numbers; empty means all. DAMAGED: the speaker has a copy that cannot be relied on.
     """
 
     message_id: MessageId

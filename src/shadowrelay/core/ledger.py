@@ -55,6 +55,12 @@ class Ledger(Protocol):
 
     def outcome(self, message_id: MessageId) -> Outcome | None: ...
 
+    def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
+        """The databases that have not acknowledged events about an operator's order: a removal, a suspension
+        or its end.
+        """
+        ...
+
     def tombstone(self, message_id: MessageId) -> Tombstone | None: ...
 
     def knows(self, message_id: MessageId) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from shadowrelay.core.identifiers import (
@@ -41,12 +41,20 @@ class Stage(StrEnum):
 
 
 class Status(StrEnum):
-    """A recipient's state. Everything but READY is settled: nobody may deliver to it any more."""
+    """A recipient's state. Everything but READY is settled: nobody may deliver to it any more.
+
+    REMOVED: an operator removed the message for that recipient.
+    """
 
     READY = "ready"
     DELIVERED = "delivered"
     RELAYED = "relayed"
     FAILED = "failed"
+    REMOVED = "removed"
+
+
+FOREVER = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+"""The end of a suspension without an end. It fits the microseconds of the database, and milliseconds."""
 
 
 class Confirmation(StrEnum):
@@ -104,7 +112,12 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One recipient (a RCPT command) and its state. Numbers start at 1 at reception and never change."""
+    """One recipient (a RCPT command) and its state. Numbers start at 1 at reception and never change.
+
+    ``suspended``: an operator wants it delivered no earlier. ``ordered_at``: when the last order to suspend
+    or to resume it was given, in whole milliseconds. An order that was given earlier changes nothing, in
+    whatever order a node hears of them.
+    """
 
     number: int
     address: str
@@ -119,6 +132,8 @@ class Recipient:
     report: MessageId | None = None  # the DSN that must be safe before the settlement is announced
     settled_at: datetime | None = None  # by the clock of the node that settled it; None also if not known
     journal: MessageId | None = None  # the journal copy that must be safe before the settlement is announced
+    suspended: datetime | None = None  # FOREVER: until it is resumed
+    ordered_at: datetime | None = None
 
     @property
     def settled(self) -> bool:
@@ -128,6 +143,21 @@ class Recipient:
     def waits(self) -> bool:
         """May no member be told of the settlement before a report or a journal copy is safe?"""
         return self.report is not None or self.journal is not None
+
+    def is_suspended(self, now: datetime) -> bool:
+        """Does an operator want it delivered later?"""
+        return self.suspended is not None and now < self.suspended
+
+    def ordered(self, until: datetime | None, at: datetime) -> Recipient:
+        """The recipient after an order to suspend it (``until``) or to resume it (None), given at that time.
+
+        The same recipient if it is settled, or if a later order is known. Of two orders of one millisecond,
+        the one with the later end counts.
+        """
+        known = None if self.ordered_at is None else (self.ordered_at, self.suspended or at)
+        if self.settled or (known and known >= (at, until or at)):
+            return self
+        return replace(self, suspended=until, ordered_at=at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,15 @@ Told: TypeAlias = Mapping[str, Any]
 """Arguments or an answer: what JSON can say, keyed by name."""
 
 
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who did something to messages here, and why; ``job`` names the order that the operator gave."""
+
+    operator: str
+    reason: str
+    job: RequestId
+
+
 class Scope(StrEnum):
     """What a token, or a member, may do: nothing, look, or act."""
 

@@ -150,6 +150,9 @@ class SqlLedger(Copies):
         # An unreadable row counts as none: the message is unknown here, and nothing is released for delivery.
         return sums.readable(records.outcome_of, row) if row else None
 
+    def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
+        return [DatabaseId(row[0]) for row in self._run(SQL["orders_of"], (message_id,)).fetchall()]
+
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
         return sums.readable(records.tombstone_of, row) if row else None

@@ -11,7 +11,7 @@ SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, 
 
 -- name: recipients
 SELECT message_id, number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply,
-       delay_notified, report, settled_at, journal, row_sum
+       delay_notified, report, settled_at, journal, suspended, ordered_at, row_sum
   FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: holders
@@ -27,8 +27,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
-       next_attempt, last_reply, delay_notified, report, settled_at, journal, due_at, row_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       next_attempt, last_reply, delay_notified, report, settled_at, journal, suspended, ordered_at, due_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_holder
 INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state, row_sum)
@@ -380,7 +380,8 @@ SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= 
 -- name: late_ones
 -- A part of the queue after a place, with whether each message is so old that its sender has to be told.
 SELECT r.due_at, r.message_id, r.number,
-       (m.received_at <= :expired OR (r.delay_notified = 0 AND m.received_at <= :delayed)) AND NOT EXISTS
+       (max(m.received_at, ifnull(r.suspended, 0)) <= :expired
+        OR (r.delay_notified = 0 AND max(m.received_at, ifnull(r.suspended, 0)) <= :delayed)) AND NOT EXISTS
        (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
   FROM recipient r CROSS JOIN message m ON m.id = r.message_id
  WHERE r.next_hop = :hop AND r.due_at <= :now AND (r.due_at, r.message_id, r.number) > (:due, :id, :number)
@@ -415,6 +416,9 @@ SELECT m.id FROM message AS m
    AND EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.state <> 'superseded')
  ORDER BY m.id LIMIT ?;
 
+-- name: sent_to
+SELECT next_hop FROM temp.active WHERE message_id = ?;
+
 -- name: being_sent
 SELECT EXISTS (SELECT 1 FROM temp.active WHERE message_id = ? AND next_hop <> ?);
 
@@ -445,7 +449,18 @@ SELECT id FROM message
    AND ifnull(renewed_at <= ?1, 1) AND damage IS NULL LIMIT ?2;
 
 -- name: expire_events
-DELETE FROM discard_event WHERE created_at <= ? AND kind <> 'taken';
+-- What an operator ordered waits for its addressee as long as that may have a copy.
+DELETE FROM discard_event
+ WHERE created_at <= ? AND kind NOT IN ('taken', 'suspended', 'resumed') AND argument <> 'removed';
+
+-- name: orders_of
+SELECT DISTINCT addressee FROM discard_event INDEXED BY discard_event_orders
+ WHERE message_id = ? AND (kind = 'suspended' OR kind = 'resumed' OR argument = 'removed') ORDER BY addressee;
+
+-- name: orders_pending
+-- Messages of which an operator's order is not acknowledged by all.
+SELECT COUNT(DISTINCT message_id) FROM discard_event INDEXED BY discard_event_orders
+ WHERE kind = 'suspended' OR kind = 'resumed' OR argument = 'removed';
 
 -- name: expire_outcomes
 DELETE FROM outcome WHERE keep_until <= ?;

@@ -184,6 +184,18 @@ def being_sent(ledger: SqlLedger, message_id: MessageId, *, but: NextHop | None 
     return bool(ledger.connection.execute(SQL["being_sent"], (message_id, but or "")).fetchone()[0])
 
 
+def sent_to(ledger: SqlLedger, message_id: MessageId) -> frozenset[NextHop]:
+    """The next hops to which delivery attempts of that message are under way."""
+    rows = ledger.connection.execute(SQL["sent_to"], (message_id,)).fetchall()
+    return frozenset(NextHop(hop) for (hop,) in rows)
+
+
+def orders_pending(ledger: SqlLedger) -> int:
+    """Messages of which an operator ordered something that not every member has acknowledged."""
+    found: int = ledger.connection.execute(SQL["orders_pending"]).fetchone()[0]
+    return found
+
+
 def _by(until: datetime | None) -> int:
     return _NEVER if until is None else records.micros(until)
 

@@ -30,6 +30,7 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.core.messages import (
+    FOREVER,
     Confirmation,
     Copy,
     Damage,
@@ -145,11 +146,13 @@ def _recipient(row: SqlRow) -> Recipient:
         report=None if row[11] is None else MessageId(row[11]),
         settled_at=maybe_moment(row[12]),
         journal=None if row[13] is None else MessageId(row[13]),
+        suspended=maybe_moment(row[14]),
+        ordered_at=maybe_moment(row[15]),
     )
 
 
 def _recipient_row(row: SqlRow, *, old: bool) -> Recipient:
-    believed(_given(row[:-1], _SETTLED_AT), row[-1], old=old)
+    believed(_given_recipient(row[:-1]), row[-1], old=old)
     return _recipient(row)
 
 
@@ -219,6 +222,9 @@ _ASKED = 29
 _SETTLED_AT = 12
 """The first of the columns of a recipient that came after the sums."""
 
+_SUSPENDED = 14
+"""The first of the columns of a recipient that came after those."""
+
 
 def _given(columns: Sequence[object], later: int) -> SqlRow:
     """The columns of which a row's sum is made. Columns from ``later`` on count only if one has a value: they
@@ -228,6 +234,13 @@ def _given(columns: Sequence[object], later: int) -> SqlRow:
     return (*columns[:later], *more) if any(value is not None for value in more) else tuple(columns[:later])
 
 
+def _given_recipient(columns: SqlRow) -> SqlRow:
+    """The same for a recipient, to whose rows columns were added twice."""
+    if all(value is None for value in columns[_SUSPENDED:]):
+        return _given(columns[:_SUSPENDED], _SETTLED_AT)
+    return tuple(columns)
+
+
 def message_sums(row: SqlRow) -> SqlRow:
     """The two sums of a ``message_row``: over stable columns, and over those changed for many messages."""
     return row_sum(*_given(row[:_ASKED], _MADE_OF)), row_sum(_hex(row[0]), *row[_ASKED:-1])
@@ -235,7 +248,7 @@ def message_sums(row: SqlRow) -> SqlRow:
 
 def recipient_sum(row: SqlRow) -> int:
     """The sum of a ``recipient_row``, which leaves out the last column: that one is derived."""
-    return row_sum(*_given(row[:-1], _SETTLED_AT))
+    return row_sum(*_given_recipient(row[:-1]))
 
 
 def _hex(message_id: str) -> str:
@@ -247,7 +260,10 @@ def due_at(copy: Copy, recipient: Recipient) -> int | None:
     """When to send to a recipient; None unless this node owns the message and may send it."""
     if copy.damaged or not copy.owned or copy.confirmation is Confirmation.ASK or recipient.settled:
         return None
-    return micros(recipient.next_attempt or copy.received_at)
+    if recipient.suspended == FOREVER:
+        return None
+    planned = recipient.next_attempt or copy.received_at
+    return micros(max(planned, recipient.suspended) if recipient.suspended else planned)
 
 
 def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
@@ -267,6 +283,8 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
         recipient.report,
         maybe_micros(recipient.settled_at),
         recipient.journal,
+        maybe_micros(recipient.suspended),
+        maybe_micros(recipient.ordered_at),
         due_at(copy, recipient),
     )
 

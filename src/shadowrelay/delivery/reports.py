@@ -60,7 +60,7 @@ class Reporter:
 
     def _kind(self, step: WriteReports, result: AttemptResult) -> ReportKind | None:
         match result.ending:
-            case Ending.REJECTED | Ending.EXPIRED:
+            case Ending.REJECTED | Ending.EXPIRED | Ending.REMOVED:
                 return ReportKind.FAILED
             case Ending.ACCEPTED | Ending.DUPLICATE if step.hop.mailbox:
                 return ReportKind.DELIVERED

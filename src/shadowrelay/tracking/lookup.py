@@ -18,6 +18,7 @@ _STATUS = {
     "SENDEXTERNAL": Status.RELAYED,
     "EXPAND": Status.RELAYED,
     "FAIL": Status.FAILED,
+    "REMOVE": Status.REMOVED,
 }
 _ELSEWHERE = ("ExplicitlyDiscarded;", "DeliveredElsewhere;")
 

@@ -16,7 +16,7 @@ from shadowrelay.core.events.reports import derived_id, is_derived
 from shadowrelay.core.events.side_effects import already_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role
+from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.tracking import Dsn, Journaled
 from shadowrelay.core.tracking_hops import SentAgain
@@ -60,7 +60,7 @@ def journaled(
     this node knows of a settlement.
     """
     waiting = next((one.journal for one in original.recipients if one.journal), None)
-    if wanted is None or waiting or any(one.settled for one in original.recipients):
+    if wanted is None or waiting or any(_journaled(one) for one in original.recipients):
         return Decision(waiting)
     like = original.envelope
     envelope = Envelope(
@@ -78,6 +78,11 @@ def journaled(
     event = Journaled(at=now, copy=made, original=original.id)
     queued = queue_once(ledger, original, made, Content(of=original.id), event, now)
     return queued.but(None if already_safe(ledger, wanted.id) else wanted.id)
+
+
+def _journaled(one: Recipient) -> bool:
+    """Was a journal copy made with this one? None is made when an operator removes a recipient."""
+    return one.settled and one.status is not Status.REMOVED
 
 
 def queue_once(

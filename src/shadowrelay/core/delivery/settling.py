@@ -16,6 +16,7 @@ from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Status
+from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.transfer import made_here, settled_now
 from shadowrelay.core.tracking import (
     Defer,
@@ -27,6 +28,7 @@ from shadowrelay.core.tracking import (
     Send,
     SendExternal,
 )
+from shadowrelay.core.tracking_operator import OperatorFail, OperatorRemove
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -38,7 +40,7 @@ class Ending(Enum):
     the final dot was written, at least in part, and no reply to it came. The recipient is tried again, which
     may make a duplicate that nobody can avoid (RFC 1047). EXPIRED: the message was too old for another try.
     EXPANDED: a list, whose members get the message from its sender. POSTED: a list with an owner, from whom
-    its members get the message: that is final delivery (RFC 3461 5.2.7).
+    its members get the message: that is final delivery (RFC 3461 5.2.7). REMOVED: an operator removed it.
     """
 
     ACCEPTED = "accepted"
@@ -49,6 +51,7 @@ class Ending(Enum):
     EXPIRED = "expired"
     EXPANDED = "expanded"
     POSTED = "posted"
+    REMOVED = "removed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +96,14 @@ def settle(
     now: datetime,
     *,
     sent: Copy | None = None,
+    by: By | None = None,
 ) -> Decision[Copy | None]:
     """Record how an attempt ended for each recipient, in one transaction. The result is the copy afterwards.
 
     This works in any role: if the message was taken over during the attempt, the outcome is told to the new
     owner. Recipients settled meanwhile keep their state; if the next hop accepted them, the tracking log has
     that too. ``sent``: the message as it was when the attempt began, in case its rows can no longer be
-    believed.
+    believed. ``by``: an operator ends it, and no attempt.
     """
     copy = ledger.copy(message_id)
     if copy is None:
@@ -116,9 +120,9 @@ def settle(
     awaited |= {one.about: one.id for one in lists.values() if not already_safe(ledger, one.id)}
     changed = [_after(by_number[result.number], result, hop, awaited, now) for result in current]
     copied: Decision[MessageId | None] = Decision(None)
-    if any(one.settled for one in changed):
+    if any(_kept(one) for one in changed):
         copied = journaled(ledger, copy, _journal_in(reports), now)
-        changed = [replace(one, journal=copied.then) if one.settled else one for one in changed]
+        changed = [replace(one, journal=copied.then) if _kept(one) else one for one in changed]
     after = copy.with_recipients(changed)
     if not after.unsettled:
         after = settled_now(after, now)
@@ -128,7 +132,8 @@ def settle(
     if hop.tracks is not None:
         accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
         writes += taken(ledger, message_id, accepted, hop.tracks, now)
-    events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = list(_told(after, current, changed, hop, now))
+    events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = []
+    events += _told(after, current, changed, hop, now, by)
     events += _told_again(after, results, by_number, hop, now)
     once = {one.id: one.about for one in reversed(lists.values())}  # two recipients may be one list
     by_list = [
@@ -145,6 +150,11 @@ def settle(
     if not after.unsettled and after.reports_on:
         writes += report_is_safe(ledger, after, now).writes
     return Decision(after, tuple(writes), tuple(events))
+
+
+def _kept(one: Recipient) -> bool:
+    """Does a settlement of this kind go to the journal? A removal does not."""
+    return one.settled and one.status is not Status.REMOVED
 
 
 def _journal_in(reports: Iterable[Report | JournalCopy | Expansion]) -> JournalCopy | None:
@@ -197,13 +207,27 @@ def _after(
             return replace(tried, status=Status.RELAYED, next_attempt=None, report=waits, settled_at=now)
         case Ending.REJECTED | Ending.EXPIRED:
             return replace(tried, status=Status.FAILED, next_attempt=None, report=waits, settled_at=now)
+        case Ending.REMOVED:
+            return replace(
+                recipient,
+                status=Status.REMOVED,
+                next_attempt=None,
+                report=waits,
+                settled_at=now,
+                last_reply=result.reply,
+            )
         case Ending.DEFERRED | Ending.IN_DOUBT:
             notified = recipient.delay_notified or result.late
             return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)
 
 
 def _told(
-    copy: Copy, results: Sequence[AttemptResult], changed: Sequence[Recipient], hop: Hop, now: datetime
+    copy: Copy,
+    results: Sequence[AttemptResult],
+    changed: Sequence[Recipient],
+    hop: Hop,
+    now: datetime,
+    by: By | None = None,
 ) -> Iterator[TrackingEvent]:
     """One row per kind of ending and reply, so that a row's reply is that of all its recipients."""
     groups: dict[tuple[Ending, str, MessageId | None], list[Recipient]] = {}
@@ -222,6 +246,13 @@ def _told(
                 pass  # a row each: ``queue_expansion``
             case Ending.DUPLICATE:
                 yield DuplicateDeliver(at=now, copy=copy, recipients=about, server=hop.server, reply=reply)
+            case Ending.REMOVED:
+                assert by is not None
+                yield OperatorRemove(at=now, copy=copy, recipients=about, by=by, report=report)
+            case Ending.REJECTED if by is not None:
+                yield OperatorFail(
+                    at=now, copy=copy, recipients=about, server=hop.server, reply=reply, report=report, by=by
+                )
             case Ending.REJECTED | Ending.EXPIRED:
                 yield Fail(at=now, copy=copy, recipients=about, server=hop.server, reply=reply, report=report)
             case Ending.DEFERRED | Ending.IN_DOUBT:

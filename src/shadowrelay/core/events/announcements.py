@@ -5,21 +5,31 @@ that may hold a copy, and that of the peer beyond the boundary that handed the m
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.decisions import DiscardEvent, Verdict, VerdictKind
 from shadowrelay.core.identifiers import DatabaseId, MessageId
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import Copy, Recipient, Role, Status
+from shadowrelay.core.messages import FOREVER, Copy, Recipient, Role, Status
 
 RECIPIENTS_PER_EVENT = 300
 """A longer list becomes several events, so that a line between members stays below 4,096 octets."""
 
-OUTCOME = {Status.DELIVERED: "", Status.RELAYED: "relayed", Status.FAILED: "failed"}
+OUTCOME = {
+    Status.DELIVERED: "",
+    Status.RELAYED: "relayed",
+    Status.FAILED: "failed",
+    Status.REMOVED: "removed",
+}
 """How the argument of DELIVERED tells the outcomes apart."""
 
 STATUS = {argument: status for status, argument in OUTCOME.items()}
 
+_BEYOND = OUTCOME | {Status.REMOVED: OUTCOME[Status.FAILED]}
+"""The same for peers beyond the boundary, which know no removal."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 HOP_EPOCH = 1
 """The epoch in events for peers beyond the boundary: they know nothing of the owners of a message."""
@@ -40,6 +50,38 @@ def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...
         for part in _parts(numbers):
             verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part, at))
     return tuple(verdicts)
+
+
+def orders(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
+    """SUSPENDED and RESUMED verdicts: the last order of an operator about each that is not settled."""
+    groups: dict[tuple[datetime | None, datetime], list[int]] = {}
+    for recipient in recipients:
+        if not recipient.settled and recipient.ordered_at is not None:
+            groups.setdefault((recipient.suspended, recipient.ordered_at), []).append(recipient.number)
+    verdicts = []
+    for (until, at), numbers in groups.items():
+        kind = VerdictKind.RESUMED if until is None else VerdictKind.SUSPENDED
+        end = "" if until is None or until == FOREVER else str((until - _UNIX) // _MILLISECOND)
+        parts = [()] if len(numbers) == len(copy.recipients) else _parts(numbers)
+        verdicts += [Verdict(copy.id, copy.epoch, kind, end, part, at) for part in parts]
+    return tuple(verdicts)
+
+
+def ended(verdict: Verdict) -> datetime | None:
+    """Until when recipients are suspended by a SUSPENDED or RESUMED verdict; None: they are resumed."""
+    if verdict.kind is VerdictKind.RESUMED:
+        return None
+    return _UNIX + int(verdict.argument) * _MILLISECOND if verdict.argument else FOREVER
+
+
+def known(copy: Copy) -> tuple[Verdict, ...]:
+    """What this node knows about the recipients: what is settled, and what operators ordered."""
+    return delivered(copy, copy.recipients) + orders(copy, copy.recipients)
+
+
+def whole(at: datetime) -> datetime:
+    """That time in whole milliseconds, as members tell it."""
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 def addressed(
@@ -79,7 +121,7 @@ def to_giver(
     for recipient in recipients:
         number = handed.theirs(recipient.number)
         if recipient.settled and not recipient.waits and number is not None:
-            groups.setdefault(OUTCOME[recipient.status], []).append(number)
+            groups.setdefault(_BEYOND[recipient.status], []).append(number)
     return addressed(
         [handed.database_id],
         [

@@ -66,7 +66,7 @@ def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now:
 
 def _next(ledger: Ledger, original: Copy, one: Recipient) -> MessageId | None:
     """What the recipient waits for now: a list, whose members' message is safe, for the report on it."""
-    if one.next_hop != LISTS or one.status is Status.FAILED:
+    if one.next_hop != LISTS or one.status in (Status.FAILED, Status.REMOVED):
         return None
     for kind in (ReportKind.EXPANDED, ReportKind.DELIVERED):
         report = report_id(original.id, one.number, kind)

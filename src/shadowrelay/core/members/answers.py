@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy, Verdict, VerdictKind
-from shadowrelay.core.events.announcements import delivered
+from shadowrelay.core.events.announcements import known as all_known
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines
@@ -47,7 +47,7 @@ def answer(
         if arrived := ledger.arrival(message_id):
             return _answer_of_arrival(ledger, arrived, asker, epoch, rank, now)
         return Decision(without_copy(ledger, message_id, epoch))
-    known = delivered(copy, copy.recipients)
+    known = all_known(copy)
     if copy.stage is Stage.SAFETY_NET:
         # If its reports are not safe yet, the asker has to keep its copy until they are.
         return Decision(known or (Verdict(message_id, copy.epoch, VerdictKind.PENDING),))

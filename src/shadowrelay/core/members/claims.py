@@ -13,7 +13,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
-from shadowrelay.core.events.announcements import delivered
+from shadowrelay.core.events.announcements import known
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.members.answers import answer
@@ -96,7 +96,7 @@ def judge(
     if adopted.pending:
         adopted = adopted.with_holder(fellow)
     kind = VerdictKind.DAMAGED if copy.damaged else VerdictKind.PENDING
-    said = (*delivered(copy, copy.recipients), Verdict(copy.id, copy.epoch, kind, str(_order(copy))))
+    said = (*known(copy), Verdict(copy.id, copy.epoch, kind, str(_order(copy))))
     return Decision(said, saved(copy, adopted).writes)
 
 

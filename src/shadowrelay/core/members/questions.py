@@ -35,7 +35,7 @@ from shadowrelay.core.ownership.transfer import (
 )
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import arrivals
-from shadowrelay.core.reception.holding import discard_copy, settle_held
+from shadowrelay.core.reception.holding import discard_copy, order_held, settle_held
 from shadowrelay.core.values import dataclass, replace
 
 _COPIES = frozenset({HolderState.HOLDING, HolderState.LOST, HolderState.BESIDE})
@@ -112,6 +112,8 @@ def _learn(
             known = _dated(copy, verdict, now)
             settled = _settled(known, verdict, now)
             return settle_held(ledger, known, settled, speaker.database_id, now).after(saved(copy, known))
+        case VerdictKind.SUSPENDED | VerdictKind.RESUMED:
+            return order_held(ledger, copy, verdict, speaker.database_id, now)
         case VerdictKind.TAKEN:
             return _taken(ledger, copy, verdict, speaker, owner_database, now)
         case VerdictKind.REJECTED | VerdictKind.SUPERSEDED:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Member, SaveCopy, Verdict, VerdictKind, Write
-from shadowrelay.core.events.announcements import addressed, delivered
+from shadowrelay.core.events.announcements import addressed, delivered, orders
 from shadowrelay.core.events.reports import is_derived
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, MessageId, ServerName
@@ -237,7 +237,7 @@ def yields(
     others = [holder.database_id for holder in copy.holders if holder.name != owner]
     writes: tuple[Write, ...] = (
         SaveCopy(copy, held),
-        *addressed([owner_database], delivered(held, settled), now),
+        *addressed([owner_database], delivered(held, settled) + orders(held, held.unsettled), now),
         *addressed(others, forward, now),
         *safe.writes,
     )

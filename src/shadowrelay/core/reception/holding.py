@@ -16,7 +16,7 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import addressed, delivered, to_giver
+from shadowrelay.core.events.announcements import addressed, delivered, ended, orders, to_giver
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
@@ -131,7 +131,7 @@ def hold(
         return Decision(OfferAnswer.NOT_YOURS)
     better = known.damage is not None
     copy = replace(
-        _answered_for(known, offer),
+        _ordered_for(_answered_for(known, offer), offer),
         epoch=offer.epoch,
         rank=max(offer.rank, known.rank) if known.epoch == offer.epoch else offer.rank,
         owner=offer.owner,
@@ -209,7 +209,7 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
             return Decision(OfferAnswer.NOT_YOURS)
         if known.digests.content != offer.digests.content or known.digests.envelope != offer.digests.envelope:
             return Decision(OfferAnswer.NOT_YOURS)
-        here = replace(known, damage=None)
+        here = _ordered_for(replace(known, damage=None), offer)
         writes = (SaveCopy(known, here, content),)
         there = tuple(one for one in offer.recipients if one.settled)
         mine = {one.number: one for one in here.unsettled}
@@ -237,6 +237,17 @@ def _answered_for(known: Copy, offer: ShadowCopyOffer) -> Copy:
     if known.epoch == offer.epoch and known.pending is not Reason.HEARTBEAT_LOST:
         return known
     return unclaimed(known)
+
+
+def _ordered_for(copy: Copy, offer: ShadowCopyOffer) -> Copy:
+    """The copy with what operators ordered of its recipients, as far as the offer knows more of it."""
+    told = {one.number: one for one in offer.recipients if one.ordered_at is not None}
+    changed = [
+        one.ordered(new.suspended, new.ordered_at)
+        for one in copy.unsettled
+        if (new := told.get(one.number)) and new.ordered_at
+    ]
+    return copy.with_recipients(changed) if changed else copy
 
 
 def discard_copy(ledger: Ledger, copy: Copy, reason: str, now: datetime) -> Decision[None]:
@@ -291,6 +302,38 @@ def revoke(
     return Decision(confirmed, (tombstone, *released.writes), released.events)
 
 
+def order_held(
+    ledger: Ledger, copy: Copy, verdict: Verdict, told_by: DatabaseId, now: datetime
+) -> Decision[None]:
+    """An operator ordered at another member that recipients be suspended, or resumed.
+
+    It counts at any epoch and in any role, as a settlement does: this node may have taken the message over
+    meanwhile. The last order that was given counts. It is passed on as a settlement is.
+    """
+    if verdict.settled_at is None:
+        return Decision(None)
+    until, named = ended(verdict), set(verdict.recipients)
+    meant = [one for one in copy.unsettled if not named or one.number in named]
+    changed = [one for old in meant if (one := old.ordered(until, verdict.settled_at)) is not old]
+    if not changed:
+        return Decision(None)
+    after = copy.with_recipients(changed)
+    if until is None:  # the age begins anew
+        due = [replace(one, next_attempt=None) for one in changed]
+        after = replace(copy.with_recipients(due), received_at=max(copy.received_at, now))
+    onward = addressed(_others(ledger, copy, told_by), orders(after, changed), now)
+    return Decision(None, (SaveCopy(copy, after), *onward))
+
+
+def _others(ledger: Ledger, copy: Copy, told_by: DatabaseId) -> list[DatabaseId]:
+    """The databases that may hold a copy for this node, and that of the owner; not the one that told it."""
+    listeners = [holder.database_id for holder in copy.holders]
+    owner = ledger.member(copy.owner)
+    if copy.held and owner and owner.lineage:
+        listeners.append(owner.lineage.database_id)
+    return [listener for listener in listeners if listener != told_by]
+
+
 def settle_held(
     ledger: Ledger, copy: Copy, settled: tuple[Recipient, ...], told_by: DatabaseId, now: datetime
 ) -> Decision[None]:
@@ -305,14 +348,8 @@ def settle_held(
     after = copy.with_recipients(settled)
     if not after.unsettled:
         after = settled_now(after, now)
-    listeners = [holder.database_id for holder in copy.holders]
-    owner = ledger.member(copy.owner)
-    if copy.held and owner and owner.lineage and owner.lineage.database_id != told_by:
-        listeners.append(owner.lineage.database_id)
     reason = "ExplicitlyDiscarded" if copy.role is Role.SHADOW else "DeliveredElsewhere"
-    onward = addressed(
-        (listener for listener in listeners if listener != told_by), delivered(after, settled), now
-    )
+    onward = addressed(_others(ledger, copy, told_by), delivered(after, settled), now)
     onward += to_giver(ledger, after.id, settled, now)
     event = HaDiscard(at=now, copy=after, recipients=settled, reason=reason)
     safe = report_is_safe(ledger, copy, now) if not after.unsettled else Decision(None)

@@ -18,7 +18,7 @@ from shadowrelay.core.decisions import (
     Write,
 )
 from shadowrelay.core.digests import of_envelope
-from shadowrelay.core.events.announcements import addressed, delivered, to_giver
+from shadowrelay.core.events.announcements import addressed, delivered, orders, to_giver
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName
@@ -345,7 +345,9 @@ def _recorded(
     after, told = with_better_holder(copy, holder, replaced, now)
     writes: list[Write] = list(told)
     settled = [recipient for recipient in copy.recipients if recipient.settled]
-    writes += addressed([holder.database_id], delivered(after, settled), now)
+    # An order that came while the offer was under way is not in it, and the holder did not know the message.
+    told_now = delivered(after, settled) + orders(after, after.unsettled)
+    writes += addressed([holder.database_id], told_now, now)
     counts = holder.state is HolderState.HOLDING
     if counts:
         writes += report_is_safe(ledger, after, now).writes

@@ -1,0 +1,235 @@
+"""What operators do to messages in a queue: remove, bounce, suspend, resume, retry (decision 0035).
+
+Each function is a decision about one message, for a node that owns it: it changes nothing of a copy that this
+node holds for another member. ``numbers``: the recipients that are meant; None: all. Settled recipients stay
+as they are. An order about recipients that members may hold copies of is *pending* until they have
+acknowledged it (``pending``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
+
+from shadowrelay.core.decisions import Decision, SaveCopy
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, forks, settle
+from shadowrelay.core.events.announcements import addressed, listeners, orders, whole
+from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop
+from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.messages import FOREVER, Copy, Recipient, Stage, Status
+from shadowrelay.core.operating import By
+from shadowrelay.core.ownership import set_aside
+from shadowrelay.core.tracking_operator import OperatorResume, OperatorRetry, OperatorSuspend
+from shadowrelay.core.values import dataclass, replace
+
+REMOVED = "554 5.7.1 Removed by the postmaster"
+BOUNCED = "554 5.3.0 Given up by the postmaster"
+
+NOBODY = Hop(server="", inside=False, mailbox=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was done to a message. ``numbers``: recipients to which it was done. ``waiting``: recipients that
+    a delivery attempt has in hand; they were left, and should be looked at again. ``copy``: the message
+    afterwards; None if this node does not own it.
+    """
+
+    numbers: tuple[int, ...] = ()
+    waiting: tuple[int, ...] = ()
+    copy: Copy | None = None
+
+
+NOTHING = Done()
+
+
+def results(recipients: Iterable[Recipient], ending: Ending) -> tuple[AttemptResult, ...]:
+    """How a removal or a bounce ends for these recipients; the reports are written about it."""
+    reply = REMOVED if ending is Ending.REMOVED else BOUNCED
+    return tuple(AttemptResult(one.number, ending, reply, remote=False) for one in recipients)
+
+
+def remove(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    by: By,
+    now: datetime,
+    *,
+    sending: Collection[NextHop] = (),
+    reports: Iterable[Report] = (),
+) -> Decision[Done]:
+    """Never deliver the message to these recipients. Works on a message that is set aside too.
+
+    ``sending``: next hops to which the message is being sent. ``reports``: DSNs about it, already written
+    (``results`` with Ending.REMOVED); members are told of the removal when these are safe.
+    """
+    return _ended(ledger, message_id, numbers, Ending.REMOVED, by, now, sending, reports)
+
+
+def bounce(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    by: By,
+    now: datetime,
+    *,
+    sending: Collection[NextHop] = (),
+    reports: Iterable[Report] = (),
+) -> Decision[Done]:
+    """The message fails for these recipients. Works on a message that is set aside too. Arguments: as for
+    ``remove``, with Ending.REJECTED.
+    """
+    return _ended(ledger, message_id, numbers, Ending.REJECTED, by, now, sending, reports)
+
+
+def _ended(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    ending: Ending,
+    by: By,
+    now: datetime,
+    sending: Collection[NextHop],
+    reports: Iterable[Report],
+) -> Decision[Done]:
+    copy = ledger.copy(message_id)
+    if copy is None or not (copy.owned or copy.stage is Stage.SET_ASIDE):
+        return Decision(NOTHING)
+    meant, waiting = _meant(copy, numbers, sending)
+    if not meant:
+        return Decision(Done((), waiting, copy))
+    about = {one.number for one in meant}
+    told = [one for one in reports if one.about in about]
+    ended = settle(ledger, message_id, results(meant, ending), told, NOBODY, now, by=by)
+    return ended.but(Done(tuple(sorted(about)), waiting, ended.then))
+
+
+def suspend(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    by: By,
+    now: datetime,
+    *,
+    until: datetime = FOREVER,
+    ordered_at: datetime | None = None,
+) -> Decision[Done]:
+    """Do not deliver the message to these recipients before ``until``. They do not expire meanwhile.
+
+    ``ordered_at``: when the operator gave the order, if that was before now. If a later order is known, this
+    one changes nothing. An attempt that is under way goes on; one that has not begun does not begin.
+    """
+    at, until = whole(ordered_at or now), whole(until)
+    return _ordered(ledger, message_id, numbers, until, at, by, now)
+
+
+def resume(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    by: By,
+    now: datetime,
+    *,
+    ordered_at: datetime | None = None,
+) -> Decision[Done]:
+    """Deliver the message to these recipients again: they are due now, and its age begins anew.
+
+    A message that is set aside goes back into the queue, whole (``set_aside.resume``).
+    """
+    copy = ledger.copy(message_id)
+    if copy is not None and copy.stage is Stage.SET_ASIDE:
+        again = set_aside.resume(ledger, message_id, now)
+        copy = again.then if isinstance(again.then, Copy) else None
+        return again.but(Done(tuple(one.number for one in copy.unsettled), (), copy) if copy else NOTHING)
+    return _ordered(ledger, message_id, numbers, None, whole(ordered_at or now), by, now)
+
+
+def _ordered(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    until: datetime | None,
+    at: datetime,
+    by: By,
+    now: datetime,
+) -> Decision[Done]:
+    copy = ledger.copy(message_id)
+    if copy is None or not copy.owned:
+        return Decision(NOTHING)
+    meant, _ = _meant(copy, numbers, ())
+    if until is None:
+        meant = tuple(one for one in meant if one.suspended is not None)
+    changed = [one for old in meant if (one := old.ordered(until, at)) is not old]
+    if not changed:
+        return Decision(Done((), (), copy))
+    if until is None:
+        changed = [replace(one, next_attempt=None, delay_notified=False) for one in changed]
+        copy_then = replace(copy, received_at=max(copy.received_at, now))
+    else:
+        copy_then = copy
+    after = copy_then.with_recipients(changed)
+    told = addressed(listeners(after), orders(after, changed), now)
+    events = tuple(
+        OperatorResume(at=now, copy=after, recipients=fork, by=by)
+        if until is None
+        else OperatorSuspend(at=now, copy=after, recipients=fork, by=by, until=until)
+        for fork in _forks(after, changed)
+    )
+    done = Done(tuple(one.number for one in changed), (), after)
+    return Decision(done, (SaveCopy(copy, after), *told), events)
+
+
+def retry(
+    ledger: Ledger,
+    message_id: MessageId,
+    numbers: Collection[int] | None,
+    by: By,
+    now: datetime,
+    *,
+    sending: Collection[NextHop] = (),
+) -> Decision[Done]:
+    """Make these recipients due now. Suspended ones stay suspended. ``sending``: as for ``remove``."""
+    copy = ledger.copy(message_id)
+    if copy is None or not copy.owned:
+        return Decision(NOTHING)
+    meant, waiting = _meant(copy, numbers, sending)
+    changed = [replace(one, next_attempt=None) for one in meant if not one.is_suspended(now)]
+    if not changed:
+        return Decision(Done((), waiting, copy))
+    after = copy.with_recipients(changed)
+    events = tuple(
+        OperatorRetry(at=now, copy=after, recipients=fork, by=by) for fork in _forks(after, changed)
+    )
+    saved = (SaveCopy(copy, after),) if after != copy else ()
+    return Decision(Done(tuple(one.number for one in changed), waiting, after), saved, events)
+
+
+def pending(ledger: Ledger, message_id: MessageId) -> tuple[DatabaseId, ...]:
+    """The databases that may hold a copy, and have not acknowledged what an operator ordered about it.
+
+    They are all that may hold a copy while a removal waits for its report. Empty: nobody can deliver against
+    the order, unless an attempt of this node is under way (``queue.sent_to``).
+    """
+    found = list(ledger.unacknowledged_orders(message_id))
+    copy = ledger.copy(message_id)
+    if copy is not None and any(one.status is Status.REMOVED and one.waits for one in copy.recipients):
+        found += listeners(copy)
+    return tuple(dict.fromkeys(found))
+
+
+def _meant(
+    copy: Copy, numbers: Collection[int] | None, sending: Collection[NextHop]
+) -> tuple[tuple[Recipient, ...], tuple[int, ...]]:
+    """The unsettled recipients that are meant, without those being sent to; and the numbers of these."""
+    meant = [one for one in copy.unsettled if numbers is None or one.number in numbers]
+    waiting = tuple(one.number for one in meant if one.next_hop in sending)
+    return tuple(one for one in meant if one.next_hop not in sending), waiting
+
+
+def _forks(copy: Copy, changed: Sequence[Recipient]) -> Iterator[tuple[Recipient, ...]]:
+    """The changed recipients by next hop: one row each."""
+    numbers = {one.number for one in changed}
+    for fork in forks(copy).values():
+        if about := tuple(one for one in fork if one.number in numbers):
+            yield about
