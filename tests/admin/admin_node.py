@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from starlette.routing import Route
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
+from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberState, MemberStatus, RefusalView
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, HopShadow, SaveCopy
@@ -34,6 +36,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members import damage
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
@@ -41,6 +44,7 @@ from shadowrelay.core.reception import holding, redundancy
 from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database import views
 from shadowrelay.database.examining import Examiner
@@ -51,6 +55,8 @@ from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.view import View
+from shadowrelay.smtp.members.client import NO_ANSWER
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy()
@@ -104,6 +110,7 @@ class FakeNode:
     redundant: bool = True
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
+    elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
 
     def __post_init__(self) -> None:
         examiner = Examiner(self.database, lambda: NOW)
@@ -120,6 +127,26 @@ class FakeNode:
             remembers=_nobody,
         )
         self.resubmission = Resubmission(counting=counting, having=lambda request: (), wake=lambda: None)
+
+    @property
+    def hand(self) -> Any:
+        """What an operator sees from here; members say what ``elsewhere`` has, or are silent."""
+        view = View(
+            name=self.name,
+            looks=Looking(self, lambda: NOW, lambda: 0.0).looks(),
+            members=lambda: [one.name for one in self.statuses],
+            reachable=lambda: [one.name for one in self.statuses],
+            ask=self._elsewhere,
+            mint=lambda now: message_id(999),
+            clock=lambda: NOW,
+            seconds=lambda: 0.0,
+        )
+        return SimpleNamespace(view=view)
+
+    async def _elsewhere(self, step: Operate, timeout: float) -> ActAnswer | Unanswered:
+        if found := self.elsewhere.get(step.to):
+            return ActAnswer(await found.hand.view.actions()[step.act.action].perform(self.name, step.act))
+        return Unanswered("xoperate", NO_ANSWER)
 
     def waits_for(self, message_id: MessageId) -> list[ServerName]:
         return self.unasked

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
+from time import monotonic
 from typing import Any, TypeVar
 
 import structlog
@@ -17,7 +18,9 @@ from starlette.routing import Route
 from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
+from shadowrelay.admin.cluster import ClusterRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
+from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.redirect import RedirectRoutes
@@ -29,7 +32,6 @@ from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue_views import Queues, ShadowQueues, hop_queues
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
@@ -72,6 +74,7 @@ def build_app(
         *_redirect_routes(api, RedirectRoutes(node)),
         *_redundancy_routes(api, RedundancyRoutes(node)),
         *SessionRoutes(api).routes(),
+        *_cluster_routes(api, ClusterRoutes(node)),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
@@ -108,48 +111,36 @@ def _redundancy_routes(api: Answers, of: RedundancyRoutes) -> list[Route]:
     return [api.read(base, of.show), api.change(base, of.turn)]
 
 
+def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
+    base = "/api/v1/cluster"
+    return [
+        api.read(f"{base}/status", of.status),
+        api.read(f"{base}/queues", of.queues),
+        api.read(f"{base}/queues/{{hop:path}}", of.queue),
+    ]
+
+
 class _Api(Answers):
     def __init__(self, node: RunningNode, access: Access, clock: Callable[[], datetime]) -> None:
         super().__init__(node, access)
         self.clock = clock
-        self._version = installed("shadowrelay")
-        self._metrics = Metrics(self._version)
+        self._looking = Looking(node, self.clock, monotonic)
+        self._metrics = Metrics(installed("shadowrelay"))
 
     async def _ask(self, work: Callable[[SqlLedger], T]) -> T:
         return await self.node.database.transact(work)
 
     async def status(self, request: Request) -> Response:
         del request
-        seen = await self._ask(views.snapshot)
-        return json_response(render.status(self.node, seen, self._version, self.clock()))
+        return json_response(await self._looking.status())
 
     async def queues(self, request: Request) -> Response:
         del request
-        now = self.clock()
-        view = Queues(now)
-        while not await self._ask(view.read):
-            pass
-        shown = [
-            render.queue(self.node.name, queue, self.node.hop(queue.next_hop), now) for queue in view.result()
-        ]
-        policy = self.node.policy
-        hops = [
-            render.hop_queue(self.node.name, queue, self.node.hop_watch(queue.hop), policy)
-            for queue in await self._ask(hop_queues)
-        ]
-        return json_response({"queues": shown, "hop_shadow_queues": hops})
+        return json_response(await self._looking.queues())
 
     async def shadow_queues(self, request: Request) -> Response:
         del request
-        view = ShadowQueues()
-        while not await self._ask(view.read):
-            pass
-        seen = await self._ask(views.snapshot)
-        peers = {peer["name"]: peer for peer in render.peers(self.node, seen)}
-        shown = [
-            render.shadow_queue(self.node.name, queue, peers.get(queue.primary)) for queue in view.result()
-        ]
-        return json_response({"shadow_queues": shown})
+        return json_response(await self._looking.shadow_queues())
 
     async def messages(self, request: Request) -> Response:
         state, after, limit = _page_of(request)

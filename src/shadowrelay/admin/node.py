@@ -21,6 +21,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.view import View
 
 _A_WHILE = timedelta(seconds=2)
 _AWAITED = {
@@ -188,6 +189,13 @@ class ScrubState(Protocol):
         ...
 
 
+class OperatorsHand(Protocol):
+    """What an operator can see and do from any node."""
+
+    @property
+    def view(self) -> View: ...
+
+
 class RunningNode(Protocol):
     """The running node. Plain methods do not wait; reads of the database go through ``database``."""
 
@@ -223,6 +231,9 @@ class RunningNode(Protocol):
 
     @property
     def redundancy(self) -> RedundancySwitch: ...
+
+    @property
+    def hand(self) -> OperatorsHand: ...
 
     def redundancy_on(self) -> bool:
         """Is shadow redundancy on, by the settings file or a later switch?"""

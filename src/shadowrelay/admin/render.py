@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from shadowrelay.admin.node import (
     HopStatus,
@@ -28,8 +27,7 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
 from shadowrelay.database.views import Counts, Snapshot
-
-Json = dict[str, Any]
+from shadowrelay.operator.view import Json
 
 
 def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Json:
@@ -258,6 +256,13 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
         "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
         "last_error": found.last_error,
         "why": (hop.keeps(now) if found.waiting or hop.resting(now) else "") or hop.awaited(now),
+        **next_hop(hop, now),
+    }
+
+
+def next_hop(hop: HopStatus, now: datetime) -> Json:
+    """What this process knows of a next hop, with mail for it or without."""
+    return {
         "sessions": hop.sessions,
         "places": hop.places,
         "failures": hop.failures,

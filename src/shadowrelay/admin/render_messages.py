@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from shadowrelay.admin.node import HopStatus, RefusalView
-from shadowrelay.admin.render import Json, mark, maybe
+from shadowrelay.admin.render import mark, maybe
 from shadowrelay.core.decisions import DamagedRow, HopShadow
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.views import MessageView
+from shadowrelay.operator.view import Json
 
 
 def summary(item: Copy | DamagedRow) -> Json:

@@ -1,4 +1,4 @@
-"""The operator's hand of a node: what its admin API and its console act through."""
+"""The operator's hand of a node: what its admin API and its console see and act through."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shadowrelay.admin.access import Access, FixedToken, Token, TokenFile
+from shadowrelay.admin.looking import Looking
 from shadowrelay.core.operating import Scope
+from shadowrelay.members.pool import seconds
+from shadowrelay.operator.acts import Action
+from shadowrelay.operator.view import View
+from shadowrelay.service.minting import mint
 from shadowrelay.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,10 +19,24 @@ if TYPE_CHECKING:
 
 
 class Hand:
-    """One node's, made once by it as ``node.hand``."""
+    """One node's, made once by it as ``node.hand``. ``view``: what all nodes see."""
 
     def __init__(self, node: Node) -> None:
         self.access = Access(tuple(tokens_of(node.settings)))
+        self.view = View(
+            name=node.name,
+            looks=Looking(node, node.clock, seconds).looks(),
+            members=lambda: node.contacts().members,
+            reachable=node.boundary.reachable,
+            ask=node.members.operate,
+            mint=mint,
+            clock=node.clock,
+            seconds=seconds,
+        )
+
+    def actions(self) -> dict[str, Action]:
+        """What members may ask of this node by XOPERATE."""
+        return self.view.actions()
 
 
 def tokens_of(settings: Settings) -> Iterator[Token]:

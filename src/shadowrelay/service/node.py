@@ -206,17 +206,18 @@ class Node:
         self.resubmission = Resubmission(
             counting=counting, having=self.records.having, wake=self.resubmitting.wake.set
         )
+        self.hand = Hand(self)
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
             {
                 **self.records.actions(),
                 TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
                 **counting.actions(),
+                **self.hand.actions(),
             },
             seconds,
         )
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
-        self.hand = Hand(self)
 
     def hop_failed(self, name: NextHop) -> bool:
         """Has that next hop failed, and taken no mail since?"""

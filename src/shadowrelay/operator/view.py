@@ -1,0 +1,192 @@
+"""One view of all nodes: any node answers for all. A node that is silent or refuses is an entry that says so.
+
+What a node sees of itself is a *look*. The looks are given from above; here members are asked for theirs, by
+XOPERATE with the scope read, all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import field
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
+from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.steps import Operate, Unanswered
+from shadowrelay.core.values import dataclass
+from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
+from shadowrelay.smtp.members.client import NO_ANSWER
+
+Json: TypeAlias = dict[str, Any]
+Look: TypeAlias = Callable[[Told], Awaitable[Json]]
+"""What this node sees of itself. Raises ActRefused for arguments that it does not understand."""
+
+STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
+
+PATIENCE = 2.0
+"""Seconds that all members together may take to answer."""
+
+LITTLE_PATIENCE = 0.5
+"""Seconds for a member that the heartbeats do not reach either."""
+
+PART = 150_000
+"""Octets of JSON in one answer; base64 makes 200,000 of them, and an answer may have 262,144."""
+
+_KEPT = 16  # answers of several parts that are kept for those who asked
+_OLD = 10.0  # seconds
+
+
+@dataclass(slots=True, kw_only=True)
+class View:
+    """One node's. ``members``: those in the settings that are not retired. ``reachable``: those that the
+    heartbeats reach. ``ask``: asks a member, within that many seconds. ``seconds``: a monotonic clock.
+    """
+
+    name: ServerName
+    looks: Mapping[str, Look]
+    members: Callable[[], Iterable[ServerName]]
+    reachable: Callable[[], Collection[ServerName]]
+    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+    mint: Callable[[datetime], MessageId]
+    clock: Callable[[], datetime]
+    seconds: Callable[[], float]
+    _kept: dict[tuple[ServerName, RequestId], tuple[float, Json]] = field(default_factory=dict)
+
+    async def status(self) -> Json:
+        """The status of each node."""
+        return {"node": self.name, "nodes": await self.everybody(STATUS, {}, "status")}
+
+    async def queues(self) -> Json:
+        """The queues, the shadow queues, and the shadow queues of hops, of each node."""
+        return {"node": self.name, "nodes": await self.everybody(QUEUES, {})}
+
+    async def queue(self, hop: str) -> Json:
+        """All that each node knows of one next hop."""
+        return {"node": self.name, "next_hop": hop, "nodes": await self.everybody(QUEUE, {"next_hop": hop})}
+
+    async def everybody(self, action: str, arguments: Told, under: str = "") -> list[Json]:
+        """What each node answers to a look, this node first, then the members by name.
+
+        Each entry has ``node``, ``answers`` and ``why``: why there is no answer. What the node says follows;
+        as the value of ``under``, if that is given.
+        """
+        said = await asyncio.gather(self._own(action, arguments), *self._asking(action, arguments))
+        return [_entry(name, answer, under) for name, answer in said]
+
+    def actions(self) -> dict[str, Action]:
+        """What members may ask of this node."""
+        return {action: Action(Scope.READ, self._answer, quiet=True) for action in self.looks}
+
+    async def _own(self, action: str, arguments: Told) -> tuple[ServerName, Json | str]:
+        return self.name, await self.looks[action](arguments)
+
+    def _asking(self, action: str, arguments: Told) -> Iterable[Awaitable[tuple[ServerName, Json | str]]]:
+        job, until = RequestId(self.mint(self.clock())), self.seconds() + PATIENCE
+        reachable = self.reachable()
+        for name in sorted(self.members()):
+            end = until if name in reachable else until - PATIENCE + LITTLE_PATIENCE
+            yield self._asked(name, job, action, arguments, end)
+
+    async def _asked(
+        self, name: ServerName, job: RequestId, action: str, arguments: Told, until: float
+    ) -> tuple[ServerName, Json | str]:
+        """A member's answer with all its parts; or why there is none."""
+        whole: Json = {}
+        part = 0
+        while True:
+            act = Act(
+                job=job,
+                action=action,
+                scope=Scope.READ,
+                operator="",
+                reason=action,
+                arguments={**arguments, "part": part},
+            )
+            left = max(0.01, until - self.seconds())
+            answer = await self.ask(Operate(name, act), left)
+            if isinstance(answer, Unanswered) or answer.refused:
+                why = _why(answer, left)
+                return name, ({**whole, "incomplete": why} if whole else why)
+            _add(whole, answer.told)
+            if not (following := answer.told.get("next_part")):
+                return name, whole
+            part = int(following)
+
+    async def _answer(self, member: ServerName, act: Act) -> Told:
+        """One part of a look, for a member. All parts are of the moment when the first was asked for."""
+        arguments = {key: value for key, value in act.arguments.items() if key != "part"}
+        part = act.arguments.get("part", 0)
+        if not isinstance(part, int) or isinstance(part, bool) or part < 0:
+            raise ActRefused("part is no number")
+        now = self.seconds()
+        for old in [key for key, (at, _) in self._kept.items() if now - at > _OLD]:
+            del self._kept[old]
+        kept = self._kept.get((member, act.job))
+        found = kept[1] if kept and part else await self.looks[act.action](arguments)
+        answer = parted(found, part)
+        if answer.get("next_part") and not (kept and part):
+            while len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[member, act.job] = self.seconds(), found
+        return answer
+
+
+def parted(found: Json, begin: int, most: int = PART) -> Json:
+    """The part of a look that begins at the item ``begin`` of all its lists, one list after the other.
+
+    The first part has the other values too. ``next_part``: where the next part begins; absent if there is
+    none. An item that is too long for any part is left out.
+    """
+    part: Json = {} if begin else {key: value for key, value in found.items() if not isinstance(value, list)}
+    left, at = most - _octets(part), 0
+    for key, items in found.items():
+        if not isinstance(items, list):
+            continue
+        taken: list[Any] = []
+        for item in items:
+            if at >= begin:
+                size = _octets(item) + 1
+                if size <= left:
+                    taken.append(item)
+                    left -= size
+                elif size < most:
+                    return {**part, key: taken, "next_part": at}
+            at += 1
+        part[key] = taken
+    return part
+
+
+def _octets(value: Any) -> int:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+def _add(whole: Json, told: Told) -> None:
+    for key, value in told.items():
+        if key == "next_part":
+            continue
+        if isinstance(value, list):
+            whole[key] = [*whole.get(key, ()), *value]
+        else:
+            whole.setdefault(key, value)
+
+
+def _why(answer: ActAnswer | Unanswered, waited: float) -> str:
+    """Why a node gave no answer."""
+    if isinstance(answer, Unanswered):
+        if answer.error == NO_ANSWER:
+            return f"it is silent: no answer within {waited:.1g} s"
+        return f"{answer.step}: {answer.error}"
+    if answer.refused.startswith(NO_ACTION):
+        return "it is of an older version, and cannot be looked at from here"
+    return f"it refuses: {answer.refused}"
+
+
+def _entry(name: ServerName, answer: Json | str, under: str) -> Json:
+    if isinstance(answer, str):
+        return {"node": name, "answers": False, "why": answer}
+    why = answer.pop("incomplete", "")
+    return {"node": name, "answers": True, "why": why, **({under: answer} if under else answer)}

@@ -1,0 +1,73 @@
+"""The routes that show all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from admin.admin_node import (
+    MX2,
+    MX3,
+    OURS,
+    FakeNode,
+    a_node,
+    ask,
+    attempted,
+    fill,
+    held,
+    meet,
+    received,
+    serving,
+)
+
+from shadowrelay.core.delivery.settling import Ending
+
+SILENT = "it is silent: no answer within 2 s"
+
+
+@pytest.fixture
+async def nodes(tmp_path: Path) -> AsyncIterator[FakeNode]:
+    """A node with two members: the second answers, the third is silent."""
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    async with a_node(tmp_path / "1") as first, a_node(tmp_path / "2") as second:
+        await fill(first, meet(MX2), meet(MX3), received(1, MX2), received(2, None))
+        await fill(first, attempted(1, Ending.DEFERRED, "451 4.7.1 later"))
+        second.name = MX2
+        await fill(second, meet(MX2), meet(MX3), held(1, MX2))
+        first.elsewhere[MX2] = second
+        yield first
+
+
+async def get(node: FakeNode, path: str) -> dict:
+    async with serving(node) as port:
+        got = await ask(port, f"/api/v1/cluster/{path}")
+    assert got.status == 200, got
+    return got.json
+
+
+async def test_any_node_tells_the_status_of_all_and_a_silent_one_is_an_entry(nodes):
+    found = await get(nodes, "status")
+    assert found["node"] == OURS
+    ours, second, third = found["nodes"]
+    assert (ours["node"], ours["status"]["queued"]) == (OURS, 2)
+    assert (second["node"], second["status"]["shadow_held"]) == (MX2, 1)
+    assert third == {"node": MX3, "answers": False, "why": SILENT}
+
+
+async def test_any_node_tells_the_queues_of_all(nodes):
+    ours, second, third = (await get(nodes, "queues"))["nodes"]
+    assert [one["identity"] for one in ours["queues"]] == [f"{OURS}\\outside"]
+    assert [one["identity"] for one in second["shadow_queues"]] == [f"{MX2}\\Shadow\\{MX2}"]
+    assert second["queues"] == []
+    assert not third["answers"]
+
+
+async def test_one_next_hop_is_shown_by_each_node_with_its_last_error_in_full(nodes):
+    found = await get(nodes, "queues/outside")
+    ours, second, _ = found["nodes"]
+    assert ours["queue"]["last_error"] == "451 4.7.1 later"
+    assert second["queue"] is None
+    assert second["sessions"] == 0
+    assert (await get(nodes, "queues/world/example.net"))["next_hop"] == "world/example.net"
