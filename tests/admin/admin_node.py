@@ -51,6 +51,7 @@ from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.measures import ByHop, Measures
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.operator.counting import Counting
@@ -111,6 +112,7 @@ class FakeNode:
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
     elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
+    measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
 
     def __post_init__(self) -> None:
         examiner = Examiner(self.database, lambda: NOW)
@@ -174,6 +176,9 @@ class FakeNode:
 
     def extra_hops(self) -> Mapping[str, int]:
         return {"taken": 4, "alone": 1}
+
+    def measures(self) -> Measures:
+        return self.measured
 
     def late(self) -> LateStatus:
         return LateStatus(timedelta(seconds=30), 2, {"settled": 4, "timed_out": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,12 +37,17 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from shadowrelay.admin.node import MemberState
-from shadowrelay.core.decisions import Content
+from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.members.damage import given
 from shadowrelay.core.reception import holding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.opening import Salvaged
+from shadowrelay.measures import MOST_HOPS, ByHop, now
+
+PARTS = re.compile("_(bucket|sum|count)$")
+"""What a histogram consists of."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -77,6 +83,19 @@ def restored(number: int) -> Callable[[SqlLedger], object]:
         )
         taken = ledger.apply(holding.hold(ledger, offer, Content(data=b"body"), POLICY, NOW))
         assert taken is holding.OfferAnswer.QUEUED
+
+    return work
+
+
+def to_hop(number: int, hop: str) -> Callable[[SqlLedger], object]:
+    """A message that waits for that next hop."""
+
+    def work(ledger: SqlLedger) -> None:
+        received(number, MX2)(ledger)
+        copy = ledger.copy(message_id(number))
+        assert copy
+        routed = tuple(replace(one, next_hop=NextHop(hop)) for one in copy.recipients)
+        ledger.apply(Decision(None, (SaveCopy(copy, replace(copy, recipients=routed)),)))
 
     return work
 
@@ -190,13 +209,56 @@ async def test_each_member_that_is_not_retired_has_its_own_series(node):
     assert found[f"shadowrelay_peer_holds_messages{{{MX2}}}"] == 1
 
 
+async def test_durations_are_shown_as_histograms_of_what_was_no_longer_than_each_bound(node):
+    node.measured.acknowledgement.observe(0.004)
+    node.measured.acknowledgement.observe(0.005)
+    node.measured.acknowledgement.observe(99.0)
+    node.measured.delivery.since("outside", now() - 2.0)
+    found = await scraped(node)
+    assert found["shadowrelay_acknowledgement_seconds_bucket{0.0025}"] == 0
+    assert found["shadowrelay_acknowledgement_seconds_bucket{0.005}"] == 2
+    assert found["shadowrelay_acknowledgement_seconds_bucket{30.0}"] == 2
+    assert found["shadowrelay_acknowledgement_seconds_bucket{+Inf}"] == 3
+    assert found["shadowrelay_acknowledgement_seconds_count"] == 3
+    assert found["shadowrelay_acknowledgement_seconds_sum"] == pytest.approx(99.009)
+    assert found["shadowrelay_delivery_seconds_bucket{1.0}{outside}"] == 0
+    assert found["shadowrelay_delivery_seconds_bucket{2.5}{outside}"] == 1
+    assert found["shadowrelay_shadow_commit_seconds_count"] == 0
+
+
+async def test_each_queue_of_the_settings_and_the_longest_others_are_shown_by_name(node):
+    node.measured.delivery.fixed = frozenset({"outside", "never-used"})
+    domains = [f"d{number:02}" for number in range(MOST_HOPS + 3)]
+    numbers = iter(range(100, 200))
+    for count, domain in enumerate(domains):
+        for _ in range(2 if count == len(domains) - 1 else 1):
+            await fill(node, to_hop(next(numbers), domain))
+    found = await scraped(node)
+    shown = {name for name in found if name.startswith("shadowrelay_queue_messages")}
+    assert len(shown) == 2 + MOST_HOPS + 1
+    assert found["shadowrelay_queue_messages{outside}"] == 2
+    assert found["shadowrelay_queue_messages{never-used}"] == 0
+    assert found[f"shadowrelay_queue_messages{{{domains[-1]}}}"] == 2
+    assert found["shadowrelay_queue_messages{other}"] == 3  # of those with one message, the last by name
+    assert f"shadowrelay_queue_messages{{{domains[-2]}}}" not in found
+    assert found["shadowrelay_queue_oldest_seconds{outside}"] == 120
+    assert found["shadowrelay_queue_oldest_seconds{never-used}"] == 0
+
+
+def test_next_hops_past_the_bound_share_one_histogram():
+    found = ByHop(("inside",), most=2)
+    for hop in ("a", "b", "c", "d", "inside", "a", "c"):
+        found.since(hop, now())
+    assert {hop: one.number for hop, one in found.each.items()} == {"inside": 1, "a": 2, "b": 1, "other": 3}
+
+
 async def test_metrics_stay_out_of_the_global_registry(node):
     await scraped(node)
     assert not [name for name in REGISTRY._names_to_collectors if name.startswith("shadowrelay")]
 
 
 async def test_every_metric_is_in_the_reference_and_nothing_else(node):
-    shown = {name.partition("{")[0] for name in await scraped(node)}
+    shown = {PARTS.sub("", name.partition("{")[0]) for name in await scraped(node)}
     rows = [
         line.split("`")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `shadowrelay_")
     ]

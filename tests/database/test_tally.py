@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from opened import NOW, OTHER, OTHER_DATABASE, database, message, save, shadow
 
 from shadowrelay.core.decisions import DamagedRow, Decision, DropCopy, SaveCopy
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.members.damage import found_rows
-from shadowrelay.core.messages import Confirmation, Holder, HolderState, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Role, Stage, Status
 from shadowrelay.core.values import replace
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed
+from shadowrelay.database.queue_views import oldest_to
+from shadowrelay.database.tally import HopCounts
 from shadowrelay.database.transport import TransportDatabase
 
 HELD = Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.HOLDING)
+
+
+def delivered(copy: Copy, hop: str) -> Copy:
+    """The next hop took it for its recipients."""
+    settled = [replace(one, status=Status.DELIVERED) for one in copy.recipients if one.next_hop == hop]
+    after = copy.with_recipients(settled)
+    return after if after.unsettled else replace(after, stage=Stage.SAFETY_NET, settled_at=NOW)
+
+
+def redirected(copy: Copy, hop: str) -> Copy:
+    return copy.with_recipients([replace(one, next_hop=NextHop(hop)) for one in copy.recipients])
 
 
 def told(found: TransportDatabase) -> dict[str, int]:
@@ -139,3 +154,60 @@ async def test_another_kind_of_value_ends_no_look_at_the_counts(tmp_path: Path, 
         expected = {"queued": 1, "held": 1, "held for it": 1, "held by it": 1, "asking": 1}
         assert told(found) == NOTHING | expected
         assert set(found.ledger.tally.held_by_each()) == set(found.ledger.tally.held_for_each()) == {OTHER}
+
+
+async def test_queues_by_next_hop_are_counted_as_they_change_and_the_same_by_an_opening(
+    tmp_path: Path,
+) -> None:
+    """Three messages: one to two next hops, of which one takes it; one exposed; one that is redirected."""
+    both = message("one", "one", "two", holders=(HELD,))
+    alone = message("one")
+    moved = message("one", holders=(HELD,))
+    async with database(tmp_path) as found:
+        tally = found.ledger.tally
+        for copy in (both, alone, moved):
+            await found.transact(save(copy))
+        assert tally.by_hop() == {"one": 3, "two": 1}
+        assert tally.to(NextHop("one")) == HopCounts(messages=3, recipients=4, asking=0, exposed=1)
+        for before, after in (
+            (both, delivered(both, "two")),
+            (moved, redirected(moved, "three")),
+        ):
+            await found.transact(
+                lambda ledger, one=before, other=after: ledger.apply(Decision(None, (SaveCopy(one, other),)))
+            )
+        assert tally.by_hop() == {"one": 2, "three": 1}
+    async with database(tmp_path) as found:
+        assert found.ledger.tally.by_hop() == {"one": 2, "three": 1}
+        assert found.ledger.tally.to(NextHop("one")).recipients == 3
+        assert found.ledger.tally.to(NextHop("one")).exposed == 1
+        damaged = DamagedRow(both.id, NOW, "the sum of a row differs", ())
+        await found.transact(lambda ledger: ledger.apply(found_rows(damaged)))
+        assert found.ledger.tally.by_hop() == {"one": 1, "three": 1}
+
+
+async def test_the_oldest_of_a_queue_is_found_again_after_each_change(tmp_path: Path) -> None:
+    first, second, other, late = (message(hop) for hop in ("one", "one", "two", "one"))
+    times = {
+        copy.id: NOW + timedelta(minutes=count) for count, copy in enumerate((first, second, other, late))
+    }
+    copies = [replace(copy, received_at=times[copy.id]) for copy in (first, second, other, late)]
+
+    def oldest(hop: str) -> Callable[[SqlLedger], datetime | None]:
+        return lambda ledger: oldest_to(ledger, NextHop(hop))
+
+    async with database(tmp_path) as found:
+        for copy in copies[1:]:
+            await found.transact(save(copy))
+        assert await found.transact(oldest("one")) == times[second.id]
+        assert await found.transact(oldest("none")) is None
+        await found.transact(save(copies[0]))  # taken over from another owner: it is older than what is here
+        assert await found.transact(oldest("one")) == times[first.id]
+        for copy in copies[:2]:
+            await found.transact(
+                lambda ledger, one=copy: ledger.apply(Decision(None, (SaveCopy(one, delivered(one, "one")),)))
+            )
+        assert await found.transact(oldest("one")) == times[late.id]
+        assert await found.transact(oldest("two")) == times[other.id]
+    async with database(tmp_path) as found:
+        assert await found.transact(oldest("one")) == times[late.id]

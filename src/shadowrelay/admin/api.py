@@ -32,6 +32,7 @@ from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue_views import depths
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
@@ -273,6 +274,7 @@ class _Api(Answers):
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)
         node = self.node
+        measured = node.measures()
         scrape = Scrape(
             seen=seen,
             peers=tuple(node.member_statuses()),
@@ -290,6 +292,8 @@ class _Api(Answers):
             started_at=node.started_at,
             now=self.clock(),
             hops={hop: node.hop_watch(hop) for hop in seen.hops},
+            measures=measured,
+            queues=await self._ask(lambda ledger: depths(ledger, measured.delivery.fixed)),
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))
         return Response(page, headers={**PRIVATE, "content-type": content_type})

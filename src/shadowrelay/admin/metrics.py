@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from shadowrelay.admin.durations import depths, durations
 from shadowrelay.admin.node import LateStatus, MemberState, MemberStatus, ScrubState
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import ServerName
@@ -20,7 +21,9 @@ from shadowrelay.core.requests import Skipped
 from shadowrelay.core.tracking import OfRows
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.database.opening import Opening
+from shadowrelay.database.queue_views import Depths
 from shadowrelay.database.views import Snapshot
+from shadowrelay.measures import Measures
 from shadowrelay.operator.resubmit import Figures
 
 
@@ -44,6 +47,8 @@ class Scrape:
     started_at: datetime
     now: datetime
     hops: Mapping[ServerName, HopWatch] = field(default_factory=dict)
+    measures: Measures = field(default_factory=Measures)
+    queues: Depths = field(default_factory=Depths)
 
 
 class _Current(Collector):
@@ -105,6 +110,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield from _damage(scrape)
     yield from _scrub(scrape.scrub)
     yield from _resubmit(scrape.resubmit)
+    yield from durations(scrape.measures)
+    yield from depths(scrape.queues, scrape.now)
     tracked = CounterMetricFamily(
         "shadowrelay_tracking_events", "Tracking events since the start, by event-id.", labels=["event"]
     )

@@ -18,6 +18,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.measures import Measures
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
@@ -273,6 +274,10 @@ class RunningNode(Protocol):
 
     def extra_hops(self) -> Mapping[str, int]:
         """Messages for this node's machine since the start, by what became of them (``Detour.counts``)."""
+        ...
+
+    def measures(self) -> Measures:
+        """The histograms since the start."""
         ...
 
     def late(self) -> LateStatus:

@@ -5,7 +5,8 @@ Each part is read in its own transaction; its numbers are consistent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -16,8 +17,13 @@ from shadowrelay.database import records
 from shadowrelay.database.ledger import SQL as HOPS
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.views import SQL
+from shadowrelay.measures import bounded
 
 PART = 20_000  # messages
+REACH = 20_000  # messages in one step of the search for the oldest
+FEW = 50  # what a queue costs besides, in messages
+FRONT = (-1, "", 0)
+LAST = (1 << 62, "~", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,55 +93,116 @@ class _Parts:
         raise NotImplementedError
 
 
-class Queues(_Parts):
-    """Mail of this node by next hop."""
+class Queues:
+    """Mail of this node by next hop. Run ``read`` as work of ``TransportDatabase`` until it returns True.
+
+    What is counted is known without a look at the messages. What is due now is counted part by part, in an
+    index. ``waiting`` is exact up to 20,000 recipients; past them a message may count twice whose recipients
+    are due at different times.
+    """
 
     def __init__(self, now: datetime) -> None:
-        super().__init__(Role.PRIMARY)
         self._now = records.micros(now)
-        self._found: dict[str, list[Any]] = {}
-        self._errors: dict[str, tuple[int, str]] = {}
-        self._active: dict[str, int] = {}
+        self._hops: list[NextHop] | None = None
+        self._place = FRONT  # in the queue of the first of those
+        self._due = 0  # messages before that place
+        self._found: list[QueueView] = []
 
-    def _part(self, ledger: SqlLedger, bounds: dict[str, Any]) -> None:
+    def read(self, ledger: SqlLedger) -> bool:
+        """Read the next part. Returns whether it was the last."""
+        if self._hops is None:
+            self._hops = sorted(ledger.tally.by_hop())
+        left = PART
+        while self._hops and left > 0:
+            hop = self._hops[0]
+            left -= self._count_due(ledger, hop) + FEW
+            if self._place == FRONT:
+                self._hops.pop(0)
+                due, self._due = self._due, 0
+                if found := self._view(ledger, hop, due):
+                    self._found.append(found)
+        return not self._hops
+
+    def _count_due(self, ledger: SqlLedger, hop: NextHop) -> int:
+        """Count one part of what is due. Returns how many messages were counted."""
         run = ledger.connection.execute
-        self._active = dict(run(SQL["active"]).fetchall())
-        for hop, error, at in run(SQL["last_errors"], bounds).fetchall():
-            self._errors[hop] = max(self._errors.get(hop, (0, "")), (at, error))
-        for hop, *row in run(SQL["queues"], {"now": self._now} | bounds).fetchall():
-            before = self._found.get(hop)
-            self._found[hop] = _together(before, row) if before else row
+        due, id_, number = self._place
+        asked = {"hop": hop, "now": self._now, "due": due, "id": id_, "number": number, "most": PART - 1}
+        last = run(SQL["part_of_due"], asked).fetchone()
+        until = last or LAST
+        asked |= dict(zip(("until_due", "until_id", "until_number"), until, strict=True))
+        counted = int(run(SQL["due_in_part"], asked).fetchone()[0])
+        self._due += counted
+        self._place = tuple(last) if last else FRONT
+        return counted
 
-    def result(self) -> Iterator[QueueView]:
-        for hop, found in sorted(self._found.items()):
-            messages, recipients, due, asking, oldest, exposed, waiting = found
-            yield QueueView(
-                next_hop=NextHop(hop),
-                messages=messages,
-                recipients=recipients,
-                active=self._active.get(hop, 0),
-                waiting=waiting,
-                asking=asking,
-                exposed=exposed,
-                oldest=records.moment(oldest),
-                due=records.maybe_moment(due),
-                last_error=self._errors.get(hop, (0, ""))[1],
-            )
+    def _view(self, ledger: SqlLedger, hop: NextHop, due: int) -> QueueView | None:
+        """None: the queue is empty by now."""
+        run, counts = ledger.connection.execute, ledger.tally.to(hop)
+        if (oldest := oldest_to(ledger, hop)) is None:
+            return None
+        error = run(SQL["last_error"], (hop,)).fetchone()
+        active = int(run(SQL["active_to"], (hop,)).fetchone()[0])
+        return QueueView(
+            next_hop=hop,
+            messages=counts.messages,
+            recipients=counts.recipients,
+            active=active,
+            waiting=max(0, due - active),
+            asking=counts.asking,
+            exposed=counts.exposed,
+            oldest=oldest,
+            due=records.maybe_moment(run(SQL["first_due"], (hop,)).fetchone()[0]),
+            last_error=error[0] if error else "",
+        )
+
+    def result(self) -> Sequence[QueueView]:
+        """In the order of names."""
+        return self._found
 
 
-def _together(one: list[Any], other: list[Any]) -> list[Any]:
-    """Combine two parts of a queue: add the numbers, keep the earliest times."""
-    messages, recipients, due, asking, oldest, exposed, waiting = zip(one, other, strict=True)
-    planned = [at for at in due if at is not None]
-    return [
-        sum(messages),
-        sum(recipients),
-        min(planned) if planned else None,
-        sum(asking),
-        min(oldest),
-        sum(exposed),
-        sum(waiting),
-    ]
+def oldest_to(ledger: SqlLedger, hop: NextHop) -> datetime | None:
+    """When the oldest message for a next hop was received; None if none waits.
+
+    The search goes on where the last one ended, so that all of them together read the queue once.
+    """
+    floor = ledger.tally.floor(hop)
+    while ledger.tally.to(hop).messages:
+        row = ledger.connection.execute(SQL["part_of_queue"], (Role.PRIMARY.value, floor, REACH)).fetchone()
+        asked = {"hop": hop, "floor": floor, "until": row[0] if row else "~"}
+        lowest, received_at = ledger.connection.execute(SQL["oldest_to"], asked).fetchone()
+        if lowest is not None:
+            ledger.tally.raise_floor(hop, MessageId(lowest))
+            if lowest == floor or row is None:
+                return records.moment(received_at)
+            floor = MessageId(lowest)  # once more, with as many messages behind it as ever
+            continue
+        if row is None:
+            return None
+        floor = MessageId(row[0])
+        ledger.tally.raise_floor(hop, floor)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """Queues in a bounded number of numbers: messages and oldest of those shown by name, and the rest."""
+
+    messages: Mapping[str, int] = field(default_factory=dict)
+    oldest: Mapping[str, datetime] = field(default_factory=dict)
+    others: int = 0
+
+
+def depths(ledger: SqlLedger, fixed: Collection[str]) -> Depths:
+    """The queues of the next hops of the settings (``fixed``), and of the longest others."""
+    counts = ledger.tally.by_hop()
+    shown, others = bounded(counts, fixed)
+    oldest = {hop: at for hop in shown if (at := oldest_to(ledger, NextHop(hop)))}
+    return Depths(
+        {hop: counts.get(NextHop(hop), 0) for hop in shown},
+        oldest,
+        sum(counts[hop] for hop in others),
+    )
 
 
 class ShadowQueues(_Parts):

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.queries import load
 
 SQL = load("views.sql")
 
 Key: TypeAlias = tuple[str, ...]
 EXPOSED: Key = ("exposed",)
+
+_MESSAGES, _RECIPIENTS, _ASKING, _EXPOSED = "to", "each to", "asking to", "exposed to"
+
+
+@dataclass(frozen=True, slots=True)
+class HopCounts:
+    """Mail of this node for one next hop. ``asking``: recipients that wait for answers of members."""
+
+    messages: int
+    recipients: int
+    asking: int
+    exposed: int
 
 
 class Tally:
@@ -28,6 +41,7 @@ class Tally:
     def __init__(self) -> None:
         self.place: MessageId | None = FIRST
         self._counts: Counter[Key] = Counter()
+        self._floors: dict[str, MessageId] = {}  # by next hop: no queued message for it has a lower id
         self._journal: list[tuple[tuple[Key, ...], int]] = []  # changes of the open transaction
 
     def changed(self, before: Copy | None, after: Copy | None) -> None:
@@ -51,10 +65,17 @@ class Tally:
             if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
                 holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
                 keys = (*keys, *(("held by", _text(name)) for (name,) in holders))
+                rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
+                waits = any(waits for _, waits in rows)
+                keys = (*keys, *_by_hop([_text(hop) for hop, _ in rows], exposed=bool(exposed), waits=waits))
             self._count(keys, -1)
 
     def _add(self, copy: Copy, by: int) -> None:
         self._count(_kinds(copy), by)
+        if by > 0 and copy.owned:
+            for one in copy.recipients:
+                if not one.settled and self._floors.get(one.next_hop, "~") > copy.id:
+                    self._floors[one.next_hop] = copy.id
 
     def _count(self, keys: tuple[Key, ...], by: int) -> None:
         for key in keys:
@@ -87,6 +108,14 @@ class Tally:
                 self._counts[key] += number
         for holder, number in connection.execute(SQL["holders"], (self.place, last)).fetchall():
             self._counts["held by", _text(holder)] += number
+        for hop, messages, recipients, asking, alone, lowest in connection.execute(
+            SQL["kinds_by_hop"], (self.place, last)
+        ).fetchall():
+            name = _text(hop)
+            numbers = ((_MESSAGES, messages), (_RECIPIENTS, recipients), (_ASKING, asking), (_EXPOSED, alone))
+            for kind, number in numbers:
+                self._counts[kind, name] += number
+            self._floors[name] = MessageId(min(self._floors.get(name, "~"), lowest))
         self.place = until
 
     # Reading.
@@ -114,6 +143,22 @@ class Tally:
     def held_by_each(self) -> Mapping[ServerName, int]:
         return self._named("held by")
 
+    def by_hop(self) -> Mapping[NextHop, int]:
+        """How many messages of this node wait for each next hop."""
+        return {NextHop(name): number for name, number in self._named(_MESSAGES).items()}
+
+    def to(self, hop: NextHop) -> HopCounts:
+        counts = self._counts
+        return HopCounts(*(counts[kind, hop] for kind in (_MESSAGES, _RECIPIENTS, _ASKING, _EXPOSED)))
+
+    def floor(self, hop: NextHop) -> MessageId:
+        """An id that no message for that next hop is below."""
+        return self._floors.get(hop, FIRST)
+
+    def raise_floor(self, hop: NextHop, floor: MessageId) -> None:
+        """The queue was read up to there. Call it in the transaction that read."""
+        self._floors[hop] = floor
+
     def _named(self, kind: str) -> Mapping[ServerName, int]:
         return {
             ServerName(key[1]): number
@@ -129,6 +174,12 @@ def _alike(before: Copy, after: Copy) -> bool:
         and before.confirmation is after.confirmation
         and before.owner == after.owner
         and before.holders == after.holders
+        and before.damage is after.damage
+        and (
+            before.recipients is after.recipients
+            or [(one.settled, one.next_hop) for one in before.recipients]
+            == [(one.settled, one.next_hop) for one in after.recipients]
+        )
     )
 
 
@@ -136,9 +187,28 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
         return ()
     keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
-    if not copy.holders or not copy.owned:
+    if not copy.owned:
+        return keys
+    hops = [one.next_hop for one in copy.recipients if not one.settled]
+    waits = copy.confirmation is Confirmation.ASK or copy.damaged
+    keys = (*keys, *_by_hop(hops, exposed=copy.exposed, waits=waits))
+    if not copy.holders:
         return keys
     return (*keys, *(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING))
+
+
+def _by_hop(hops: Iterable[str], *, exposed: bool, waits: bool) -> list[Key]:
+    """``hops``: one of each recipient that is not settled."""
+    keys: list[Key] = []
+    for hop in hops:
+        keys.append((_RECIPIENTS, hop))
+        if waits:
+            keys.append((_ASKING, hop))
+    for hop in set(hops):
+        keys.append((_MESSAGES, hop))
+        if exposed:
+            keys.append((_EXPOSED, hop))
+    return keys
 
 
 @lru_cache(maxsize=256)

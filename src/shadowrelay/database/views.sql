@@ -20,6 +20,25 @@ SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.i
    AND h.state = 'holding'
  GROUP BY h.name;
 
+-- name: kinds_by_hop
+-- The same of what waits for next hops. Recipients of one message come one after the other: its first for a next hop
+-- has the lowest number.
+SELECT r.next_hop,
+       SUM(NOT EXISTS (SELECT 1 FROM recipient o WHERE o.message_id = m.id AND o.number < r.number
+                          AND o.next_hop = r.next_hop AND o.status = 'ready')),
+       COUNT(*), SUM(m.confirmation = 'ask' OR m.damage IS 'content'),
+       SUM(m.exposed <> 0 AND NOT EXISTS (SELECT 1 FROM recipient o WHERE o.message_id = m.id AND o.number < r.number
+                          AND o.next_hop = r.next_hop AND o.status = 'ready')),
+       MIN(m.id)
+  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
+   AND m.id > ? AND m.id <= ?
+ GROUP BY r.next_hop;
+
+-- name: hops_of
+SELECT r.next_hop, m.confirmation = 'ask' OR m.damage IS 'content'
+  FROM message m CROSS JOIN recipient r ON r.message_id = m.id WHERE m.id = ? AND r.status = 'ready';
+
 -- name: oldest
 -- Ids are in the order of reception, except those of reports: the oldest message is among the first.
 SELECT MIN(received_at) FROM (
@@ -47,25 +66,37 @@ SELECT addressee, COUNT(*) FROM discard_event GROUP BY addressee;
 SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' AND id > ?
  ORDER BY id LIMIT 1 OFFSET ?;
 
--- name: queues
-SELECT r.next_hop, COUNT(DISTINCT m.id), COUNT(*), MIN(r.due_at), SUM(r.due_at IS NULL), MIN(m.received_at),
-       SUM(m.exposed), COUNT(DISTINCT CASE WHEN r.due_at <= :now AND a.message_id IS NULL THEN m.id END)
-  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
-  LEFT JOIN temp.active a ON a.message_id = m.id AND a.next_hop = r.next_hop
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
-   AND m.id > :after AND m.id <= :until
- GROUP BY r.next_hop;
+-- name: first_due
+SELECT MIN(due_at) FROM recipient WHERE next_hop = ? AND due_at IS NOT NULL;
 
--- name: last_errors
--- With one MAX, the bare column last_reply is that of the row with the maximum (SQLite documents it).
-SELECT r.next_hop, r.last_reply, MAX(r.next_attempt)
-  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
-   AND r.next_attempt IS NOT NULL AND m.id > :after AND m.id <= :until
- GROUP BY r.next_hop;
+-- name: last_error
+-- Mail that was tried is due at its next attempt, so the last error is among the last of a queue.
+SELECT last_reply FROM (
+    SELECT last_reply, next_attempt FROM recipient WHERE next_hop = ? AND due_at IS NOT NULL
+     ORDER BY due_at DESC, message_id DESC, number DESC LIMIT 1000)
+ WHERE next_attempt IS NOT NULL LIMIT 1;
 
--- name: active
-SELECT next_hop, COUNT(*) FROM temp.active GROUP BY next_hop;
+-- name: part_of_due
+-- The place in the queue of a next hop at OFFSET, which ends a part; no row if the part is the last.
+SELECT due_at, message_id, number FROM recipient
+ WHERE next_hop = :hop AND due_at <= :now AND (due_at, message_id, number) > (:due, :id, :number)
+ ORDER BY due_at, message_id, number LIMIT 1 OFFSET :most;
+
+-- name: due_in_part
+SELECT COUNT(DISTINCT message_id) FROM recipient
+ WHERE next_hop = :hop AND due_at <= :now AND (due_at, message_id, number) > (:due, :id, :number)
+   AND (due_at, message_id, number) <= (:until_due, :until_id, :until_number);
+
+-- name: oldest_to
+-- The first messages for a next hop in one part of the queue. Ids are in the order of reception, except those of reports.
+SELECT MIN(id), MIN(received_at) FROM (
+    SELECT m.id AS id, m.received_at AS received_at FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+     WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
+       AND m.id >= :floor AND m.id <= :until AND r.next_hop = :hop
+     ORDER BY m.id LIMIT 100);
+
+-- name: active_to
+SELECT COUNT(*) FROM temp.active WHERE next_hop = ?;
 
 -- name: active_hops
 SELECT next_hop FROM temp.active WHERE message_id = ?;

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import structlog
 
-from shadowrelay import failpoints
+from shadowrelay import failpoints, measures
 from shadowrelay.core.decisions import Part
 from shadowrelay.core.delivery.settling import Ending, Hop, settle
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
@@ -75,6 +75,7 @@ class Queue:
         self.hosts = hosts
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
+        self.attempts = measures.ByHop(self._fixed)  # how long attempts take
         self.failed: Callable[[NextHop], None] = _nobody_asks
         self._database = database
         self._boundary = boundary
@@ -299,7 +300,9 @@ class Queue:
             if claimed.next_hop == LISTS:
                 sent = await self._lists.expand(claimed)
             else:
+                began = measures.now()
                 sent, session = await self._sender.send(claimed, outbound, heard)
+                self.attempts.since(claimed.next_hop, began)
             again = not sent.results or any(
                 one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
             )

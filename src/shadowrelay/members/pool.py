@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import structlog
 
+from shadowrelay import measures
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, met
@@ -65,6 +66,7 @@ class Members:
         self._clock = clock
         self.addresses = addresses
         self.early: Counter[ServerName] = Counter()  # sessions for messages without content yet
+        self.copied = measures.Histogram()  # offers of copies of new mail, until the member's acknowledgement
         self._idle: dict[ServerName, list[MemberConnection]] = {name: [] for name in addresses}
         self._timeout = policy.shadow_attempt_timeout.total_seconds()
 

@@ -15,6 +15,7 @@ from functools import partial
 
 import structlog
 
+from shadowrelay import measures
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.pace import Amount, Round, pause, share
 from shadowrelay.core.members.questions import shared_with
@@ -53,6 +54,7 @@ class Scrub:
         self.now = Round()
         self.last: Round | None = None
         self.read = Amount()
+        self.looks = measures.Histogram()  # how long it takes to read one message and to compare it
         self.interval = interval
         self._examiner = examiner
         self._database = examiner.database
@@ -104,7 +106,9 @@ class Scrub:
         while found := await self._listed(place.behind):
             await self._database.transact(lambda ledger: scrubbing.forget_cached(ledger, self._database.file))
             for message_id, amount in found:
+                looked = measures.now()
                 await self._look(message_id)
+                self.looks.since(looked)
                 self.now = replace(self.now, done=self.now.done + amount)
                 self.read += amount
                 place = replace(place, behind=message_id)

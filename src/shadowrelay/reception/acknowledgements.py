@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from shadowrelay import failpoints
+from shadowrelay import failpoints, measures
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import AsSent, Copy, Recipient
@@ -80,6 +80,7 @@ class Acknowledgements:
         self.clock = clock
         self.retrying, self.suspended, self.promotion = retrying, suspended, promotion
         self.speaking: set[MessageId] = set()  # their clients are here, or are just being answered
+        self.at_once = measures.Histogram()  # 250s that did not wait: from the end of the content on
         self._counts = Counter(dict.fromkeys(OUTCOMES, 0))
         self._waiting: dict[MessageId, set[Waiting]] = {}
         self._long: set[NextHop] = set()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay import failpoints
+from shadowrelay import failpoints, measures
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
@@ -206,6 +206,7 @@ class IntakeSink:
         return await self._keep(data)
 
     async def finish(self) -> Sequence[Reply] | Hangup | Delayed:
+        began = measures.now()
         try:
             if not self._scan.complete:
                 self._scan.finish()
@@ -232,6 +233,8 @@ class IntakeSink:
             waiting.drop()
         if answer is Answer.ACCEPTED:
             failpoints.passed("before-250")
+            if (late := self._intake.acknowledgements) is not None:
+                late.at_once.since(began)
             return [self._accepted(self._arrival.id)]
         self._spool.discard()
         if answer is Answer.REPEATED and (handed := self._arrival.handed):
@@ -279,12 +282,15 @@ class IntakeSink:
         async def offered(step: OfferCopy) -> OfferAttempt:
             if shadow is None:
                 raise TypeError("nobody was to be asked")
+            began = measures.now()
             try:
                 async with asyncio.timeout_at(latest):
                     attempt = await shadow.offer(step, self._spool.blocks())
             except TimeoutError:
                 attempt = await members.lost(step)
-            if attempt.leg is not Leg.ACKNOWLEDGED:
+            if attempt.leg is Leg.ACKNOWLEDGED:
+                members.copied.since(began)
+            else:
                 await self._read_as_sent()
             return attempt
 

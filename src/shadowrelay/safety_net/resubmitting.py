@@ -8,6 +8,7 @@ from datetime import datetime
 
 import structlog
 
+from shadowrelay import measures
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.members.conversation import Answered
 from shadowrelay.core.operating import ActAnswer
@@ -57,6 +58,7 @@ class Resubmitting:
         self._clock = clock
         self._pace = Pace(in_force.policy, seconds())
         self._told_overruled = False
+        self.batches = measures.Histogram(measures.SLOW)  # how long a batch that made messages takes
         self.wake = asyncio.Event()
 
     @property
@@ -121,10 +123,12 @@ class Resubmitting:
         most = self._pace.most(seconds())
         if most < 1 or not self._ready():
             return False
+        began = measures.now()
         script = make(request, owner, most, self._contacts, self._in_force.policy, self._clock)
         made = await self._performer().run(script)
         self._pace.made(made.count)
         if made.count:
+            self.batches.since(began)
             log.info("messages_resubmitted", request=request, owner=owner, messages=made.count)
         return made.more
 

@@ -26,6 +26,7 @@ from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.giving import TAKES, Giving, takes, unwilling
 from shadowrelay.members.in_force import InForce
@@ -290,6 +291,15 @@ class Node:
 
     def extra_hops(self) -> Mapping[str, int]:
         return self.detour.counts
+
+    def measures(self) -> Measures:
+        return Measures(
+            acknowledgement=self.acknowledgements.at_once,
+            shadow_commit=self.members.copied,
+            delivery=self.queue.attempts,
+            scrub=self.scrub.looks,
+            resubmit=self.resubmitting.batches,
+        )
 
     def late(self) -> LateStatus:
         delays = [one.max_acknowledgement_delay for one in self.settings.receive.values()]
