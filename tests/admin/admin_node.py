@@ -58,6 +58,8 @@ from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.view import View
 from shadowrelay.smtp.members.client import NO_ANSWER
+from shadowrelay.tracking.events import TrackingEvents
+from shadowrelay.tracking.tail import LogDirectory
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy()
@@ -115,6 +117,8 @@ class FakeNode:
     measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
 
     def __post_init__(self) -> None:
+        log = LogDirectory(self.database.file.parent / "tracking", OURS, lambda: self.database.lineage)
+        self.events = TrackingEvents(log)
         examiner = Examiner(self.database, lambda: NOW)
         self.scrub = Scrub(examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW)
         counting = Counting(
@@ -143,7 +147,7 @@ class FakeNode:
             clock=lambda: NOW,
             seconds=lambda: 0.0,
         )
-        return SimpleNamespace(view=view)
+        return SimpleNamespace(view=view, events=self.events)
 
     async def _elsewhere(self, step: Operate, timeout: float) -> ActAnswer | Unanswered:
         if found := self.elsewhere.get(step.to):

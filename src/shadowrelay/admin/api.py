@@ -19,6 +19,7 @@ from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
 from shadowrelay.admin.cluster import ClusterRoutes
+from shadowrelay.admin.events import EventRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
@@ -76,6 +77,7 @@ def build_app(
         *_redundancy_routes(api, RedundancyRoutes(node)),
         *SessionRoutes(api).routes(),
         *_cluster_routes(api, ClusterRoutes(node)),
+        Route("/api/v1/events", api.reads(EventRoutes(node).stream)),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),

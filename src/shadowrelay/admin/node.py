@@ -23,6 +23,7 @@ from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.view import View
+from shadowrelay.tracking.events import TrackingEvents
 
 _A_WHILE = timedelta(seconds=2)
 _AWAITED = {
@@ -195,6 +196,9 @@ class OperatorsHand(Protocol):
 
     @property
     def view(self) -> View: ...
+
+    @property
+    def events(self) -> TrackingEvents: ...
 
 
 class RunningNode(Protocol):

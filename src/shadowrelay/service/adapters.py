@@ -24,6 +24,7 @@ from shadowrelay.settings.schema import HopSettings
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
 from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
+from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -158,7 +159,7 @@ def _login(route: HopSettings) -> Login | None:
 
 
 def tracking_writer(
-    settings: Settings, database: TransportDatabase, clock: Callable[[], datetime]
+    settings: Settings, database: TransportDatabase, events: TrackingEvents, clock: Callable[[], datetime]
 ) -> TrackingWriter:
     tracking = settings.tracking
     return TrackingWriter(
@@ -173,4 +174,5 @@ def tracking_writer(
         ),
         committed=database.when_tracked(asyncio.Event()),
         clock=clock,
+        events=events,
     )

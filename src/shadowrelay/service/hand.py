@@ -13,16 +13,22 @@ from shadowrelay.operator.acts import Action
 from shadowrelay.operator.view import View
 from shadowrelay.service.minting import mint
 from shadowrelay.settings import Settings
+from shadowrelay.tracking.events import TrackingEvents
+from shadowrelay.tracking.tail import LogDirectory
 
 if TYPE_CHECKING:
     from shadowrelay.service.node import Node
 
 
 class Hand:
-    """One node's, made once by it as ``node.hand``. ``view``: what all nodes see."""
+    """One node's, made once by it as ``node.hand``. ``view``: what all nodes see. ``access``: who may ask.
+    ``events``: its tracking events.
+    """
 
     def __init__(self, node: Node) -> None:
         self.access = Access(tuple(tokens_of(node.settings)))
+        directory = node.settings.tracking.directory
+        self.events = TrackingEvents(LogDirectory(directory, node.name, lambda: node.database.lineage))
         self.view = View(
             name=node.name,
             looks=Looking(node, node.clock, seconds).looks(),

@@ -120,7 +120,7 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
     settings, database = node.settings, node.database
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
-    writer = tracking_writer(settings, database, utcnow)
+    writer = tracking_writer(settings, database, node.hand.events, utcnow)
     listening = bind(settings.admin.listen.host, settings.admin.listen.port)
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))
@@ -160,6 +160,7 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
         await node.members.close()
         node.resolver.close()
         await take_snapshot(database, Taken.STOP)
+        node.hand.events.close()
         admin_stop.set()
         log_stop.set()
         await asyncio.gather(api, logging)

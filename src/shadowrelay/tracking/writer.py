@@ -14,9 +14,11 @@ import structlog
 from shadowrelay import failpoints
 from shadowrelay.core.identifiers import Incarnation, ServerName
 from shadowrelay.core.tracking_row import OutboxRow
+from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.files import LogFile, LogLimits, LogName, enforce_limits
 from shadowrelay.tracking.format import render
 from shadowrelay.tracking.recovery import recover
+from shadowrelay.tracking.tail import WrittenRow
 
 log = structlog.get_logger(__name__)
 
@@ -58,8 +60,11 @@ class TrackingWriter:
         committed: asyncio.Event,
         clock: Callable[[], datetime],
         sync_interval: float = SYNC_INTERVAL,
+        events: TrackingEvents | None = None,
     ) -> None:
-        """``committed``: other code sets it when a commit added rows; only this class clears it."""
+        """``committed``: other code sets it when a commit added rows; only this class clears it. ``events``
+        hears of rows once they are durable.
+        """
         self._outbox = outbox
         self._directory = directory
         self._node = node
@@ -75,6 +80,8 @@ class TrackingWriter:
         self._forgotten = 0
         self._synced_at = float("-inf")  # loop time
         self._limits_due = True
+        self._events = events
+        self._unsynced: list[WrittenRow] = []  # for ``events``, if anybody subscribes
         self._failure: Exception | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -124,8 +131,15 @@ class TrackingWriter:
         await self._off_loop(self._sync)
         failpoints.passed("after-log-sync")
         self._synced_at = asyncio.get_running_loop().time()
+        self._tell(upto)
         await self._outbox.forget(upto)
         self._forgotten = upto
+
+    def _tell(self, upto: int) -> None:
+        """Tell subscribers of the rows that the last sync made durable."""
+        rows, self._unsynced = self._unsynced, []
+        if self._events is not None:
+            self._events.tell(upto, rows)
 
     async def _recover(self) -> Mapping[Incarnation, int]:
         """Before the first row, seal what a crash left, and learn which rows are in files already."""
@@ -162,6 +176,9 @@ class TrackingWriter:
             server=self._node,
         )
         self._file.append(text, row.sequence)
+        if self._events is not None and self._events.wanted:
+            event_id = row.columns.get("event-id", "")
+            self._unsynced.append(WrittenRow(row.sequence, row.incarnation, event_id, text))
 
     def _note_gap(self, row: OutboxRow) -> None:
         last = self._last
