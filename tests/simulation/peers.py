@@ -43,6 +43,7 @@ from shadowrelay.wire.xqdiscard import (
 )
 from shadowrelay.wire.xshadow import (
     OfferParameter,
+    fork_of,
     format_fork,
     format_greeting,
     format_mark,
@@ -316,7 +317,8 @@ class Peers:
             )
         ]
         for r in step.recipients:
-            fork = format_fork(r.number, r.next_hop, Status.READY if r.waits else r.status)
+            offered = replace(r, status=Status.READY, settled_at=None) if r.waits else r
+            fork = format_fork(*fork_of(offered))
             lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
         sent = b"" if step.refers else content
         lines.append(f"BDAT {len(sent)} LAST {step.digests.content}\r\n".encode() + sent)
@@ -464,9 +466,19 @@ class Peers:
         recipients = []
         for text in texts[1:]:
             rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
-            number, hop, status, settled_at = parse_fork(rcpt.extra["XFORK"])
+            fork = parse_fork(rcpt.extra["XFORK"])
             recipients.append(
-                Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status, settled_at=settled_at)
+                Recipient(
+                    fork.number,
+                    rcpt.address,
+                    fork.next_hop,
+                    rcpt.notify,
+                    rcpt.orcpt,
+                    fork.status,
+                    settled_at=fork.settled_at,
+                    suspended=fork.suspended,
+                    ordered_at=fork.ordered_at,
+                )
             )
         envelope = Envelope(
             sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid

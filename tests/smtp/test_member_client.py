@@ -143,7 +143,7 @@ def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: s
         ("250 mx2.example.org", "the other end does not offer XSHADOW to us"),
         ("250-mx2.example.org\r\n250 XSHADOW 1", "the other end does not offer XSHADOW to us"),
         (
-            "250-mx2.example.org\r\n250-XSHADOW 4\r\n250 XQDISCARD",
+            "250-mx2.example.org\r\n250-XSHADOW 5\r\n250 XQDISCARD",
             "the other end does not offer XSHADOW to us",
         ),
         ("421 4.3.2 Too many connections", "421 4.3.2 Too many connections"),

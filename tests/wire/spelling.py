@@ -29,9 +29,9 @@ from shadowrelay.core.members.conversation import (
     Revocation,
 )
 from shadowrelay.core.members.damage import Wanted
-from shadowrelay.core.messages import Status
+from shadowrelay.core.messages import FOREVER, Status
 from shadowrelay.core.reception.by_reference import MadeOf
-from shadowrelay.wire.xshadow import VERSIONS, OfferParameter
+from shadowrelay.wire.xshadow import VERSIONS, Fork, OfferParameter
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,15 +76,15 @@ origins = st.builds(
     st.one_of(st.none(), numbers),
 )
 moments = st.integers(0, 4_000_000_000_000).map(lambda ms: EPOCH + timedelta(milliseconds=ms))
+SETTLED = [Status.DELIVERED, Status.RELAYED, Status.FAILED, Status.REMOVED]
 outcomes = st.one_of(
     st.just((Status.READY, None)),
-    st.tuples(
-        st.sampled_from([Status.DELIVERED, Status.RELAYED, Status.FAILED]), st.one_of(st.none(), moments)
-    ),
+    st.tuples(st.sampled_from(SETTLED), st.one_of(st.none(), moments)),
+    st.tuples(st.just(Status.READY), st.none(), st.one_of(st.none(), st.just(FOREVER), moments), moments),
 )
 forks = st.tuples(
     st.integers(1, 1_000_000), st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop), outcomes
-).map(lambda fork: (*fork[:2], *fork[2]))
+).map(lambda fork: Fork(*fork[:2], *fork[2]))
 questions = st.builds(Question, message_ids, numbers, st.one_of(st.none(), numbers), st.booleans())
 wanted = st.one_of(st.builds(Wanted, message_ids), st.builds(Wanted, message_ids, numbers, digests))
 queries = st.builds(
@@ -109,10 +109,13 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         VerdictKind.RECORDED: numbers.map(str),
         VerdictKind.SUPERSEDED: numbers.map(str),
         VerdictKind.DAMAGED: st.one_of(st.just(""), numbers.map(str)),
-        VerdictKind.DELIVERED: st.sampled_from(["", "relayed", "failed"]),
+        VerdictKind.DELIVERED: st.sampled_from(["", "relayed", "failed", "removed"]),
+        VerdictKind.SUSPENDED: st.one_of(st.just(""), st.integers(0, 4_000_000_000_000).map(str)),
     }
     argument = draw(arguments.get(kind, st.just("")))
     settled_at = draw(st.one_of(st.none(), moments)) if kind is VerdictKind.DELIVERED else None
+    if kind in (VerdictKind.SUSPENDED, VerdictKind.RESUMED):
+        settled_at = draw(moments)
     return Verdict(draw(message_ids), draw(numbers), kind, argument, draw(recipient_lists), settled_at)
 
 

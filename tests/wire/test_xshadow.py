@@ -37,6 +37,7 @@ from shadowrelay.wire.esmtp import (
 )
 from shadowrelay.wire.xshadow import (
     MAX_LINE,
+    Fork,
     Malformed,
     OfferParameter,
     format_fork,
@@ -87,7 +88,7 @@ def test_an_origin_is_read_as_it_was_written(origin: MadeOf) -> None:
 
 
 @given(forks)
-def test_a_fork_is_read_as_it_was_written(fork: tuple[int, NextHop, Status, datetime | None]) -> None:
+def test_a_fork_is_read_as_it_was_written(fork: Fork) -> None:
     assert parse_fork(format_fork(*fork)) == fork
 
 
@@ -107,7 +108,7 @@ def test_what_a_greeting_says() -> None:
     )
     assert parse_greeting(GREETING) == Greeting(ServerName(NAME), lineage, Incarnation(ONE), version=1)
     assert parse_greeting(f"{GREETING} VERSION=2").version == 2
-    assert parse_greeting(f"{GREETING} VERSION=3").version == 3
+    assert parse_greeting(f"{GREETING} VERSION=4").version == 4
     assert parse_greeting(GREETING.rpartition(" ")[0]).known is None
 
 
@@ -115,7 +116,7 @@ def test_what_a_greeting_says() -> None:
     "text",
     [
         GREETING + " MORE=1",
-        GREETING + " VERSION=4",
+        GREETING + " VERSION=5",
         GREETING + " VERSION=2 VERSION=2",
         GREETING.replace("KNOWN=", "known="),
         GREETING.replace(NAME, "MX1.example.org"),
@@ -186,9 +187,7 @@ def test_a_fork_that_is_not_of_the_grammar_is_refused(text: str) -> None:
 
 
 @given(offers, forks)
-def test_the_parameters_fit_into_mail_and_rcpt(
-    offer: OfferParameter, fork: tuple[int, NextHop, Status, datetime | None]
-) -> None:
+def test_the_parameters_fit_into_mail_and_rcpt(offer: OfferParameter, fork: Fork) -> None:
     mail = MailFrom("a@example.org", extra={"XSHADOW": format_offer(offer)})
     command = format_mail(mail, ()).decode().removesuffix("\r\n")
     found = parse_mail(command.removeprefix("MAIL "), keywords={"XSHADOW"})
@@ -209,8 +208,9 @@ def test_the_age_of_a_message_travels_to_the_millisecond() -> None:
 
 def test_a_next_hop_may_be_called_as_an_outcome_is() -> None:
     for name in ("failed", "a;failed", ";"):
-        assert parse_fork(format_fork(1, NextHop(name))) == (1, name, Status.READY, None)
-        assert parse_fork(format_fork(1, NextHop(name), Status.RELAYED)) == (1, name, Status.RELAYED, None)
+        assert parse_fork(format_fork(1, NextHop(name))) == Fork(1, NextHop(name))
+        relayed = Fork(1, NextHop(name), Status.RELAYED)
+        assert parse_fork(format_fork(*relayed)) == relayed
 
 
 def test_the_longest_greeting_fits_into_a_line() -> None:
@@ -218,8 +218,8 @@ def test_the_longest_greeting_fits_into_a_line() -> None:
     beginnings = tuple(Beginning(Incarnation(f"{number:016x}"), largest) for number in range(100))
     lineage = Lineage(DatabaseId(DATABASE), beginnings, largest).since(None)
     assert len(lineage.beginnings) == 64
-    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE), version=3))
-    assert greeting.endswith(" VERSION=3")
+    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE), version=4))
+    assert greeting.endswith(" VERSION=4")
     reply = f"250 2.0.0 {greeting} {TWO}:{largest}\r\n"
     assert len(reply) <= MAX_LINE
 

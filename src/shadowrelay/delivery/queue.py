@@ -196,8 +196,8 @@ class Queue:
         """May this fork, claimed some time ago, be sent now?
 
         It may not after a silence in which members may have promoted their copies, nor if they told us that
-        they did or that the fork is delivered. Every attempt asks this. If nothing has happened to the
-        message since the claim, memory gives the answer.
+        they did or that the fork is delivered, nor if an operator suspended it. Every attempt asks this. If
+        nothing has happened to the message since the claim, memory gives the answer.
         """
         await self._note_silence()
         if chores.held_back(self._database.ledger):
@@ -209,7 +209,9 @@ class Queue:
             copy = ledger.copy(claimed.copy.id)
             if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
                 return False
-            return {one.number for one in claimed.recipients} <= {one.number for one in copy.unsettled}
+            now = self._clock()
+            free = {one.number for one in copy.unsettled if not one.is_suspended(now)}
+            return {one.number for one in claimed.recipients} <= free
 
         return await self._database.transact_briefly(look)
 

@@ -10,7 +10,7 @@ import structlog
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.journal import JournalCopy, Journals, journal_of
-from shadowrelay.core.delivery.retry import expires_at
+from shadowrelay.core.delivery.retry import expires_at, since
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id, returns_whole_message
 from shadowrelay.core.identifiers import NextHop, ServerName
@@ -114,7 +114,7 @@ class Reporter:
             reply=result.reply,
             remote_mta=mta(step.hop.server) if result.remote and step.hop.server else None,
             now=now,
-            will_retry_until=expires_at(copy.received_at, self.policy)
+            will_retry_until=expires_at(since(copy, (recipient,)), self.policy)
             if kind is ReportKind.DELAYED
             else None,
             original=original,

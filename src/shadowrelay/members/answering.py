@@ -207,8 +207,18 @@ class AnsweringSession:
         forks = ((parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         numbered = sorted(forks, key=lambda one: one[0][0])
         known = tuple(
-            Recipient(number, rcpt.address, hop, rcpt.notify, rcpt.orcpt, status, settled_at=settled_at)
-            for (number, hop, status, settled_at), rcpt in numbered
+            Recipient(
+                fork.number,
+                rcpt.address,
+                fork.next_hop,
+                rcpt.notify,
+                rcpt.orcpt,
+                fork.status,
+                settled_at=fork.settled_at,
+                suspended=fork.suspended,
+                ordered_at=fork.ordered_at,
+            )
+            for fork, rcpt in numbered
         )
         if len({recipient.number for recipient in known}) != len(known):
             return Reply(501, "5.5.4", "Recipient number used twice")

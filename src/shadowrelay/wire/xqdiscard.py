@@ -16,8 +16,10 @@ contact. CLAIM names copies, held for an owner that is gone, that the asker is a
 the asker's own copy is damaged. FETCH asks for a good copy in place of a damaged one. ``<event>`` is ``-`` in
 answers to CHECK, CLAIM, FETCH and REVOKE. The argument is the owner's name for ``taken``, a rank for
 ``held``, ``superseded``, ``pending`` and ``damaged``, and the outcome for ``delivered``. From version 3 on
-``@<milliseconds>`` follows the outcome: when those recipients were settled, since 1970. Recipients are ``*``
-or number ranges such as ``1-3,7``.
+``@<milliseconds>`` follows the outcome: when those recipients were settled, since 1970. Version 4 brings the
+outcome ``removed``, and the kinds ``suspended=[<end>]@<milliseconds>`` and ``resumed=@<milliseconds>``: an
+operator ordered that, at that time. A member of an earlier version hears ``failed``, and ``pending``.
+Recipients are ``*`` or number ranges such as ``1-3,7``.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from shadowrelay.core.members.claims import Claim, Sighting
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
 from shadowrelay.core.members.damage import Wanted
 from shadowrelay.core.messages import Reason
+from shadowrelay.core.values import replace
 from shadowrelay.wire.xshadow import (
     VERSION,
     Malformed,
@@ -47,17 +50,23 @@ from shadowrelay.wire.xshadow import (
 )
 
 _OWNER = re.compile(r"[a-z0-9.-]{1,255}")
-_OUTCOME = re.compile(r"(?:relayed|failed)(?:@[0-9]{1,15})?|@[0-9]{1,15}")
+_OUTCOME = re.compile(r"(?:relayed|failed|removed)(?:@[0-9]{1,15})?|@[0-9]{1,15}")
+_SUSPENDED = re.compile(r"[0-9]{0,15}@[0-9]{1,15}")
+_RESUMED = re.compile(r"@[0-9]{1,15}")
 _RANK = re.compile(r"[0-9]{1,18}")
 _ARGUMENTS = {
     VerdictKind.TAKEN: _OWNER,
     VerdictKind.DELIVERED: _OUTCOME,
+    VerdictKind.SUSPENDED: _SUSPENDED,
+    VerdictKind.RESUMED: _RESUMED,
     VerdictKind.RECORDED: _RANK,
     VerdictKind.SUPERSEDED: _RANK,
     VerdictKind.PENDING: _RANK,
     VerdictKind.DAMAGED: _RANK,
 }
 _KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM", "FETCH"})
+_TIMED = frozenset({VerdictKind.DELIVERED, VerdictKind.SUSPENDED, VerdictKind.RESUMED})
+_ORDERS = frozenset({VerdictKind.SUSPENDED, VerdictKind.RESUMED})
 _DAMAGED = "damaged"
 _MAX_RECIPIENT = 1_000_000
 
@@ -181,13 +190,24 @@ def parse_seen(text: str) -> ServerName | None:
 
 def format_line(line: Line, version: int = VERSION) -> str:
     """One line of the answer, without code and enhanced code, in that version of the protocol."""
-    verdict = line.verdict
+    verdict = line.verdict if version > 3 else _before_4(line.verdict)
     event = "-" if line.event is None else str(line.event)
     argument = verdict.argument
     if verdict.settled_at and version > 2:
         argument = f"{argument}@{milliseconds(verdict.settled_at)}"
     kind = f"{verdict.kind}={argument}" if argument else str(verdict.kind)
     return f"{event} {verdict.message_id} {verdict.epoch} {kind} {format_recipients(verdict.recipients)}"
+
+
+def _before_4(verdict: Verdict) -> Verdict:
+    """The verdict in words that members of an earlier version know: a removal settles as a failure does. They
+    know no suspension: the event must change nothing there, and still be acknowledged.
+    """
+    if verdict.kind in _ORDERS:
+        return replace(verdict, kind=VerdictKind.PENDING, argument="", settled_at=None)
+    if verdict.kind is VerdictKind.DELIVERED and verdict.argument == "removed":
+        return replace(verdict, argument="failed")
+    return verdict
 
 
 def parse_line(text: str) -> Line:
@@ -202,14 +222,16 @@ def parse_line(text: str) -> Line:
     except ValueError as error:
         raise Malformed("unknown kind") from error
     form = _ARGUMENTS.get(kind)
-    if equals and not (form and form.fullmatch(argument)):
+    if (equals or kind in _ORDERS) and not (form and form.fullmatch(argument)):
         raise Malformed("bad argument")
     if kind is VerdictKind.TAKEN:
         server_name(argument)
     settled_at: datetime | None = None
-    if kind is VerdictKind.DELIVERED:
+    if kind in _TIMED:
         argument, _, at = argument.partition("@")
         settled_at = moment(at) if at else None
+    if kind is VerdictKind.SUSPENDED and argument:
+        moment(argument)
     recipients = parse_recipients(words[4])
     return Line(
         event, Verdict(message_id(words[1]), number(words[2]), kind, argument, recipients, settled_at)

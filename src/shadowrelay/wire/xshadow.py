@@ -2,16 +2,17 @@
 
 ::
 
-    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=3]
+    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=4]
     MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>]
         [XMADEOF=<message-id>[;<request>][;<octets>]] ...
-    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]] ...
+    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]|;<order>] ...
     BDAT <octets> LAST <content digest>
 
 A mark is ``<incarnation>:<sequence>``. ``<age>`` is the message's age in milliseconds: a takeover does not
 reset it, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter is
 the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest. Before
-version 3 no outcome says when, and there is no XMADEOF.
+version 3 no outcome says when, and there is no XMADEOF. Version 4 brings the outcome ``removed``, and the
+order of an operator: ``suspended[:<end>]@<milliseconds>`` or ``resumed@<milliseconds>``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from shadowrelay.core import digests
 from shadowrelay.core.identifiers import (
@@ -35,13 +37,13 @@ from shadowrelay.core.identifiers import (
     is_uuid,
 )
 from shadowrelay.core.members.conversation import Greeting
-from shadowrelay.core.messages import Status
+from shadowrelay.core.messages import FOREVER, Recipient, Status
 from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
-VERSION = 3
-VERSIONS = (1, 2, 3)  # 1 is still spoken for one release, with members that know no other version
+VERSION = 4
+VERSIONS = (1, 2, 3, 4)  # 1 is still spoken for one release, with members that know no other version
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
@@ -221,27 +223,61 @@ def parse_origin(text: str) -> MadeOf:
     return MadeOf(original, request, octets)
 
 
-_OUTCOMES = frozenset({Status.DELIVERED, Status.RELAYED, Status.FAILED})
+_OUTCOMES = frozenset({Status.DELIVERED, Status.RELAYED, Status.FAILED, Status.REMOVED})
+_SUSPENDED, _RESUMED = "suspended", "resumed"
+
+
+class Fork(NamedTuple):
+    """What XFORK says of a recipient: ``suspended`` and ``ordered_at`` as in ``Recipient``."""
+
+    number: int
+    next_hop: NextHop
+    status: Status = Status.READY
+    settled_at: datetime | None = None
+    suspended: datetime | None = None
+    ordered_at: datetime | None = None
+
+
+def fork_of(one: Recipient, version: int = VERSION) -> Fork:
+    """What is said of a recipient in that version of the protocol; a removal was a failure before 4."""
+    fork = Fork(one.number, one.next_hop, one.status, one.settled_at, one.suspended, one.ordered_at)
+    if version > 3:
+        return fork
+    status = Status.FAILED if one.status is Status.REMOVED else one.status
+    return fork._replace(status=status, suspended=None, ordered_at=None)
 
 
 def format_fork(
-    recipient: int, next_hop: NextHop, status: Status = Status.READY, settled_at: datetime | None = None
+    recipient: int,
+    next_hop: NextHop,
+    status: Status = Status.READY,
+    settled_at: datetime | None = None,
+    suspended: datetime | None = None,
+    ordered_at: datetime | None = None,
 ) -> str:
     """The value of RCPT's XFORK parameter."""
     hop = encode_xtext(next_hop).replace(";", "+3B")
     text = f"{recipient};{hop}"
     if status is Status.READY:
-        return text
+        if ordered_at is None:
+            return text
+        if suspended is None:
+            return f"{text};{_RESUMED}@{milliseconds(ordered_at)}"
+        end = "" if suspended == FOREVER else f":{milliseconds(suspended)}"
+        return f"{text};{_SUSPENDED}{end}@{milliseconds(ordered_at)}"
     return f"{text};{status.value}" + (f"@{milliseconds(settled_at)}" if settled_at else "")
 
 
 @lru_cache(maxsize=1024)  # read at its RCPT, at the next RCPT, and when the content comes
-def parse_fork(text: str) -> tuple[int, NextHop, Status, datetime | None]:
-    """Read XFORK of RCPT: recipient number, next hop, status, when it was settled. Raises Malformed."""
+def parse_fork(text: str) -> Fork:
+    """Read XFORK of RCPT. Raises Malformed."""
     index, semicolon, hop = text.partition(";")
     before, another, status = hop.rpartition(";")
     status, timed, at = status.partition("@")
-    if outcome := bool(another) and status in _OUTCOMES:
+    order, ends, end = status.partition(":")
+    outcome = bool(another) and status in _OUTCOMES
+    ordered = bool(another) and (order == _SUSPENDED or status == _RESUMED)
+    if outcome or ordered:
         hop = before
     if not semicolon:
         raise Malformed("XFORK needs number and next hop")
@@ -252,6 +288,9 @@ def parse_fork(text: str) -> tuple[int, NextHop, Status, datetime | None]:
         next_hop = NextHop(decode_xtext(hop))
     except ValueError as error:
         raise Malformed("bad next hop") from error
+    if ordered:
+        until = None if status == _RESUMED else moment(end) if ends else FOREVER
+        return Fork(position, next_hop, suspended=until, ordered_at=moment(at))
     if not outcome:
-        return position, next_hop, Status.READY, None
-    return position, next_hop, Status(status), moment(at) if timed else None
+        return Fork(position, next_hop)
+    return Fork(position, next_hop, Status(status), moment(at) if timed else None)

@@ -2,14 +2,15 @@
 
 The order is Exchange's: glitch retries, transient retries, then the outbound connection failure interval
 until the message expires. Ages count from reception at the first owner: a takeover does not reset them
-(RFC 5321 4.5.4.1).
+(RFC 5321 4.5.4.1). They do not grow while an operator has a message suspended (``since``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.core.messages import FOREVER, Copy, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import replace
 
@@ -23,6 +24,14 @@ def after(failures: int, policy: Policy) -> timedelta:
     if failures <= policy.queue_glitch_retry_count + policy.transient_failure_retry_count:
         return policy.transient_failure_retry_interval
     return policy.outbound_connection_failure_retry_interval
+
+
+def since(copy: Copy, recipients: Iterable[Recipient]) -> datetime:
+    """From when the age of the message counts, for these recipients: a message does not age while an operator
+    has it suspended. A suspension without an end ends with a new ``received_at``.
+    """
+    ends = (one.suspended for one in recipients if one.suspended and one.suspended != FOREVER)
+    return max((copy.received_at, *ends))
 
 
 def expires_at(received_at: datetime, policy: Policy) -> datetime:

@@ -39,7 +39,7 @@ class Greeting:
     name: ServerName
     lineage: Lineage
     known: Incarnation | None = None
-    version: int = 3  # of the protocol, as this session speaks it
+    version: int = 4  # of the protocol, as this session speaks it
 
     @property
     def speaker(self) -> Speaker:
@@ -173,7 +173,7 @@ def met(
     )
 
 
-def ask(ledger: Ledger, to: ServerName, inquiry: InquiryView, now: datetime, version: int = 3) -> Query:
+def ask(ledger: Ledger, to: ServerName, inquiry: InquiryView, now: datetime, version: int = 4) -> Query:
     """The next XQDISCARD for that member: it fetches events, and asks about copies.
 
     It asks about messages that may not be delivered before the members are asked, copies whose promotion is

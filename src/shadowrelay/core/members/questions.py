@@ -49,7 +49,7 @@ class Speaker:
     name: ServerName
     database_id: DatabaseId
     mark: Mark
-    version: int = 3  # of the protocol, as its session speaks it
+    version: int = 4  # of the protocol, as its session speaks it
 
 
 def as_holder(ledger: Ledger, speaker: Speaker, rank: int) -> Holder:

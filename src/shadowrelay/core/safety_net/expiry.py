@@ -31,8 +31,8 @@ def expire(
     A settled copy is kept for ``safety_net_hold_time`` after its settlement. A shadow copy whose message
     nobody settled is kept for ``message_expiration_timeout`` longer than that, counted from reception, or
     from when its owner last said that it has the message. An owner that can be reached is asked first. A
-    damaged shadow copy does not expire by age. What was settled in a ``kept`` window, of an open resubmit
-    request, stays. So does what a hop beyond the boundary has not delivered yet
+    damaged shadow copy does not expire by age, nor a suspended one. What was settled in a ``kept`` window, of
+    an open resubmit request, stays. So does what a hop beyond the boundary has not delivered yet
     (``delivery.hop_shadows.given_up``).
     """
     remembered = now + remembered_for(policy)
@@ -50,7 +50,8 @@ def expire(
         numbers = tuple(recipient.number for recipient in copy.recipients)
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))
     age = now - max(copy.received_at, copy.renewed_at or copy.received_at)
-    if copy.held and not copy.damaged and age >= remembered_for(policy):
+    suspended = any(one.is_suspended(now) for one in copy.unsettled)
+    if copy.held and not copy.damaged and not suspended and age >= remembered_for(policy):
         if ledger.hop_shadows_of(copy.id):
             return Decision(False)
         if copy.owner in reachable:

@@ -37,7 +37,8 @@ class OutgoingOffer:
         self._ended = False
         self.send_it = False
         # What leaves next, in one write: a small message is one segment, and one TLS record.
-        self._commands = _mail(session.version, step, mark, now) + b"".join(map(_rcpt, recipients))
+        rcpts = (_rcpt(session.version, one) for one in recipients)
+        self._commands = _mail(session.version, step, mark, now) + b"".join(rcpts)
         self._block = b""  # the last one is held back: it leaves with LAST
 
     def announce(self) -> None:
@@ -168,7 +169,7 @@ def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
     return format_mail(mail, _OFFERED)
 
 
-def _rcpt(recipient: Recipient) -> bytes:
-    fork = xshadow.format_fork(recipient.number, recipient.next_hop, recipient.status, recipient.settled_at)
+def _rcpt(version: int, recipient: Recipient) -> bytes:
+    fork = xshadow.format_fork(*xshadow.fork_of(recipient, version))
     rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
     return format_rcpt(rcpt, _OFFERED)
