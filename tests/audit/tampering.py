@@ -24,6 +24,9 @@ _OTHER_ID = "01a1f0be-24e4-766c-be62-dc047c6895f0"
 CLOSING = "closing LOAD"
 """A row LOAD about no message."""
 
+QUEUE = "an act on a queue"
+"""A row about no message: RETRY, SUSPEND or RESUME of a queue."""
+
 GIVEN_BACK, COPIED, TO_MEMBERS = "RESUBMIT SAFETYNET", "RECEIVE AGENT", "RECEIVE ROUTING"
 """Rows that begin a message of our own: by event and source."""
 
@@ -66,7 +69,11 @@ _PASSING = {
     "RESOLVE",
     "RESUBMIT",
     "TRANSFER",
+    "RETRY",
+    "RESUME",
+    "SUSPEND",
     CLOSING,
+    QUEUE,
 }
 _WITHOUT_REPLY = {
     "DSN",
@@ -84,7 +91,13 @@ _COMPARED = "it is compared on rows that accept, hold or settle: this row says t
 _MACHINE = "a machine may get another name between the two rows; one row that names one twice is enough"
 _ATTEMPT = "an attempt that changed nothing"
 
+_OPERATED = ("FAIL", "REMOVE", "RETRY", "RESUME", "SUSPEND", QUEUE)
+_BY = "who asked for it and why, nobody else tells"
+
 IN_SOME: dict[str, tuple[set[str], str]] = {
+    **dict.fromkeys(("S:Operator", "S:Reason"), (set(_OPERATED), _BY)),
+    "S:Job": (set(_OPERATED), "which job it was, for people: that there is one is seen"),
+    "S:Queue": ({QUEUE}, "it is about no message"),
     "S:Fork": ({"DEFER", *_SENT}, "it names the attempt, and no rule depends on that name"),
     "S:Host": ({"HARECEIVE", "HAREDIRECT"}, _MACHINE),
     "S:OwnerHost": ({"HARECEIVE"}, _MACHINE),
@@ -96,15 +109,15 @@ IN_SOME: dict[str, tuple[set[str], str]] = {
     "S:Snapshot": ({CLOSING}, "a snapshot of nothing: there is no row that it closes"),
     "sender-address": (_PASSING, _COMPARED),
     "total-bytes": (_PASSING, _COMPARED),
-    "recipient-status": ({"EXPAND", "FAIL", *_WITHOUT_REPLY}, _EMPTY),
+    "recipient-status": ({"EXPAND", "FAIL", "REMOVE", *_WITHOUT_REPLY}, _EMPTY),
     "recipient-status, its end": (_SENT, "the words behind the code of a reply"),
     "reference": (_WITHOUT_REPLY | _SENT, "empty; or how far another log has to reach: less than it may be"),
     "source-context": (
-        _WITHOUT_REPLY - {"HADISCARD", "HARECEIVE", "HAREDIRECT", "RESUBMIT"} | {"FAIL"},
+        _WITHOUT_REPLY - {"HADISCARD", "HARECEIVE", "HAREDIRECT", "RESUBMIT"} | {"FAIL", "REMOVE"},
         "words for people; a bounce may have any but a code of success",
     ),
     "source-context, its end": (
-        _WITHOUT_REPLY - {"HARECEIVE", "RESUBMIT"} | _SENT | {"EXPAND", "FAIL"},
+        _WITHOUT_REPLY - {"HARECEIVE", "RESUBMIT"} | _SENT | {"EXPAND", "FAIL", "REMOVE"},
         "the words behind a code or reason",
     ),
 }  # fmt: skip
@@ -139,7 +152,7 @@ def changes(directory: Path) -> Iterator[Change]:
             (cells,) = csv.reader([row.decode()])
             event = cells[COLUMNS.index("event-id")]
             if not cells[COLUMNS.index("network-message-id")]:
-                event = CLOSING
+                event = QUEUE if "S:Queue=" in cells[COLUMNS.index("custom-data")] else CLOSING
             elif f"{event} {cells[COLUMNS.index('source')]}" in (GIVEN_BACK, COPIED, TO_MEMBERS):
                 event = f"{event} {cells[COLUMNS.index('source')]}"
             for name, text, others in _changed(cells):

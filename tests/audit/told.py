@@ -12,12 +12,12 @@ from typing import Any
 Row = dict[str, Any]
 
 _RANK = {
-    "delivered": 5, "failed": 4, "expired": 4, "dropped": 4, "sent": 3, "expanded": 2, "deferred": 1,
-    "open": 0,
+    "delivered": 5, "failed": 4, "removed": 4, "expired": 4, "dropped": 4, "sent": 3, "expanded": 2,
+    "deferred": 1, "open": 0,
 }  # fmt: skip
 _OUTCOME = {
     "SENDEXTERNAL": "delivered", "DELIVER": "delivered", "DUPLICATEDELIVER": "delivered", "FAIL": "failed",
-    "EXPIRE": "expired", "DROP": "dropped", "DEFER": "deferred",
+    "REMOVE": "removed", "EXPIRE": "expired", "DROP": "dropped", "DEFER": "deferred",
 }  # fmt: skip
 _ABOUT = (
     "node", "date_time", "server_hostname", "client_hostname", "source_context", "source", "event_id",

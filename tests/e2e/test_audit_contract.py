@@ -43,6 +43,7 @@ JOURNAL = "journal@inside.test"
 
 HARMLESS = {
     "DEFER",  # an attempt that changed nothing
+    "RETRY",  # an operator's wish for an attempt
     "LOAD",  # one of two empty snapshots of a node with nothing between them
     "HAREDIRECT",  # of a copy made again: without it the message seems to have been exposed for longer
 }

@@ -12,6 +12,7 @@ from .planted_audit_comparing import COMPARING
 from .planted_audit_events import EVENTS
 from .planted_audit_judging import JUDGING
 from .planted_audit_knowing import KNOWING
+from .planted_audit_operating import OPERATED
 from .planted_audit_reading import READING
 from .planted_audit_replaying import REPLAYING
 from .planted_audit_resubmitting import RESUBMITTING
@@ -68,6 +69,7 @@ RELAY: tuple[Fault, ...] = (
 AUDIT: tuple[Fault, ...] = (
     *READING,
     *RESUBMITTING,
+    *OPERATED,
     *LISTS_AUDITED,
     *SUMMING,
     *WEIGHING,

@@ -137,4 +137,7 @@ def _rest(one: Event, short: Mapping[str, str]) -> str:
     other = f"as {one.message}" if one.kind in (Kind.RESUBMISSION, Kind.MADE) else ""
     if one.kind in (Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS):
         other = f"of {one.reference}"
-    return "; ".join(part for part in (short.get(one.peer, one.peer), named, other, said[:60]) if part)
+    said = said[:60]
+    if one.why:  # its reason stands in both, and is told once
+        said = one.why if said in one.why else f"{said} ({one.why})"
+    return "; ".join(part for part in (short.get(one.peer, one.peer), named, other, said) if part)

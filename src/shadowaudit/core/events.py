@@ -28,9 +28,11 @@ class Kind(StrEnum):
     DUPLICATEDELIVER = "DUPLICATEDELIVER"
     DUPLICATERECEIVE = "DUPLICATERECEIVE"
     FAIL = "FAIL"
+    REMOVE = "REMOVE"
     DEFER = "DEFER"
     SUSPEND = "SUSPEND"
     RESUME = "RESUME"
+    RETRY = "RETRY"
     LOAD = "LOAD"
     EXPAND = "EXPAND"
     RESOLVE = "RESOLVE"
@@ -62,14 +64,20 @@ DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
 SENT = DELIVERIES | {Kind.DUPLICATEDELIVER}
 """The message was sent, and arrived: a mailbox server that had it already dropped it, or kept it."""
 
-FINALS = SENT | {Kind.FAIL, Kind.EXPAND}
+FINALS = SENT | {Kind.FAIL, Kind.REMOVE, Kind.EXPAND}
 """The recipient is settled: nobody owes it anything any more. A list is, when its members are owed."""
 
 ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS})
 """The message begins: accepted from a sender, or made here."""
 
+OPERATED = frozenset({Kind.RETRY, Kind.SUSPEND, Kind.RESUME, Kind.REMOVE, Kind.FAIL})
+"""What an operator's job does. Done to a queue, the row is about no message."""
+
 ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.MADE})
 """Rows of another message, which name this one."""
+
+ADMIN = "ADMIN"
+"""Source of what an operator did."""
 
 SAFETY_NET, AGENT, ROUTING = "SAFETYNET", "AGENT", "ROUTING"
 """Sources: RESUBMIT of the first begins a message, RECEIVE of the second is a journal copy, and RECEIVE of
@@ -173,6 +181,17 @@ class Event:
     line: str = ""  # the row itself: evidence
 
     @property
+    def operated(self) -> bool:
+        """Did an operator's job do it? RESUME without a job releases what was set aside."""
+        return self.source == ADMIN and "Job" in self.entries
+
+    @property
+    def why(self) -> str:
+        """Who asked for what the row tells, and for which reason. Empty if no operator did."""
+        by, reason = self.entries.get("Operator", ""), self.entries.get("Reason", "")
+        return f"by {by}{f': {reason}' if reason else ''}" if by and self.source == ADMIN else ""
+
+    @property
     def beside(self) -> bool:
         """Is it about a copy on the machine of its owner?"""
         return is_beside(self.entries)
@@ -229,6 +248,11 @@ def numbers_of(entries: Mapping[str, str]) -> tuple[int, ...] | None:
 def closes(entries: Mapping[str, str]) -> bool:
     """Does a row LOAD with these entries close a snapshot? Then it is about no message."""
     return "Count" in entries
+
+
+def about_none(kind: Kind, entries: Mapping[str, str]) -> bool:
+    """Is a row of that kind with these entries about no message? It closes a snapshot, or a queue's act."""
+    return closes(entries) if kind is Kind.LOAD else kind in OPERATED and "Queue" in entries
 
 
 def canonical(address: str) -> str:

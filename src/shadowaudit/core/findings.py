@@ -34,6 +34,7 @@ class Class(StrEnum):
     RESUBMITTED_OUTSIDE = "resubmitted-across-the-boundary"
     RESUBMITTED_EARLY = "resubmitted-though-never-delivered"
     RESUBMITTED_AGAIN = "resubmitted-again"
+    DELIVERED_AFTER_REMOVAL = "delivered-after-removal"
     DAMAGED = "damaged-everywhere"
     UNEXPLAINED = "duplicate-unexplained"
     UNPROVEN_LOSS = "fate-not-known"
@@ -51,6 +52,9 @@ class Class(StrEnum):
     NEVER_ACKNOWLEDGED = "delivered-never-acknowledged"
     REPORT_UNKNOWN = "report-not-known"
     RESUBMITTED_UNVERIFIED = "resubmitted-unverified"
+    REMOVED = "removed"
+    REMOVED_TOO_LATE = "removed-too-late"
+    SUSPENDED = "suspended"
     SET_ASIDE = "set-aside"
     IN_DOUBT = "sent-in-doubt"
 
@@ -74,6 +78,7 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     Class.RESUBMITTED_OUTSIDE: (_V, "given back to a recipient whose mail crossed the boundary, or bounced"),
     Class.RESUBMITTED_EARLY: (_V, "given back to a recipient to whom no node had delivered it"),
     Class.RESUBMITTED_AGAIN: (_V, "given back, though it had been given back itself"),
+    Class.DELIVERED_AFTER_REMOVAL: (_V, "delivered by a node that knew that an operator had removed it"),
     Class.DAMAGED: (
         _V,
         "acknowledged; every copy is damaged, and it is set aside: not lost, never delivered",
@@ -97,6 +102,12 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     ),
     Class.REPORT_UNKNOWN: (_N, "bounced without a report; its log is too old to say whether one was wanted"),
     Class.RESUBMITTED_UNVERIFIED: (_N, "given back; the logs cannot tell whether it was delivered before"),
+    Class.REMOVED: (_N, "an operator removed it: an outcome, as a delivery is"),
+    Class.REMOVED_TOO_LATE: (
+        _N,
+        "delivered by a node that had not heard of the removal: it was still pending",
+    ),
+    Class.SUSPENDED: (_N, "not settled yet; a node holds it, and an operator suspended it"),
     Class.SET_ASIDE: (_N, "set aside for an operator"),
     Class.IN_DOUBT: (_N, "sent while a holder could not be asked"),
 }

@@ -23,6 +23,7 @@ from shadowaudit.core.findings import Class, Finding, combined
 from shadowaudit.core.involved import Involved
 from shadowaudit.core.promotions import promotions
 from shadowaudit.core.redundancy import Copies
+from shadowaudit.core.removals import removals, told_by, waiting
 from shadowaudit.core.replay import Ending, replay
 from shadowaudit.core.replies import epochs, unfitting
 from shadowaudit.core.reported import unreported, unsent
@@ -53,15 +54,18 @@ class _Case:
         self.events, self.evidence = events, evidence
         self.by_kind: dict[Kind, list[int]] = defaultdict(list)
         # A row that two files tell happened once: that they do is held against the files, not the nodes.
-        rows: dict[tuple[str, str, int], int] = {}
+        once: dict[tuple[str, str, int], int] = {}
         for index, event in enumerate(events):
             if event.kind not in ABOUT:
-                rows.setdefault((event.database, event.boot, event.sequence), index)
-        self.told_once = sorted(rows.values())
+                once.setdefault((event.database, event.boot, event.sequence), index)
+        self.told_once = sorted(once.values())
         self.about = {index: event for index, event in enumerate(events) if event.kind in ABOUT}
+        self.events_by_index = {index: events[index] for index in self.told_once}
         for index in self.told_once:
             self.by_kind[events[index].kind].append(index)
-        self.traces = {name: replay(*found) for name, found in self._by_database().items()}
+        rows_of = self._by_database()
+        self.places = {at: place for _, rows in rows_of.values() for place, (at, _) in enumerate(rows)}
+        self.traces = {name: replay(*found) for name, found in rows_of.items()}
         told = [events[index] for index in self.told_once]
         self.involved = Involved(told, self.traces, evidence)
         # Rows may be missing.
@@ -94,13 +98,14 @@ class _Case:
             *self._compared(),
             *promotions(self.events, self.evidence),
             *self._discards(),
+            *removals(self.events_by_index, self.traces, self.places),
             *self._marks(),
         ]
         return Judgement(combined(findings), copies.exposed)
 
     def _compared(self) -> Iterator[Finding]:
         """Is what was done what was promised?"""
-        told = {index: self.events[index] for index in self.told_once}
+        told = self.events_by_index
         yield from altered(told, untold=self.untold)
         yield from misdirected(told)
         yield from unfitting(told)
@@ -203,10 +208,22 @@ class _Case:
                 what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
                 rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
                 yield Finding(what, f"{len(gone)} of {len(owed)} recipients", _all(gone), rows)
-        elif missing - held:
+        else:
+            yield from self._held(missing, held, where)
+
+    def _held(self, missing: set[int], held: set[int], where: str) -> Iterator[Finding]:
+        """Some node has what is missing, or had it at its last row."""
+        rows = tuple(self._rows(*ORIGINS))
+        suspended = waiting(self.events_by_index, self.traces)
+        if kept := missing & suspended.keys():
+            orders = tuple(dict.fromkeys(index for number in sorted(kept) for index in suspended[number]))
+            asked = told_by(self.events[index] for index in orders)
+            detail = f"waiting at {where}, suspended {asked}".rstrip()
+            yield Finding(Class.SUSPENDED, detail, _all(kept), (*rows, *orders))
+        if missing - held:
             yield Finding(Class.OPEN, f"last seen at {where}", _all(missing - held), rows)
-        elif missing:
-            yield Finding(Class.IN_TRANSIT, f"held by {where}", _all(missing), rows)
+        elif waits := missing - kept:
+            yield Finding(Class.IN_TRANSIT, f"held by {where}", _all(waits), rows)
 
     def _spoilt(self, recipients: set[int]) -> Iterator[Finding]:
         """No good copy is left for these; whether it was accepted is not known where its reception is not."""
@@ -247,7 +264,7 @@ class _Case:
         taken_over = self._rows(Kind.RESUBMIT, Kind.TRANSFER)
         if taken_over and (len(databases) > 1 or any(t.database.rolled_back for t in self.traces.values())):
             return "it was taken over before its owner's word of the delivery arrived", tuple(taken_over)
-        if resumed := self._rows(Kind.RESUME):
+        if resumed := [at for at in self._rows(Kind.RESUME) if not self.events[at].operated]:
             return "an operator sent it after all", tuple(resumed)
         return "", ()
 
@@ -280,7 +297,7 @@ class _Case:
                 yield Finding(Class.ORPHAN, detail, _all(trace.left))
 
     def _marks(self) -> Iterator[Finding]:
-        if aside := self._rows(Kind.SUSPEND):
+        if aside := [at for at in self._rows(Kind.SUSPEND) if not self.events[at].operated]:
             yield Finding(Class.SET_ASIDE, self._decided(), rows=tuple(aside))
         if doubt := [i for i in self._rows(*SENT) if self.events[i].entries.get("InDoubt")]:
             yield Finding(Class.IN_DOUBT, "a holder could not be asked first", rows=tuple(doubt))

@@ -46,7 +46,9 @@ class Damage(StrEnum):
     ROWS = "rows"
 
 
-_OF_WHAT_IS_THERE = frozenset({Kind.DEFER, Kind.HADAMAGE, Kind.RESOLVE, Kind.SUSPEND, Kind.RESUME})
+_OF_WHAT_IS_THERE = frozenset(
+    {Kind.DEFER, Kind.HADAMAGE, Kind.RESOLVE, Kind.SUSPEND, Kind.RESUME, Kind.RETRY}
+)
 
 
 @dataclass(slots=True)
@@ -69,6 +71,10 @@ class Trace:
     damage: Damage | None = None  # of what is here now
     damages: list[tuple[int, int | None]] = field(default_factory=list)  # rows between which it was damaged
     set_aside: bool = False
+    suspended: dict[int, int] = field(
+        default_factory=dict
+    )  # by an operator: recipient to the row that says so
+    resumed: set[int] = field(default_factory=set)
 
     def contradict(self, what: str, index: int) -> None:
         self.contradictions.append((what, index))
@@ -182,6 +188,11 @@ def _mark(trace: Trace, index: int, event: Event) -> None:
     if event.kind is Kind.HADAMAGE:
         damage = Damage.ROWS if event.entries.get("Damaged") == Damage.ROWS else Damage.CONTENT
         trace.damaged(damage, index)
+    elif event.operated and event.kind is Kind.SUSPEND:
+        trace.suspended |= dict.fromkeys(event.recipients, index)
+        trace.resumed -= set(event.recipients)
+    elif event.operated and event.kind is Kind.RESUME:
+        trace.resumed |= set(event.recipients)
     elif event.kind in (Kind.SUSPEND, Kind.RESUME):
         trace.set_aside = event.kind is Kind.SUSPEND
 

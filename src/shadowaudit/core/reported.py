@@ -11,6 +11,7 @@ from shadowaudit.core.findings import Class, Finding
 from shadowaudit.core.fingerprint import derived
 from shadowaudit.core.text import numbers_in
 
+_REPORTED = frozenset({Kind.FAIL, Kind.REMOVE})
 _NOBODY = frozenset({"", "<>"})
 
 
@@ -21,7 +22,9 @@ def unreported(events: Mapping[int, Event], about: Mapping[int, Event], *, untol
     """
     made = {report.message for report in about.values() if report.kind is Kind.REPORT}
     for index, event in events.items():
-        if event.kind is not Kind.FAIL or (not event.reference and event.sender in _NOBODY):
+        if event.kind is Kind.REMOVE and not event.reference:
+            continue  # a sender hears of a removal only if its operator asked for that
+        if event.kind not in _REPORTED or (not event.reference and event.sender in _NOBODY):
             continue
         named = [event.reference] if event.reference else _derived(event)
         if missing := [one for one in named if one not in made]:

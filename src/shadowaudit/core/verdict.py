@@ -103,19 +103,26 @@ class Verdict:
         none = "none was lost, or doubled without an allowed cause"
         match self.status:
             case 0 if self._weaker():
-                return f"Nothing lost or doubled is seen among {accepted}: this is a weaker proof."
+                told = f"Nothing lost or doubled is seen among {accepted}: this is a weaker proof"
             case 0 if self.evidence.unprovable:
-                return f"Proven of the {accepted} in the logs: {none}."
+                told = f"Proven of the {accepted} in the logs: {none}"
             case 0:
-                return f"Proven: of {accepted} {none}."
+                told = f"Proven: of {accepted} {none}"
             case 1:
                 broken = self.count(Severity.VIOLATION)
                 told = f"The promise was broken: {counted(broken, 'violation')} among {accepted}"
-                return f"{told}; and {missing}." if gaps else f"{told}."
+                told = f"{told}; and {missing}" if gaps else told
             case _ if self.void:
-                return "Not provable: no message in these logs was received in the time asked for."
+                told = "Not provable: no message in these logs was received in the time asked for"
             case _:
-                return f"Not provable: no violation is seen among {accepted}, but {missing}."
+                told = f"Not provable: no violation is seen among {accepted}, but {missing}"
+        return f"{told}{self._operated()}."
+
+    def _operated(self) -> str:
+        """What operators removed, or hold back: nobody should take that for a delivery."""
+        acts = {"removed": Class.REMOVED, "suspended": Class.SUSPENDED}
+        told = [f"{many:,} {act}" for act, what in acts.items() if (many := self.classes.get(what, 0))]
+        return f"; by an operator {' and '.join(told)}" if told else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For verdict.json and ``--json``."""

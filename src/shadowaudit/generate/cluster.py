@@ -155,7 +155,7 @@ def _messages(
         at = BEGIN + number * EVERY
         size = 1 if chance.random() < 0.75 else chance.randrange(2, 5)
         kind = places.get(number, "")
-        if kind == "partially-lost":
+        if kind in ("partially-lost", "removed-in-part"):
             size = max(size, 2)
         recipients = tuple(f"user{chance.randrange(100_000)}@example.com" for _ in range(size))
         name = _uuid7(at - chance.randrange(3, 40), chance)
@@ -175,7 +175,9 @@ def _held(left: list[Message], node: int) -> Iterator[Row]:
     for message in left:
         for who, role in message.left:
             if _NODES.index((message.owner, message.holder)[who]) == node:
-                yield message.row("LOAD", source="BOOTLOADER", server=_NODES[node], custom=role)
+                yield message.row(
+                    "LOAD", source="BOOTLOADER", server=_NODES[node], custom=role, epoch=message.left_in
+                )
 
 
 def _uuid(chance: random.Random) -> str:

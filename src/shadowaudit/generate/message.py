@@ -12,7 +12,18 @@ from shadowaudit.generate.writing import Row
 OWNER, HOLDER = 0, 1
 
 _DIGESTED = frozenset(
-    {"RECEIVE", "HARECEIVE", "HARESTORE", "HADISCARD", "DSN", "FAIL", "SEND", "SENDEXTERNAL", "DELIVER"}
+    {
+        "RECEIVE",
+        "HARECEIVE",
+        "HARESTORE",
+        "HADISCARD",
+        "DSN",
+        "FAIL",
+        "REMOVE",
+        "SEND",
+        "SENDEXTERNAL",
+        "DELIVER",
+    }
     | {"DUPLICATEDELIVER", "EXPAND"}
 )
 """Rows that say which content and envelope they are about."""
@@ -29,6 +40,7 @@ class Message:
     recipients: tuple[str, ...]
     steps: list[tuple[int, int, Row]]
     left: tuple[tuple[int, str], ...] = ()  # (node, role) that still have it when the log ends
+    left_in: int = 1  # the epoch in which they have it
     sender: str = "sender@example.org"
     content: str = ""  # id of the message whose content it has, if not its own
     size: int = 4096

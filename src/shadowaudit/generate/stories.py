@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from shadowaudit.generate.expanding import EXPANDING
 from shadowaudit.generate.message import HOLDER, OWNER, Message, host_of
+from shadowaudit.generate.operating import OPERATING
 from shadowaudit.generate.resubmitting import RESUBMITTING
 
 
@@ -334,6 +335,7 @@ FAULTS: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "damaged-everywhere": (_damaged_everywhere, ("damaged-everywhere", "exposed", "set-aside")),
     "refused": (_refused, ("delivered-never-acknowledged", "promoted-rightly", "exposed")),
     "in-transit": (_in_transit, ("in-transit",)),
+    **OPERATING,
     **RESUBMITTING,
     **EXPANDING,
 }

@@ -11,7 +11,7 @@ from shadowaudit.core.events import (
     FINALS,
     Event,
     Kind,
-    closes,
+    about_none,
     entries_of,
     kind_by,
     kind_of,
@@ -172,7 +172,7 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         recipients = numbers or tuple(range(1, len(addresses) + 1))
         sound = numbers is not None and len(recipients) == len(addresses) == count
         sound = sound and kind is not Kind.OTHER and (size >= 0 or not addresses)
-        sound = sound and not (kind is Kind.LOAD and closes(own))
+        sound = sound and not about_none(kind, own)
     else:
         recipients = tuple(digest(address.lower()) for address in addresses)
         counted = kind in _COUNTED and bool(cell.get("recipient-count"))

@@ -19,6 +19,7 @@ from shadowaudit.core.events import (
     DELIVERIES,
     DISCARDED,
     FINALS,
+    OPERATED,
     ORIGINS,
     SENT,
     STOP,
@@ -202,12 +203,15 @@ class RelaySteps:
         named = np.array([one is not None for one in numbers])[found.tails.of]
         events = found.events.distinct.texts()
         known = np.array([kind_of(one) is not Kind.OTHER for one in events])
-        closing = np.array([closes(one) for one in parsed])[found.tails.of]
-        closing &= np.array([one == Kind.LOAD for one in events])[found.events.of]
+        kinds = np.array([KINDS[kind_of(one)] for one in events], dtype=np.int64)[found.events.of]
+        closing = np.array([closes(one) for one in parsed])[found.tails.of] & is_any(kinds, Kind.LOAD)
+        queue = np.array(["Queue" in one for one in parsed])[found.tails.of] & is_any(kinds, *OPERATED)
         sized = (found.sizes >= 0) | (about.count == 0)
         sound: NDArray[np.bool_] = (found.at != loops.NONE) & named & known[found.events.of] & sized
         sound &= about.count == about.said
-        sound &= np.where(closing, (found.ids.distinct.lengths == 0)[found.ids.of], found.uuid[found.ids.of])
+        sound &= np.where(
+            closing | queue, (found.ids.distinct.lengths == 0)[found.ids.of], found.uuid[found.ids.of]
+        )
         return ~sound
 
     def _promised(self, found: _Columns, kind: Long) -> Long:

@@ -68,6 +68,7 @@ _MESSAGES = """
                 WHEN event_id IN ('SENDEXTERNAL', 'DELIVER', 'DUPLICATEDELIVER') THEN 'delivered'
                 WHEN event_id = 'SEND' AND software = 'shadowrelay' THEN 'delivered'
                 WHEN event_id = 'FAIL' THEN 'failed'
+                WHEN event_id = 'REMOVE' THEN 'removed'
                 WHEN event_id = 'EXPIRE' THEN 'expired'
                 WHEN event_id = 'DROP' THEN 'dropped'
                 WHEN event_id = 'SEND' THEN 'sent'
@@ -101,7 +102,7 @@ _MESSAGES = """
             struct(
                 CASE outcome
                     WHEN 'delivered' THEN 5
-                    WHEN 'failed' THEN 4 WHEN 'expired' THEN 4 WHEN 'dropped' THEN 4
+                    WHEN 'failed' THEN 4 WHEN 'removed' THEN 4 WHEN 'expired' THEN 4 WHEN 'dropped' THEN 4
                     WHEN 'sent' THEN 3
                     WHEN 'expanded' THEN 2
                     WHEN 'deferred' THEN 1
