@@ -250,10 +250,11 @@ async def serving(
     token: str | None = None,
     access: Access | None = None,
     routes: Sequence[Route] = (),
+    port: int = 0,
     **more: Any,
 ) -> AsyncIterator[int]:
     """The port where the node's API is served, with ``routes`` besides."""
-    sock, stop = bind("127.0.0.1", 0), asyncio.Event()
+    sock, stop = bind("127.0.0.1", port), asyncio.Event()
     port = sock.getsockname()[1]
     app = build_app(node, token=token, access=access, clock=lambda: NOW)
     app.router.routes.extend(routes)
@@ -261,8 +262,10 @@ async def serving(
     try:
         yield port
     finally:
+        node.events.close()
         stop.set()
         await task
+        node.events.closed = False
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from ssl import SSLError
@@ -15,6 +16,7 @@ from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_ope
 MOST = 64 * 2**20
 """Most octets of an answer."""
 
+_MOST_LINE = 16 * 2**20  # octets of a line of events
 _MOST_SHOWN = 80  # characters shown of an unknown server's text
 _EXPECTED = (
     "--admin or SHADOWRELAY_ADMIN takes the URL of a node's setting admin.listen, such as "
@@ -38,6 +40,15 @@ class ApiError(Exception):
     def __init__(self, sentence: str, status: int | None = None) -> None:
         super().__init__(sentence)
         self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """One event of a node's stream (docs/reference/api.md). ``name``: '' for a tracking event."""
+
+    id: str
+    name: str
+    data: Mapping[str, Any]
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -72,6 +83,52 @@ class AdminClient:
         """End something. Raises ApiError."""
         return self._ask("DELETE", path, {})
 
+    def metrics(self) -> str:
+        """The page of metrics, as text. Raises ApiError."""
+        with self._reporting(), self._opened(Request(self._at("/metrics"))) as answer:  # noqa: S310
+            return str(answer.read(MOST).decode("utf-8"))
+
+    def events(self, names: Sequence[str] = (), after: str = "") -> Iterator[NodeEvent]:
+        """The events of the node as they happen, from after that id on; ends with the stream, as by a node
+        that stops. Raises ApiError.
+        """
+        query = urlencode({"event": ",".join(names)} if names else {})
+        request = Request(self._at(f"/api/v1/events?{query}"))  # noqa: S310  the scheme was checked
+        if after:
+            request.add_header("Last-Event-ID", after)
+        with self._reporting(), self._opened(request) as answer:
+            fields: dict[str, str] = {}
+            while octets := answer.readline(_MOST_LINE):
+                name, _, value = octets.decode("utf-8").rstrip("\n").partition(":")
+                if name:
+                    fields[name] = value.removeprefix(" ")
+                elif octets == b"\n":
+                    if {"data", "id"} & fields.keys():
+                        told = json.loads(fields.get("data", "{}"))
+                        yield NodeEvent(fields.get("id", ""), fields.get("event", ""), told)
+                    fields = {}
+
+    def _at(self, path: str) -> str:
+        return f"{self.url.rstrip('/')}{path}"
+
+    def _opened(self, request: Request) -> Any:
+        if self.token:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        # No proxy: the API is this machine's or a member's, and a proxy would see the token.
+        opener = build_opener(ProxyHandler({}), _NoRedirect())
+        return opener.open(request, timeout=self.timeout)
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Turn what goes wrong with a request into ApiError."""
+        try:
+            yield
+        except HTTPError as error:
+            with error:
+                raise ApiError(self._refusal(error.code, error.read(MOST)), error.code) from error
+        except (URLError, OSError, HTTPException, ValueError) as error:
+            raise ApiError(f"{self._no_answer(error)} {_EXPECTED}") from error
+
     def _ask(
         self,
         method: str,
@@ -82,26 +139,16 @@ class AdminClient:
         steps = "/".join(quote(step, safe="") for step in path)
         query = f"?{urlencode(parameters)}" if parameters else ""
         headers = {"Accept": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
         if method != "GET":
             headers["Content-Type"] = "application/json"
         request = Request(  # noqa: S310  the scheme was checked
-            f"{self.url.rstrip('/')}/api/v1/{steps}{query}",
+            self._at(f"/api/v1/{steps}{query}"),
             data=None if body is None else json.dumps(body).encode(),
             headers=headers,
             method=method,
         )
-        # No proxy: the API is this machine's or a member's, and a proxy would see the token.
-        opener = build_opener(ProxyHandler({}), _NoRedirect())
-        try:
-            with opener.open(request, timeout=self.timeout) as answer:
-                return self._read(answer.read(MOST))
-        except HTTPError as error:
-            with error:
-                raise ApiError(self._refusal(error.code, error.read(MOST)), error.code) from error
-        except (URLError, OSError, HTTPException, ValueError) as error:
-            raise ApiError(f"{self._no_answer(error)} {_EXPECTED}") from error
+        with self._reporting(), self._opened(request) as answer:
+            return self._read(answer.read(MOST))
 
     def _no_answer(self, error: Exception) -> str:
         """A sentence on what answers instead of a node's admin API, as far as one can see."""

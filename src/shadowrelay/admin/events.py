@@ -116,7 +116,11 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _parts(self) -> AsyncIterator[bytes]:
-        begun = {"place": self._subscription.place, "resumed": self._subscription.resumed}
+        begun = {
+            "node": self._events.log.node,
+            "place": self._subscription.place,
+            "resumed": self._subscription.resumed,
+        }
         yield f"retry: {RETRY}\n".encode() + _frame(self._subscription.place, begun, "begin")
         if not self._subscription.resumed:
             yield _frame(self._subscription.place, {"why": _ELSEWHERE}, "gap")

@@ -35,6 +35,7 @@ COMMANDS = {
     "shadow": "Show the shadow queues of a node.",
     "user": "Add, list and remove users who may log in to send.",
     "status": "Show how a node is: exposure, backlog, copies, members.",
+    "top": "Show what nodes do, live.",
     "mailbox": "Run a mailbox service, or look after its table.",
 }
 

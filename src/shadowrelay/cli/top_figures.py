@@ -1,0 +1,155 @@
+"""The figures of ``shadowrelay top``: those of one look at a node's metrics, and what two looks tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+_EVENTS = "shadowrelay_tracking_events_total"
+_RATES = {
+    "accepted": ("RECEIVE",),
+    "delivered": ("SEND", "SENDEXTERNAL", "DELIVER"),
+    "deferred": ("DEFER",),
+    "failed": ("FAIL",),
+}
+RATES = tuple(_RATES)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at a node's metrics. ``at``: seconds of a monotonic clock. ``acknowledged``: how many 250s
+    took at most so many seconds.
+    """
+
+    at: float
+    values: Mapping[str, float]
+    events: Mapping[str, float]
+    acknowledged: Mapping[float, float]
+    queues: Mapping[str, tuple[float, float]]
+    peers: Mapping[str, Mapping[str, float]]
+
+    def value(self, name: str) -> float:
+        return self.values.get(f"shadowrelay_{name}", 0.0)
+
+
+def look(page: str, at: float) -> Look:
+    """What a page of metrics says. Raises ValueError if it is none."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    values: dict[str, float] = {}
+    events: dict[str, float] = {}
+    acknowledged: dict[float, float] = {}
+    queues: dict[str, list[float]] = {}
+    peers: dict[str, dict[str, float]] = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            name, labels, value = sample.name, sample.labels, sample.value
+            if not labels:
+                values[name] = value
+            elif name == _EVENTS:
+                events[labels["event"]] = value
+            elif name == "shadowrelay_acknowledgement_seconds_bucket":
+                acknowledged[float(labels["le"])] = value
+            elif name in ("shadowrelay_queue_messages", "shadowrelay_queue_oldest_seconds"):
+                row = queues.setdefault(labels["next_hop"], [0.0, 0.0])
+                row[name.endswith("seconds")] = value
+            elif "peer" in labels:
+                peers.setdefault(labels["peer"], {})[name.removeprefix("shadowrelay_peer_")] = value
+    if "shadowrelay_ready" not in values:
+        raise ValueError("this page of metrics is not that of a shadowrelay node")
+    waiting = {hop: (row[0], row[1]) for hop, row in queues.items() if row[0]}
+    return Look(at, values, events, acknowledged, waiting, peers)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What happened at one node between two looks, a second. ``latency``: 250s by seconds, cumulative."""
+
+    rates: Mapping[str, float]
+    latency: Mapping[float, float]
+
+
+def pace(before: Look | None, now: Look) -> Pace:
+    """``before`` None, or of a process that has ended: nothing is known yet."""
+    if (
+        before is None
+        or now.at <= before.at
+        or now.value("start_time_seconds") != before.value("start_time_seconds")
+    ):
+        return Pace(dict.fromkeys(RATES, 0.0), {})
+    seconds = now.at - before.at
+    rates = {
+        name: sum(now.events.get(one, 0.0) - before.events.get(one, 0.0) for one in events) / seconds
+        for name, events in _RATES.items()
+    }
+    latency = {
+        bound: count - before.acknowledged.get(bound, 0.0) for bound, count in now.acknowledged.items()
+    }
+    return Pace(rates, latency)
+
+
+def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
+    """The seconds within which that share of all came, by bounds and cumulative counts; None without any.
+
+    Within a bucket the times are taken to be spread evenly, as Prometheus does.
+    """
+    bounds = sorted(buckets)
+    total = buckets[bounds[-1]] if bounds else 0.0
+    if total <= 0:
+        return None
+    wanted, below, count = share * total, 0.0, 0.0
+    for bound in bounds:
+        if buckets[bound] >= wanted:
+            if bound == float("inf"):
+                return below
+            return below + (bound - below) * (wanted - count) / max(buckets[bound] - count, 1e-9)
+        below, count = bound, buckets[bound]
+    return below
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """What is known of one node that is asked. ``why``: why it does not answer; then the figures are old."""
+
+    url: str
+    name: str
+    look: Look | None = None
+    pace: Pace = field(default_factory=lambda: Pace({}, {}))
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopQueue:
+    hop: str
+    messages: int
+    oldest: float  # seconds
+
+
+def all_queues(nodes: Sequence[SeenNode]) -> list[TopQueue]:
+    """The queues of the nodes that answer, by next hop."""
+    found: dict[str, TopQueue] = {}
+    for node in nodes:
+        if node.look is None or node.why:
+            continue
+        for hop, (messages, oldest) in node.look.queues.items():
+            known = found.get(hop, TopQueue(hop, 0, 0.0))
+            found[hop] = TopQueue(hop, known.messages + int(messages), max(known.oldest, oldest))
+    return list(found.values())
+
+
+def total(nodes: Sequence[SeenNode], name: str) -> int:
+    """The sum of a gauge over the nodes that answer."""
+    return int(sum(node.look.value(name) for node in nodes if node.look and not node.why))
+
+
+def rate(nodes: Sequence[SeenNode], name: str) -> float:
+    return sum(node.pace.rates.get(name, 0.0) for node in nodes if not node.why)
+
+
+def latency(nodes: Sequence[SeenNode]) -> Mapping[float, float]:
+    """The 250s of the nodes that answer, by their seconds."""
+    merged: dict[float, float] = {}
+    for node in nodes:
+        for bound, count in node.pace.latency.items() if not node.why else ():
+            merged[bound] = merged.get(bound, 0.0) + count
+    return merged

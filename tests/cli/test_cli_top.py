@@ -1,0 +1,196 @@
+"""``shadowrelay top``: its figures, its frames at several widths, and its screen on a real terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from admin_node import MX2, FakeNode, a_node, attempted, fill, meet, received, serving
+from click.testing import CliRunner
+from stations import eventually
+from test_admin_events import writing
+
+from shadowrelay.admin.client import AdminClient
+from shadowrelay.cli import main
+from shadowrelay.cli.top_app import TopApp
+from shadowrelay.cli.top_figures import SeenNode, look, pace, quantile, total
+from shadowrelay.cli.top_frame import Frame, Sorted, ago, draw
+from shadowrelay.cli.top_watch import Watch, told
+from shadowrelay.core.delivery.settling import Ending
+
+PAGE = """
+shadowrelay_ready 1.0
+shadowrelay_start_time_seconds 5.0
+shadowrelay_queued_messages {queued}
+shadowrelay_exposed_messages 2.0
+shadowrelay_tracking_events_total{{event="RECEIVE"}} {received}
+shadowrelay_tracking_events_total{{event="SEND"}} {sent}
+shadowrelay_tracking_events_total{{event="DELIVER"}} {sent}
+shadowrelay_acknowledgement_seconds_bucket{{le="0.01"}} {received}
+shadowrelay_acknowledgement_seconds_bucket{{le="0.1"}} {received}
+shadowrelay_acknowledgement_seconds_bucket{{le="+Inf"}} {received}
+shadowrelay_queue_messages{{next_hop="inside"}} 3.0
+shadowrelay_queue_oldest_seconds{{next_hop="inside"}} 200.0
+shadowrelay_queue_messages{{next_hop="outside"}} {queued}
+shadowrelay_queue_oldest_seconds{{next_hop="outside"}} 20.0
+shadowrelay_peer_reachable{{peer="mx2.example.net"}} 0.0
+"""
+NOW = datetime(2026, 11, 27, 2, 0, 7, tzinfo=UTC)
+
+
+def page(*, received: int = 10, sent: int = 4, queued: int = 7) -> str:
+    return PAGE.format(received=received, sent=sent, queued=queued)
+
+
+def seen() -> SeenNode:
+    first, second = look(page(), 1.0), look(page(received=30, sent=10), 3.0)
+    return SeenNode("http://mx1:1", "mx1.example.net", second, pace(first, second))
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
+    async with a_node(tmp_path) as made:
+        await fill(made, meet(MX2))
+        yield made
+
+
+def test_two_looks_tell_what_happens_in_a_second() -> None:
+    found = seen().pace
+    assert found.rates == {"accepted": 10.0, "delivered": 6.0, "deferred": 0.0, "failed": 0.0}
+    assert quantile(0.5, found.latency) == pytest.approx(0.005)
+    assert quantile(0.5, {}) is None
+    assert quantile(0.99, {0.1: 0.0, float("inf"): 4.0}) == 0.1
+    began_again = look(page().replace("seconds 5.0", "seconds 9.0"), 9.0)
+    assert set(pace(seen().look, began_again).rates.values()) == {0.0}
+    with pytest.raises(ValueError, match="not that of a shadowrelay node"):
+        look("x 1\n", 0.0)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_a_frame_fits_its_width_and_says_what_is_not_safe_and_who_is_away(width: int) -> None:
+    away = SeenNode("http://mx3:1", "mx3.example.net", why="no answer from the node: connection refused")
+    events = ["02:00:00 mx1 FAIL 000000000001 " + "x" * 300]
+    lines = draw(Frame(nodes=[seen(), away], events=events, now=NOW), width, 30)
+    text = "\n".join(line.text for line in lines)
+    assert max(len(line.text) for line in lines) <= width
+    assert len(lines) <= 30
+    assert "accepted 10.0/s   delivered 6.0/s   deferred 0.0/s   failed 0.0/s" in text
+    assert "250 after: p50 5 ms  p95 10 ms  p99 10 ms" in text
+    assert [line.text for line in lines if line.bad and "EXPOSED 2" in line.text]
+    assert [line.text for line in lines if line.bad and line.text.startswith("mx3.example.net: no answer")]
+    assert [line.text for line in lines if line.bad and "unreachable" in line.text]
+    assert lines[-1].text.startswith("02:00:00 mx1 FAIL")
+
+
+def test_queues_are_sorted_by_messages_by_age_or_by_name() -> None:
+    firsts = []
+    by = Sorted.MESSAGES
+    for _ in range(3):
+        lines = [line.text for line in draw(Frame(nodes=[seen()], events=[], now=NOW, sorted_by=by), 80)]
+        firsts.append(lines[lines.index(next(x for x in lines if x.startswith("queue"))) + 1].split()[0])
+        by = by.next()
+    assert firsts == ["outside", "inside", "inside"]
+    assert by is Sorted.MESSAGES
+    assert [ago(number) for number in (5, 65, 7300, 200_000)] == ["5 s", "1 min", "2 h", "2 d"]
+
+
+def test_an_event_is_one_line_without_control_characters() -> None:
+    row = {"date-time": "2026-11-27T02:00:00.123Z", "event-id": "FAIL", "source-context": "no\x1b[31m"}
+    assert told("mx1.example.net", row) == "02:00:00 mx1 FAIL no\\x1b[31m"
+
+
+async def test_one_frame_is_printed_and_its_figures_as_json(node: FakeNode) -> None:
+    await fill(node, received(1, MX2), received(2, None))
+    async with writing(node), serving(node) as port:
+        url = f"http://127.0.0.1:{port}"
+        asked = ["top", "--once", "--interval", "200ms", "--admin", url]
+        text = (await asyncio.to_thread(CliRunner().invoke, main, asked)).output
+        assert "shadowrelay top   mx1.example.net" in text
+        assert "EXPOSED 1   queued 2" in text
+        figures = json.loads((await asyncio.to_thread(CliRunner().invoke, main, [*asked, "--json"])).output)
+    assert figures["exposed"] == 1
+    assert figures["nodes"] == [{"name": "mx1.example.net", "url": url, "answers": True, "why": ""}]
+
+
+def test_a_node_that_is_not_there_is_told_and_ends_the_command() -> None:
+    asked = ["top", "--once", "--interval", "200ms", "--admin", "http://127.0.0.1:1"]
+    result = CliRunner().invoke(main, asked)
+    assert (result.exit_code, "no answer from the node" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+async def test_the_screen_shows_figures_and_events_and_obeys_its_keys(node: FakeNode, width: int) -> None:
+    await fill(node, received(1, MX2), received(2, MX2))
+    async with writing(node), serving(node) as port:
+        watch = Watch([AdminClient(f"http://127.0.0.1:{port}", timeout=5)], 0.2)
+        app = TopApp(watch, 0.2)
+
+        def shown() -> str:
+            return str(app.query_one("#frame").render())  # type: ignore[attr-defined]
+
+        async with app.run_test(size=(width, 30)) as pilot:
+            await eventually(lambda: "mx1.example.net" in shown() and "queued 2" in shown())
+            await fill(node, attempted(1, Ending.REJECTED, "550 no such user"))
+            await eventually(lambda: " FAIL " in shown())
+            assert max(len(line) for line in shown().splitlines()) <= width
+            await pilot.press("p")
+            assert "PAUSED" in shown()
+            await fill(node, received(3, None))
+            await eventually(lambda: total(watch.nodes, "exposed_messages") == 1)
+            assert "exposed 0" in shown()
+            await pilot.press("p")
+            await eventually(lambda: "EXPOSED 1" in shown() and "PAUSED" not in shown())
+            await pilot.press("q")
+        assert app.return_code == 0
+
+
+async def test_on_a_terminal_it_draws_a_node_that_comes_back_and_ends_by_q(node: FakeNode) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    async with serving(node) as port:
+        url = f"http://127.0.0.1:{port}"
+    environ = {**os.environ, "SHADOWRELAY_ADMIN": url, "TERM": "xterm-256color"}
+    environ.pop("SHADOWRELAY_ADMIN_TOKEN", None)
+    process = await asyncio.to_thread(
+        subprocess.Popen,
+        [sys.executable, "-m", "shadowrelay", "top", "--interval", "200ms"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environ,
+    )
+    os.close(theirs)
+    text = ""
+
+    async def says(*wanted: str) -> None:
+        nonlocal text
+        async with asyncio.timeout(30):
+            while not any(one in text for one in wanted):
+                text += (await asyncio.to_thread(os.read, ours, 65536)).decode("utf-8", "replace")
+
+    try:
+        await says("it is asked again")
+        async with serving(node, port=port):
+            await says("no message waits", "No message waits")
+            os.write(ours, b"q")
+            assert await asyncio.wait_for(asyncio.to_thread(process.wait), 20) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+        os.close(ours)
+
+
+def test_no_other_command_imports_textual() -> None:
+    code = "import sys, shadowrelay.cli.top; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
