@@ -15,6 +15,7 @@ import structlog
 from shadowrelay import signals
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.server import bind, serve
+from shadowrelay.console.app import console
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content, ephemeral
@@ -127,9 +128,10 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
         logging = group.create_task(
             _track(writer, settings.tracking.directory, log_stop), name="tracking writer"
         )
-        api = group.create_task(
-            serve(build_app(node, access=node.hand.access), listening, admin_stop), name="admin"
-        )
+        pages = console(node, node.hand.access, audit=settings.admin.audit_verdict)
+        app = pages.into(build_app(node, access=node.hand.access))
+        api = group.create_task(serve(app, listening, admin_stop), name="admin")
+        sampling = group.create_task(pages.run(), name="console")
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
         named = {"peer": members} if members else {}
@@ -147,7 +149,7 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
             await sender.start()
         node.connectors = senders if opening.done() else []
         stages = _start_stages(node, group, listed=listed) if opening.done() else [opening]
-        background = [*stages, *links, guard]
+        background = [*stages, *links, guard, sampling]
         gc.freeze()  # modules and settings stay for good: no collection looks at them again
         gc.set_threshold(20_000, 20, 50)  # a message allocates few cycles: collect less often
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))

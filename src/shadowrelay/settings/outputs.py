@@ -51,6 +51,9 @@ class Admin(Section):
         None, description="A bearer token that may operate; whoever has it says who he is."
     )
     tokens: list[AdminToken] = Field([], description="Bearer tokens, each with a name and a scope.")
+    audit_verdict: FilePath | None = Field(
+        None, description="The `verdict.json` of the last audit, for the console's first screen."
+    )
 
 
 class Tracking(Section):

@@ -1,0 +1,93 @@
+"""Puts the console of a node together, and into the application that serves its API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from shadowrelay.admin.access import Access
+from shadowrelay.admin.answering import Answers
+from shadowrelay.admin.guard import check_host
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.sessions import SessionRoutes
+from shadowrelay.console.looking import Json, Looking
+from shadowrelay.console.pages import Frame, MessagePages, Overview, QueuePages
+from shadowrelay.console.rates import Rates
+from shadowrelay.console.site import Site
+from shadowrelay.console.verdict import verdict_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Console:
+    """One node's. ``audit``: the file of the last audit's verdict. ``run`` keeps the charts going."""
+
+    node: RunningNode
+    access: Access
+    clock: Callable[[], datetime]
+    rates: Rates
+    audit: Path | None = None
+
+    def into(self, app: Starlette) -> Starlette:
+        """The application with the pages of the console."""
+        app.router.routes[:0] = self.routes()
+        return app
+
+    def routes(self) -> list[Route]:
+        answers = Answers(self.node, self.access)
+        site = Site(self.node.name, self.clock)
+        frame, looking = Frame(answers, site), Looking(self.node, self.clock)
+
+        async def login(request: Request) -> Response:
+            check_host(request.headers, self.node.name, anybody=self.access.open)
+            return frame.login(request)
+
+        return [
+            *site.routes(),
+            Route("/login", login, methods=["GET"]),
+            *SessionRoutes(answers, frame.refuse).routes(),
+            *Overview(frame, looking, self.rates, lambda: verdict_in(self.audit), self._lately).routes(),
+            *QueuePages(frame, looking, _no_suspensions).routes(),
+            *MessagePages(frame, looking, _no_matching).routes(),
+        ]
+
+    def _lately(self) -> Sequence[Json]:
+        return ()
+
+    async def run(self) -> None:
+        """Sample the counters until cancelled."""
+        await self.rates.run()
+
+
+def console(
+    node: RunningNode,
+    access: Access,
+    *,
+    clock: Callable[[], datetime] | None = None,
+    audit: Path | None = None,
+) -> Console:
+    """The console of a node."""
+    tracked = node.database.ledger.tracked
+    return Console(
+        node=node,
+        access=access,
+        clock=clock or (lambda: datetime.now(UTC)),
+        rates=Rates(lambda: tracked),
+        audit=audit,
+    )
+
+
+async def _no_suspensions(hop: str) -> Sequence[Json]:
+    del hop
+    return ()
+
+
+async def _no_matching(wanted: Mapping[str, str], operator: str) -> tuple[Sequence[Json], str]:
+    del wanted, operator
+    return (), ""

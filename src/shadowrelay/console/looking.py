@@ -1,0 +1,85 @@
+"""What the console asks: all members by the operator's view, and this node of what only it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shadowrelay.admin import render_messages
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.database import views
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.operator.view import View
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """One node's. Entries of members have ``node``, ``answers`` and ``why``, and what the member says."""
+
+    node: RunningNode
+    clock: Callable[[], datetime]
+
+    @property
+    def _view(self) -> View:
+        return self.node.hand.view
+
+    async def members(self) -> list[Json]:
+        """The ``status`` of each member."""
+        return list((await self._view.status())["nodes"])
+
+    async def queues(self) -> list[Json]:
+        """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each member."""
+        return list((await self._view.queues())["nodes"])
+
+    async def queue(self, hop: str) -> list[Json]:
+        """What each member knows of one next hop; ``queue`` is None if it has no mail for it."""
+        return list((await self._view.queue(hop))["nodes"])
+
+    async def find(self, query: str, after: str, most: int) -> Json | None:
+        """The messages that a query finds at all members; None if they cannot be asked."""
+        if not hasattr(self._view, "find"):
+            return None
+        found: Json = await self._view.find(query, after=after, limit=most)
+        return found
+
+    async def trace(self, id_: str) -> Json | None:
+        """The life of a message by the tracking logs of all members; None if they cannot be asked."""
+        if not hasattr(self._view, "trace"):
+            return None
+        found: Json = await self._view.trace(id_)
+        return found
+
+    async def page(self, state: views.MessageState, after: str, most: int) -> tuple[list[Json], str | None]:
+        """Messages of this node in a state, and where the next page begins."""
+        found = await self.node.database.transact(lambda ledger: views.page(ledger, state, after, most + 1))
+        shown: list[Json] = [
+            {**render_messages.summary(one), "to": to_of(one), "node": self.node.name} for one in found
+        ]
+        return shown[:most], shown[most - 1]["id"] if len(shown) > most else None
+
+    async def message(self, wanted: str) -> Json | None:
+        """All that this node knows of one message, by its id or the beginning of it; None if nothing."""
+
+        def find(ledger: SqlLedger) -> views.MessageView | None:
+            view = views.message(ledger, MessageId(wanted))
+            like = [] if view or len(wanted) < 4 else views.messages_like(ledger, wanted)
+            return view or (views.message(ledger, like[0]) if len(like) == 1 else None)
+
+        view = await self.node.database.transact(find)
+        if view is None:
+            return None
+        return render_messages.message(view, self.node.hop, self.node.refusals(view.id), self.clock())
+
+
+def to_of(item: Any) -> str:
+    """The recipients of a message in one line."""
+    recipients = getattr(item, "recipients", ())
+    if not recipients:
+        return "–"
+    more = f" and {len(recipients) - 1} more" if len(recipients) > 1 else ""
+    return f"{recipients[0].address}{more}"

@@ -1,0 +1,152 @@
+"""Is every message safe? One sentence about all members that answer, with its reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from shadowrelay.console.words import listed, many, short
+
+Json = Mapping[str, Any]
+
+
+class Level(StrEnum):
+    """SAFE: two copies of everything. WATCH: that too, as far as is known, and somebody should look.
+    EXPOSED: one more failure can lose mail.
+    """
+
+    SAFE = "safe"
+    WATCH = "watch"
+    EXPOSED = "exposed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One sentence, and where an operator looks next."""
+
+    level: Level
+    text: str
+    href: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``reasons``: the worst first."""
+
+    level: Level
+    sentence: str
+    reasons: tuple[Reason, ...]
+
+
+def judge(nodes: Sequence[Json]) -> Verdict:
+    """``nodes``: an entry for each member: ``node``, ``answers``, ``why``, and ``status`` if it answers."""
+    told = [one for one in nodes if one["answers"]]
+    reasons = sorted(_reasons(nodes, told), key=lambda one: tuple(Level).index(one.level), reverse=True)
+    level = reasons[0].level if reasons else Level.SAFE
+    exposed = sum(one["status"]["exposed"] for one in told)
+    lost = sum(one["status"]["damaged_aside"] for one in told)
+    if exposed:
+        sentence = f"{many(exposed, 'message has', 'messages have')} only one copy."
+    elif lost:
+        sentence = f"{many(lost, 'message has', 'messages have')} no good copy."
+    elif level is Level.EXPOSED:
+        sentence = "New messages get only one copy."
+    else:
+        sentence = "Every message is safe."
+    if not reasons:
+        reasons = [Reason(Level.SAFE, _calm(told))]
+    return Verdict(level, sentence, tuple(reasons))
+
+
+def _calm(told: Sequence[Json]) -> str:
+    queued = sum(one["status"]["queued"] for one in told)
+    if not queued:
+        return "No message waits for delivery."
+    if queued == 1:
+        return "The message that waits for delivery has a copy on another machine."
+    return f"Each of the {many(queued, 'message')} that wait for delivery has a copy on another machine."
+
+
+def _reasons(nodes: Sequence[Json], told: Sequence[Json]) -> Iterator[Reason]:
+    for one in told:
+        status, name = one["status"], short(one["node"])
+        yield from _copies(name, status)
+        yield from _operator(name, status)
+    yield from _silent(nodes, told)
+
+
+def _copies(name: str, status: Json) -> Iterator[Reason]:
+    away = [short(peer["name"]) for peer in status["peers"] if _away(peer)]
+    here = [peer for peer in status["peers"] if not peer["retired"] and not _away(peer)]
+    if exposed := status["exposed"]:
+        if not status["redundancy"]:
+            why = "shadow redundancy is off"
+        elif not status["peers"]:
+            why = "it has no other member"
+        elif not here:
+            why = f"it reaches no member ({listed(away)})"
+        elif refused := status["refused"]:
+            why = f"members refuse {many(refused, 'copy', 'copies')}"
+        else:
+            why = "a copy is being made"
+        yield Reason(
+            Level.EXPOSED,
+            f"{name} has {many(exposed, 'message')} with one copy: {why}.",
+            f"/messages?state=exposed&node={name}",
+        )
+    elif not status["redundancy"]:
+        yield Reason(Level.EXPOSED, f"Shadow redundancy is off at {name}.")
+    elif not status["peers"]:
+        yield Reason(Level.EXPOSED, f"{name} is alone: nobody keeps second copies.")
+    if lost := status["damaged_aside"]:
+        yield Reason(
+            Level.EXPOSED,
+            f"{name} has {many(lost, 'message')} of which no member has a good copy.",
+            "/messages?state=set_aside",
+        )
+
+
+def _operator(name: str, status: Json) -> Iterator[Reason]:
+    aside = status["set_aside"] - status["damaged_aside"]
+    if aside > 0:
+        yield Reason(
+            Level.WATCH,
+            f"{many(aside, 'message waits', 'messages wait')} for you at {name}.",
+            "/messages?state=set_aside",
+        )
+    if status["damaged"]:
+        yield Reason(
+            Level.WATCH,
+            f"{name} fetches good copies of {many(status['damaged'], 'damaged message')}.",
+            "/messages?state=damaged",
+        )
+    if status["draining"]:
+        yield Reason(Level.WATCH, f"{name} is being drained: it takes no mail.")
+    elif not status["ready"]:
+        yield Reason(Level.WATCH, f"{name} takes no mail: {status['not_ready_because']}.")
+    if status["warning"]:
+        yield Reason(Level.WATCH, f"{name}: {status['warning']}.")
+
+
+def _silent(nodes: Sequence[Json], told: Sequence[Json]) -> Iterator[Reason]:
+    """Members that do not answer, and what becomes of the mail that they own."""
+    silent = {one["node"]: one["why"] for one in nodes if not one["answers"]}
+    peers = [peer for one in told for peer in one["status"]["peers"]]
+    for peer in peers:
+        if _away(peer):
+            silent.setdefault(peer["name"], peer["error"])
+    retired = {peer["name"] for peer in peers if peer["retired"]}
+    for name in sorted(silent.keys() - retired):
+        held = sum(peer["shadow_held"] for peer in peers if peer["name"] == name)
+        copies = (
+            f"Members keep {many(held, 'copy', 'copies')} of its mail" if held else "No mail of it waits here"
+        )
+        following = next((peer["next"] for peer in peers if peer["name"] == name and peer["next"]), "")
+        then = f": {following}" if following else ""
+        yield Reason(Level.WATCH, f"{short(name)} does not answer. {copies}{then}.")
+
+
+def _away(peer: Json) -> bool:
+    return peer["state"] == "unreachable" and not peer["retired"]

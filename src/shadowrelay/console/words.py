@@ -1,0 +1,94 @@
+"""How the console writes times, amounts and names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+_STEPS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def moment(text: str | datetime | None) -> datetime | None:
+    """A time as the API tells it; None if it tells none."""
+    if text is None or isinstance(text, datetime):
+        return text
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def span(length: timedelta | float) -> str:
+    """A length of time in its two largest units: ``3 min``, ``1 h 20 min``."""
+    seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
+    left = max(0, round(seconds))
+    for at, (unit, size) in enumerate(_STEPS):
+        if left >= size or unit == "s":
+            whole, rest = divmod(left, size)
+            first = f"{whole} {unit}"
+            if at + 1 >= len(_STEPS) or unit == "min":
+                return first
+            smaller, of = _STEPS[at + 1]
+            return f"{first} {rest // of} {smaller}" if rest // of else first
+    return "0 s"
+
+
+def ago(text: str | datetime | None, now: datetime) -> str:
+    """``3 min ago``, or ``in 12 s``."""
+    at = moment(text)
+    if at is None:
+        return "–"
+    apart = now - at
+    return f"{span(apart)} ago" if apart >= timedelta(0) else f"in {span(-apart)}"
+
+
+def age(text: str | datetime | None, now: datetime) -> str:
+    at = moment(text)
+    return "–" if at is None else span(now - at)
+
+
+def clock(text: str | datetime | None, now: datetime) -> str:
+    """``21:07:31``, with the day unless that is today."""
+    at = moment(text)
+    if at is None:
+        return "–"
+    at = at.astimezone(UTC)
+    return f"{at:%H:%M:%S}" if at.date() == now.astimezone(UTC).date() else f"{at:%d %b %H:%M:%S}"
+
+
+def iso(text: str | datetime | None) -> str:
+    at = moment(text)
+    return "" if at is None else at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def octets(size: int | None) -> str:
+    if size is None:
+        return "–"
+    for unit, name in _SIZES:
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} B"
+
+
+def number(count: Any) -> str:
+    """``12 345``, with narrow spaces that do not break."""
+    return f"{count:,}".replace(",", "\u202f") if isinstance(count, int) else "–"
+
+
+def many(count: int, one: str, more: str = "") -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{number(count)} {one if count == 1 else more or one + 's'}"
+
+
+def short(name: str) -> str:
+    """The first label of a server's name; an address stays whole."""
+    first, _, rest = name.partition(".")
+    return name if not rest or first.isdigit() else first
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
