@@ -17,11 +17,12 @@ from shadowrelay.admin.answering import Answers
 from shadowrelay.admin.guard import check_host
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.sessions import SessionRoutes
-from shadowrelay.console.looking import Json, Looking
+from shadowrelay.console.asking import Asking
 from shadowrelay.console.pages import Frame, MessagePages, Overview, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in
+from shadowrelay.core.operating import Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Console:
     def routes(self) -> list[Route]:
         answers = Answers(self.node, self.access)
         site = Site(self.node.name, self.clock)
-        frame, looking = Frame(answers, site), Looking(self.node, self.clock)
+        frame, looking = Frame(answers, site), Asking(self.node, self.clock)
 
         async def login(request: Request) -> Response:
             check_host(request.headers, self.node.name, anybody=self.access.open)
@@ -57,7 +58,7 @@ class Console:
             *MessagePages(frame, looking, _no_matching).routes(),
         ]
 
-    def _lately(self) -> Sequence[Json]:
+    def _lately(self) -> Sequence[Told]:
         return ()
 
     async def run(self) -> None:
@@ -83,11 +84,11 @@ def console(
     )
 
 
-async def _no_suspensions(hop: str) -> Sequence[Json]:
+async def _no_suspensions(hop: str) -> Sequence[Told]:
     del hop
     return ()
 
 
-async def _no_matching(wanted: Mapping[str, str], operator: str) -> tuple[Sequence[Json], str]:
+async def _no_matching(wanted: Mapping[str, str], operator: str) -> tuple[Sequence[Told], str]:
     del wanted, operator
     return (), ""

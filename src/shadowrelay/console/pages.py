@@ -15,14 +15,14 @@ from shadowrelay.admin.body import session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import picture
+from shadowrelay.console.asking import Asking
 from shadowrelay.console.charts import charts
-from shadowrelay.console.looking import Json, Looking
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.safety import judge
 from shadowrelay.console.site import HEADERS, Site
 from shadowrelay.console.verdict import AuditVerdict
 from shadowrelay.console.words import many
-from shadowrelay.core.operating import Scope
+from shadowrelay.core.operating import Scope, Told
 from shadowrelay.database.views import MessageState
 
 _QUEUES_A_PAGE = 50
@@ -110,10 +110,10 @@ class Overview:
     def __init__(
         self,
         frame: Frame,
-        looking: Looking,
+        looking: Asking,
         rates: Rates,
         audit: Callable[[], AuditVerdict | None],
-        lately: Callable[[], Sequence[Json]],
+        lately: Callable[[], Sequence[Told]],
     ) -> None:
         self._frame, self._looking, self._rates = frame, looking, rates
         self._audit, self._lately = audit, lately
@@ -146,7 +146,7 @@ class QueuePages:
     """The queues of all members, and one of them."""
 
     def __init__(
-        self, frame: Frame, looking: Looking, suspensions: Callable[[str], Awaitable[Sequence[Json]]]
+        self, frame: Frame, looking: Asking, suspensions: Callable[[str], Awaitable[Sequence[Told]]]
     ) -> None:
         self._frame, self._looking, self._suspensions = frame, looking, suspensions
 
@@ -199,7 +199,7 @@ class QueuePages:
         return self._frame.show(request, "queue.html", shown)
 
 
-def together(nodes: Sequence[Json]) -> list[dict[str, Any]]:
+def together(nodes: Sequence[Told]) -> list[dict[str, Any]]:
     """The queues of several nodes for one next hop as one, with the nodes' ``parts``."""
     found: dict[str, dict[str, Any]] = {}
     for node in nodes:
@@ -250,8 +250,8 @@ class MessagePages:
     def __init__(
         self,
         frame: Frame,
-        looking: Looking,
-        matching: Callable[[Mapping[str, str], str], Awaitable[tuple[Sequence[Json], str]]],
+        looking: Asking,
+        matching: Callable[[Mapping[str, str], str], Awaitable[tuple[Sequence[Told], str]]],
     ) -> None:
         """``matching``: a sample of the messages that a filter matches, and how many these are, for an
         operator. Raises RequestRefused.
@@ -342,7 +342,7 @@ class MessagePages:
         return self._frame.show(request, "message.html", shown)
 
 
-def _line(found: Json) -> dict[str, Any]:
+def _line(found: Told) -> dict[str, Any]:
     """A found message as a line of the table."""
     to = found.get("to")
     if to is None:
@@ -352,7 +352,7 @@ def _line(found: Json) -> dict[str, Any]:
     return {**empty, "exposed": False, "suspended": False, **found, "to": to}
 
 
-def one_message(here: Json | None, traced: Json | None, name: str) -> dict[str, Any] | None:
+def one_message(here: Told | None, traced: Told | None, name: str) -> dict[str, Any] | None:
     """A message as its page shows it: what this node has, and what the logs of all members tell."""
     rows = list(traced.get("rows", ())) if traced else []
     if here is None and not rows:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from markupsafe import Markup
 
 from shadowrelay.console.words import many, number, short
+from shadowrelay.core.operating import Told
 
-Json = Mapping[str, Any]
-Point = tuple[float, float]
+Spot = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class KeptCopies:
     """How many copies ``holder`` keeps of the mail of ``owner``. ``away``: one of both does not answer."""
 
     owner: str
@@ -45,7 +44,7 @@ class Geometry:
     kind: str
     wide: float
     high: float
-    box: Point
+    box: Spot
     across: float  # radii of the ellipse on which the members stand
     down: float
     bend: float = 26.0
@@ -55,8 +54,8 @@ WIDE = Geometry("wide", 760, 400, (196, 84), 262, 142)
 NARROW = Geometry("narrow", 400, 400, (158, 80), 121, 140, bend=20.0)
 
 
-def members(nodes: Sequence[Json]) -> tuple[list[Box], list[Copies]]:
-    """What to draw, from the entries of a view over all members (``looking``)."""
+def members(nodes: Sequence[Told]) -> tuple[list[Box], list[KeptCopies]]:
+    """What to draw, from the entries of a view over all members (``asking``)."""
     answers = {one["node"]: one["status"] for one in nodes if one["answers"]}
     retired = {p["name"] for status in answers.values() for p in status["peers"] if p["retired"]}
     names = [one["node"] for one in nodes]
@@ -67,12 +66,12 @@ def members(nodes: Sequence[Json]) -> tuple[list[Box], list[Copies]]:
     return [_box(answers, name) for name in sorted(names)], copies
 
 
-def _peer(answers: Mapping[str, Json], node: str, name: str) -> Json | None:
+def _peer(answers: Mapping[str, Told], node: str, name: str) -> Told | None:
     peers = answers[node]["peers"] if node in answers else ()
     return next((one for one in peers if one["name"] == name), None)
 
 
-def _between(answers: Mapping[str, Json], owner: str, holder: str) -> Copies | None:
+def _between(answers: Mapping[str, Told], owner: str, holder: str) -> KeptCopies | None:
     """The holder knows best what it keeps; of one that is silent, the owner says what it counts on."""
     if owner == holder:
         return None
@@ -82,10 +81,10 @@ def _between(answers: Mapping[str, Json], owner: str, holder: str) -> Copies | N
     count = there["shadow_held"] if there else ours["holds_ours"] if ours else 0
     silent = owner not in answers or holder not in answers
     apart = any(one is not None and one["state"] == "unreachable" for one in (there, ours))
-    return Copies(owner, holder, count, away=silent or apart)
+    return KeptCopies(owner, holder, count, away=silent or apart)
 
 
-def _box(answers: Mapping[str, Json], name: str) -> Box:
+def _box(answers: Mapping[str, Told], name: str) -> Box:
     status = answers.get(name)
     if status is None:
         seen = [peer for node in answers if (peer := _peer(answers, node, name))]
@@ -102,7 +101,7 @@ def _box(answers: Mapping[str, Json], name: str) -> Box:
     )
 
 
-def described(boxes: Sequence[Box], copies: Sequence[Copies]) -> str:
+def described(boxes: Sequence[Box], copies: Sequence[KeptCopies]) -> str:
     """The picture in words, for who does not see it."""
     told = []
     for one in boxes:
@@ -117,7 +116,7 @@ def described(boxes: Sequence[Box], copies: Sequence[Copies]) -> str:
     return " ".join(told)
 
 
-def picture(boxes: Sequence[Box], copies: Sequence[Copies], at: Geometry) -> Markup:
+def picture(boxes: Sequence[Box], copies: Sequence[KeptCopies], at: Geometry) -> Markup:
     """Members on an ellipse; a curve for each pair and direction, with an arrow at who keeps the copies."""
     places = dict(zip((one.name for one in boxes), _places(len(boxes), at), strict=True))
     drawn = [*_markers(at)]
@@ -132,7 +131,7 @@ def picture(boxes: Sequence[Box], copies: Sequence[Copies], at: Geometry) -> Mar
     )
 
 
-def _places(count: int, at: Geometry) -> list[Point]:
+def _places(count: int, at: Geometry) -> list[Spot]:
     middle = (at.wide / 2, at.high / 2)
     if count == 1:
         return [middle]
@@ -152,11 +151,11 @@ def _markers(at: Geometry) -> Iterator[Markup]:
         ).format(kind=at.kind, name=name)
 
 
-def _kind(one: Copies) -> str:
+def _kind(one: KeptCopies) -> str:
     return "away" if one.away else "on" if one.count else "off"
 
 
-def _ends(one: Copies, places: Mapping[str, Point], at: Geometry) -> tuple[Point, Point, Point]:
+def _ends(one: KeptCopies, places: Mapping[str, Spot], at: Geometry) -> tuple[Spot, Spot, Spot]:
     """Where the curve begins, what bends it, and where it ends: at the edges of the boxes."""
     (x1, y1), (x2, y2) = places[one.owner], places[one.holder]
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
@@ -168,7 +167,7 @@ def _ends(one: Copies, places: Mapping[str, Point], at: Geometry) -> tuple[Point
     return begin, middle, end
 
 
-def _edge(start: Point, box: Point, towards: Point, at: Geometry) -> Point:
+def _edge(start: Spot, box: Spot, towards: Spot, at: Geometry) -> Spot:
     """Where a line from ``start`` leaves the box, with a little room."""
     half = (at.box[0] / 2 + 6, at.box[1] / 2 + 6)
     steps = []
@@ -180,7 +179,7 @@ def _edge(start: Point, box: Point, towards: Point, at: Geometry) -> Point:
     return start[0] + towards[0] * step, start[1] + towards[1] * step
 
 
-def _curve(one: Copies, places: Mapping[str, Point], at: Geometry) -> Iterator[Markup]:
+def _curve(one: KeptCopies, places: Mapping[str, Spot], at: Geometry) -> Iterator[Markup]:
     (x1, y1), (cx, cy), (x2, y2) = _ends(one, places, at)
     yield Markup(
         '<path class="copies {kind}" marker-end="url(#{where}-{kind})" '
@@ -188,7 +187,7 @@ def _curve(one: Copies, places: Mapping[str, Point], at: Geometry) -> Iterator[M
     ).format(kind=_kind(one), where=at.kind, x1=x1, y1=y1, cx=cx, cy=cy, x2=x2, y2=y2)
 
 
-def _label(one: Copies, places: Mapping[str, Point], at: Geometry) -> Iterator[Markup]:
+def _label(one: KeptCopies, places: Mapping[str, Spot], at: Geometry) -> Iterator[Markup]:
     if not one.count:
         return
     (x1, y1), (cx, cy), (x2, y2) = _ends(one, places, at)
@@ -201,7 +200,7 @@ def _label(one: Copies, places: Mapping[str, Point], at: Geometry) -> Iterator[M
     ).format(kind=_kind(one), left=x - half, top=y - 12, wide=2 * half, x=x, base=y + 5, text=text)
 
 
-def _drawn(one: Box, place: Point, at: Geometry) -> Iterator[Markup]:
+def _drawn(one: Box, place: Spot, at: Geometry) -> Iterator[Markup]:
     x, y = place
     wide, high = at.box
     left, top = x - wide / 2, y - high / 2

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from shadowrelay.console.words import listed, many, short
-
-Json = Mapping[str, Any]
+from shadowrelay.core.operating import Told
 
 
 class Level(StrEnum):
@@ -23,7 +21,7 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class SafetyReason:
     """One sentence, and where an operator looks next."""
 
     level: Level
@@ -32,15 +30,15 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SafetyVerdict:
     """``reasons``: the worst first."""
 
     level: Level
     sentence: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[SafetyReason, ...]
 
 
-def judge(nodes: Sequence[Json]) -> Verdict:
+def judge(nodes: Sequence[Told]) -> SafetyVerdict:
     """``nodes``: an entry for each member: ``node``, ``answers``, ``why``, and ``status`` if it answers."""
     told = [one for one in nodes if one["answers"]]
     reasons = sorted(_reasons(nodes, told), key=lambda one: tuple(Level).index(one.level), reverse=True)
@@ -56,11 +54,11 @@ def judge(nodes: Sequence[Json]) -> Verdict:
     else:
         sentence = "Every message is safe."
     if not reasons:
-        reasons = [Reason(Level.SAFE, _calm(told))]
-    return Verdict(level, sentence, tuple(reasons))
+        reasons = [SafetyReason(Level.SAFE, _calm(told))]
+    return SafetyVerdict(level, sentence, tuple(reasons))
 
 
-def _calm(told: Sequence[Json]) -> str:
+def _calm(told: Sequence[Told]) -> str:
     queued = sum(one["status"]["queued"] for one in told)
     if not queued:
         return "No message waits for delivery."
@@ -69,7 +67,7 @@ def _calm(told: Sequence[Json]) -> str:
     return f"Each of the {many(queued, 'message')} that wait for delivery has a copy on another machine."
 
 
-def _reasons(nodes: Sequence[Json], told: Sequence[Json]) -> Iterator[Reason]:
+def _reasons(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReason]:
     for one in told:
         status, name = one["status"], short(one["node"])
         yield from _copies(name, status)
@@ -77,7 +75,7 @@ def _reasons(nodes: Sequence[Json], told: Sequence[Json]) -> Iterator[Reason]:
     yield from _silent(nodes, told)
 
 
-def _copies(name: str, status: Json) -> Iterator[Reason]:
+def _copies(name: str, status: Told) -> Iterator[SafetyReason]:
     away = [short(peer["name"]) for peer in status["peers"] if _away(peer)]
     here = [peer for peer in status["peers"] if not peer["retired"] and not _away(peer)]
     if exposed := status["exposed"]:
@@ -91,46 +89,46 @@ def _copies(name: str, status: Json) -> Iterator[Reason]:
             why = f"members refuse {many(refused, 'copy', 'copies')}"
         else:
             why = "a copy is being made"
-        yield Reason(
+        yield SafetyReason(
             Level.EXPOSED,
             f"{name} has {many(exposed, 'message')} with one copy: {why}.",
             f"/messages?state=exposed&node={name}",
         )
     elif not status["redundancy"]:
-        yield Reason(Level.EXPOSED, f"Shadow redundancy is off at {name}.")
+        yield SafetyReason(Level.EXPOSED, f"Shadow redundancy is off at {name}.")
     elif not status["peers"]:
-        yield Reason(Level.EXPOSED, f"{name} is alone: nobody keeps second copies.")
+        yield SafetyReason(Level.EXPOSED, f"{name} is alone: nobody keeps second copies.")
     if lost := status["damaged_aside"]:
-        yield Reason(
+        yield SafetyReason(
             Level.EXPOSED,
             f"{name} has {many(lost, 'message')} of which no member has a good copy.",
             "/messages?state=set_aside",
         )
 
 
-def _operator(name: str, status: Json) -> Iterator[Reason]:
+def _operator(name: str, status: Told) -> Iterator[SafetyReason]:
     aside = status["set_aside"] - status["damaged_aside"]
     if aside > 0:
-        yield Reason(
+        yield SafetyReason(
             Level.WATCH,
             f"{many(aside, 'message waits', 'messages wait')} for you at {name}.",
             "/messages?state=set_aside",
         )
     if status["damaged"]:
-        yield Reason(
+        yield SafetyReason(
             Level.WATCH,
             f"{name} fetches good copies of {many(status['damaged'], 'damaged message')}.",
             "/messages?state=damaged",
         )
     if status["draining"]:
-        yield Reason(Level.WATCH, f"{name} is being drained: it takes no mail.")
+        yield SafetyReason(Level.WATCH, f"{name} is being drained: it takes no mail.")
     elif not status["ready"]:
-        yield Reason(Level.WATCH, f"{name} takes no mail: {status['not_ready_because']}.")
+        yield SafetyReason(Level.WATCH, f"{name} takes no mail: {status['not_ready_because']}.")
     if status["warning"]:
-        yield Reason(Level.WATCH, f"{name}: {status['warning']}.")
+        yield SafetyReason(Level.WATCH, f"{name}: {status['warning']}.")
 
 
-def _silent(nodes: Sequence[Json], told: Sequence[Json]) -> Iterator[Reason]:
+def _silent(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReason]:
     """Members that do not answer, and what becomes of the mail that they own."""
     silent = {one["node"]: one["why"] for one in nodes if not one["answers"]}
     peers = [peer for one in told for peer in one["status"]["peers"]]
@@ -145,8 +143,8 @@ def _silent(nodes: Sequence[Json], told: Sequence[Json]) -> Iterator[Reason]:
         )
         following = next((peer["next"] for peer in peers if peer["name"] == name and peer["next"]), "")
         then = f": {following}" if following else ""
-        yield Reason(Level.WATCH, f"{short(name)} does not answer. {copies}{then}.")
+        yield SafetyReason(Level.WATCH, f"{short(name)} does not answer. {copies}{then}.")
 
 
-def _away(peer: Json) -> bool:
+def _away(peer: Told) -> bool:
     return peer["state"] == "unreachable" and not peer["retired"]

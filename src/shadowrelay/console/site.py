@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, ChainableUndefined
+from jinja2 import ChainableUndefined, Environment, PackageLoader
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route

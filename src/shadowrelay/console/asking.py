@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,15 +10,14 @@ from typing import Any
 from shadowrelay.admin import render_messages
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.operating import Told
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.operator.view import View
 
-Json = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class Asking:
     """One node's. Entries of members have ``node``, ``answers`` and ``why``, and what the member says."""
 
     node: RunningNode
@@ -28,41 +27,41 @@ class Looking:
     def _view(self) -> View:
         return self.node.hand.view
 
-    async def members(self) -> list[Json]:
+    async def members(self) -> list[Told]:
         """The ``status`` of each member."""
         return list((await self._view.status())["nodes"])
 
-    async def queues(self) -> list[Json]:
+    async def queues(self) -> list[Told]:
         """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each member."""
         return list((await self._view.queues())["nodes"])
 
-    async def queue(self, hop: str) -> list[Json]:
+    async def queue(self, hop: str) -> list[Told]:
         """What each member knows of one next hop; ``queue`` is None if it has no mail for it."""
         return list((await self._view.queue(hop))["nodes"])
 
-    async def find(self, query: str, after: str, most: int) -> Json | None:
+    async def find(self, query: str, after: str, most: int) -> Told | None:
         """The messages that a query finds at all members; None if they cannot be asked."""
         if not hasattr(self._view, "find"):
             return None
-        found: Json = await self._view.find(query, after=after, limit=most)
+        found: Told = await self._view.find(query, after=after, limit=most)
         return found
 
-    async def trace(self, id_: str) -> Json | None:
+    async def trace(self, id_: str) -> Told | None:
         """The life of a message by the tracking logs of all members; None if they cannot be asked."""
         if not hasattr(self._view, "trace"):
             return None
-        found: Json = await self._view.trace(id_)
+        found: Told = await self._view.trace(id_)
         return found
 
-    async def page(self, state: views.MessageState, after: str, most: int) -> tuple[list[Json], str | None]:
+    async def page(self, state: views.MessageState, after: str, most: int) -> tuple[list[Told], str | None]:
         """Messages of this node in a state, and where the next page begins."""
         found = await self.node.database.transact(lambda ledger: views.page(ledger, state, after, most + 1))
-        shown: list[Json] = [
+        shown: list[Told] = [
             {**render_messages.summary(one), "to": to_of(one), "node": self.node.name} for one in found
         ]
         return shown[:most], shown[most - 1]["id"] if len(shown) > most else None
 
-    async def message(self, wanted: str) -> Json | None:
+    async def message(self, wanted: str) -> Told | None:
         """All that this node knows of one message, by its id or the beginning of it; None if nothing."""
 
         def find(ledger: SqlLedger) -> views.MessageView | None:
