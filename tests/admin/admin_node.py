@@ -113,6 +113,7 @@ class FakeNode:
     redundant: bool = True
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
+    traced: list[dict[str, Any]] = field(default_factory=list)  # events of its tracking log
     elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
     measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
 
@@ -159,6 +160,9 @@ class FakeNode:
 
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
         return self.logged
+
+    async def trace(self, message_id: MessageId, older: str, most: int) -> tuple[list[dict[str, Any]], str]:
+        return [one for one in self.traced if one["id"] == message_id], ""
 
     def member_statuses(self) -> list[MemberStatus]:
         return self.statuses

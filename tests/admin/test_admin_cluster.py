@@ -17,6 +17,7 @@ from admin.admin_node import (
     fill,
     held,
     meet,
+    message_id,
     received,
     serving,
 )
@@ -71,3 +72,40 @@ async def test_one_next_hop_is_shown_by_each_node_with_its_last_error_in_full(no
     assert second["queue"] is None
     assert second["sessions"] == 0
     assert (await get(nodes, "queues/world/example.net"))["next_hop"] == "world/example.net"
+
+
+async def test_a_message_is_found_once_with_where_each_copy_is(nodes):
+    found = await get(nodes, "find?q=bob@example.net")
+    assert (found["by"], found["next"]) == ("address", None)
+    assert [one["id"] for one in found["messages"]] == [message_id(2), message_id(1)]
+    copies = found["messages"][1]["copies"]
+    assert [(one["node"], one["role"], one["state"], one["epoch"]) for one in copies] == [
+        (OURS, "primary", "queued", 1),
+        (MX2, "shadow", "shadow", 1),
+    ]
+    assert copies[0]["holders"] == [MX2]
+    assert found["messages"][1]["subject"] == "hello"
+    assert [(one["node"], one["answers"]) for one in found["nodes"]] == [
+        (OURS, True),
+        (MX2, True),
+        (MX3, False),
+    ]
+
+
+async def test_a_node_that_does_not_find_a_message_still_tells_what_it_has_of_it(nodes):
+    """The copy of the member has no subject here: the search of that node does not match it."""
+    found = await get(nodes, "find?q=subject:hello")
+    assert [one["node"] for one in found["messages"][1]["copies"]] == [OURS, MX2]
+
+
+async def test_pages_of_what_all_nodes_find_follow_one_another(nodes):
+    first = await get(nodes, "find?q=bob@example.net&limit=1")
+    assert [one["id"] for one in first["messages"]] == [message_id(2)]
+    second = await get(nodes, f"find?q=bob@example.net&limit=1&after={first['next']}")
+    assert [one["id"] for one in second["messages"]] == [message_id(1)]
+
+
+@pytest.mark.parametrize("query", ["", "q=", "q=a@b.test&limit=0", "q=a@b.test&to=me"])
+async def test_a_search_that_cannot_be_understood_is_refused(nodes, query):
+    async with serving(nodes) as port:
+        assert (await ask(port, f"/api/v1/cluster/find?{query}")).status == 400

@@ -120,6 +120,8 @@ def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
         api.read(f"{base}/status", of.status),
         api.read(f"{base}/queues", of.queues),
         api.read(f"{base}/queues/{{hop:path}}", of.queue),
+        api.read(f"{base}/find", of.find),
+        api.read(f"{base}/trace/{{id}}", of.trace),
     ]
 
 

@@ -6,8 +6,12 @@ from typing import Any
 
 from starlette.requests import Request
 
+from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
+
+_WHOLE = 36  # characters of an id
 
 
 class ClusterRoutes:
@@ -30,3 +34,36 @@ class ClusterRoutes:
 
     async def queue(self, request: Request) -> dict[str, Any]:
         return await self._view.queue(request.path_params["hop"])
+
+    async def find(self, request: Request) -> dict[str, Any]:
+        given = request.query_params
+        if unknown := sorted(set(given) - {"q", "after", "limit"}):
+            raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known are q, after and limit")
+        try:
+            return await self._view.find(
+                given.get("q", ""), given.get("after", "").lower(), page_limit(given, 50)
+            )
+        except ActRefused as refused:
+            raise RequestRefused(400, str(refused)) from None
+
+    async def trace(self, request: Request) -> dict[str, Any]:
+        """The id may be a beginning, if one message alone begins so, anywhere."""
+        given = request.query_params
+        if unknown := sorted(set(given) - {"after"}):
+            raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known is after")
+        try:
+            return await self._view.trace(
+                await self._whole(request.path_params["id"].lower()), given.get("after", "")
+            )
+        except ActRefused as refused:
+            raise RequestRefused(400, str(refused)) from None
+
+    async def _whole(self, wanted: str) -> str:
+        if len(wanted) == _WHOLE:
+            return wanted
+        like = [one["id"] for one in (await self._view.find(f"id:{wanted}", limit=5))["messages"]]
+        if len(like) > 1:
+            raise RequestRefused(400, f"several messages begin with {wanted}: {', '.join(like)}")
+        if not like:
+            raise RequestRefused(404, f"no node knows a message {wanted} now; its log may: give the whole id")
+        return str(like[0])

@@ -29,9 +29,9 @@ class RequestRefused(Exception):
 MOST_PER_PAGE = 500
 
 
-def page_limit(given: Mapping[str, str]) -> int:
+def page_limit(given: Mapping[str, str], default: int = 100) -> int:
     """How many messages a page is to have: the parameter ``limit``. Raises RequestRefused 400."""
-    limit = given.get("limit", "100")
+    limit = given.get("limit", str(default))
     if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 1 <= int(limit) <= MOST_PER_PAGE):
         raise RequestRefused(400, f"limit is a number from 1 to {MOST_PER_PAGE}")
     return int(limit)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version as installed
 from typing import TypeVar
 
-from shadowrelay.admin import render
+from shadowrelay.admin import render, render_messages
+from shadowrelay.admin.guard import MOST_PER_PAGE
 from shadowrelay.admin.node import RunningNode
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.operating import Told
-from shadowrelay.database import views
+from shadowrelay.database import search, views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, hop_queues
-from shadowrelay.operator import view
+from shadowrelay.operator import tracing, view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
 
@@ -93,9 +94,27 @@ class Looking:
         self._counted = (began + (1 + _KEPT_FOR) * took, found) if took > _LONG else None
         return found
 
+    async def find(self, wanted: search.SearchFor, after: MessageId, most: int) -> Json:
+        """A page of the messages that match, newest first. ``until``: all ids from this one on were looked
+        at; None: all.
+        """
+        page = await search.search(self._ask, wanted, after, most, self._seconds)
+        return {"by": wanted.by.value, "until": page.until, **await self.known(page.found)}
+
+    async def known(self, ids: Sequence[MessageId]) -> Json:
+        """What this node knows of some messages."""
+        found = await self._ask(lambda ledger: search.known(ledger, ids))
+        return {"messages": [render_messages.known(one) for one in found]}
+
     def looks(self) -> Mapping[str, view.Look]:
         """What members may ask for."""
-        return {view.STATUS: self._look_status, view.QUEUES: self._look_queues, view.QUEUE: self._look_queue}
+        return {
+            view.STATUS: self._look_status,
+            view.QUEUES: self._look_queues,
+            view.QUEUE: self._look_queue,
+            view.FIND: self._look_find,
+            view.TRACE: self._look_trace,
+        }
 
     async def _look_status(self, told: Told) -> Json:
         del told
@@ -108,9 +127,42 @@ class Looking:
     async def _look_queue(self, told: Told) -> Json:
         return await self.queue(NextHop(_text(told, "next_hop")))
 
+    async def _look_find(self, told: Told) -> Json:
+        if "ids" in told:
+            return await self.known([MessageId(one) for one in _texts(told, "ids", view.MOST_IDS)])
+        after = _text(told, "after") if "after" in told else search.LAST
+        return await self.find(_query(_text(told, "query")), MessageId(after), _number(told, "limit"))
+
+    async def _look_trace(self, told: Told) -> Json:
+        id_ = MessageId(_text(told, "id"))
+        older = _text(told, "older") if "older" in told else ""
+        events, following = await self.node.trace(id_, older, tracing.MOST)
+        return {"events": events, "older": following}
+
+
+def _query(text: str) -> search.SearchFor:
+    try:
+        return search.query(text)
+    except ValueError as error:
+        raise ActRefused(str(error)) from None
+
+
+def _number(told: Told, key: str) -> int:
+    found = told.get(key)
+    if not isinstance(found, int) or not 1 <= found <= MOST_PER_PAGE:
+        raise ActRefused(f"{key} is no number from 1 to {MOST_PER_PAGE}")
+    return found
+
 
 def _text(told: Told, key: str) -> str:
+    (found,) = _texts({key: [told.get(key)]}, key, 1)
+    return found
+
+
+def _texts(told: Told, key: str, most: int) -> list[str]:
     found = told.get(key)
-    if not isinstance(found, str):
-        raise ActRefused(f"{key} is no text")
+    if not isinstance(found, list) or len(found) > most or not all(isinstance(one, str) for one in found):
+        raise ActRefused(f"{key}: text is wanted, {most} at most")
+    if any("\ud800" <= letter <= "\udfff" for one in found for letter in one):
+        raise ActRefused(f"{key} is not Unicode text")  # the database would not take it
     return found

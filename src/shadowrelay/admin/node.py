@@ -22,6 +22,7 @@ from shadowrelay.measures import Measures
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.tracing import Event
 from shadowrelay.operator.view import View
 from shadowrelay.tracking.events import TrackingEvents
 
@@ -294,6 +295,12 @@ class RunningNode(Protocol):
 
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
         """When this node's tracking log last found a message damaged, and what was damaged."""
+        ...
+
+    async def trace(self, message_id: MessageId, older: str, most: int) -> tuple[list[Event], str]:
+        """The events of a message in this node's tracking log, and where older files begin; '' if there are
+        none. ``older``: go on there. No file is begun once ``most`` are found.
+        """
         ...
 
     def ready(self) -> tuple[bool, str]:

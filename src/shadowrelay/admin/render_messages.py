@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -12,6 +13,7 @@ from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Role, Stage
 from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.database.search import Known
 from shadowrelay.database.views import MessageView
 from shadowrelay.operator.view import Json
 
@@ -63,6 +65,27 @@ def _unbelievable(rows: DamagedRow) -> Json:
         "found_at": timestamp(rows.found_at) if rows.found_at.timestamp() else None,
         "why": rows.what,
         "settled": [{"number": number, "status": status.value} for number, status in rows.settled],
+    }
+
+
+_MOST_ADDRESSES = 5
+
+
+def known(found: Known) -> Json:
+    """What this node has of a message, or remembers of it, in a list of what was found."""
+    copy, outcome, revoked = found.copy, found.outcome, found.tombstone
+    item = copy or found.damaged
+    shown = summary(item) if item else {"id": found.id, "state": "gone"}
+    return {
+        **shown,
+        "role": copy and copy.role.value,
+        "stage": copy and copy.stage.value,
+        "rank": copy and copy.rank,
+        "message_id": copy and copy.envelope.message_id,
+        "addresses": [one.address for one in copy.recipients[:_MOST_ADDRESSES]] if copy else None,
+        "statuses": dict(Counter(one.status.value for one in copy.recipients)) if copy else None,
+        "outcome": outcome and {"epoch": outcome.epoch, "settled": list(outcome.delivered)},
+        "revoked": revoked and {"epoch": revoked.epoch, "rank": revoked.rank},
     }
 
 

@@ -13,6 +13,7 @@ from shadowrelay.core.tracking_row import Columns, OutboxRow
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import sums
 from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.search import SQL as SEARCH
 from shadowrelay.database.transport import TransportDatabase
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,17 @@ def rows_about(ledger: SqlLedger, message_id: MessageId) -> list[Columns]:
     """Rows about a message that no log file holds yet."""
     rows = ledger.connection.execute(SQL["outbox_about"], (message_id,)).fetchall()
     return [_columns(columns) for (columns,) in rows]
+
+
+def unwritten(ledger: SqlLedger, message_id: MessageId) -> list[OutboxRow]:
+    """Rows about a message that no log file holds yet, as they will be written."""
+    rows = ledger.connection.execute(SEARCH["unwritten"], (message_id,)).fetchall()
+    database_id, openings = ledger.lineage.database_id, ledger.openings
+    found = [
+        OutboxRow(number, _committed_in(openings, number), database_id, _columns(columns))
+        for number, columns in rows
+    ]
+    return [row for row in found if row.columns.get("network-message-id") == message_id]
 
 
 def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, str]], tuple[Beginning, ...]]:

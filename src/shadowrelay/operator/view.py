@@ -17,6 +17,7 @@ from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
+from shadowrelay.operator import finding, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.smtp.members.client import NO_ANSWER
 
@@ -34,6 +35,9 @@ LITTLE_PATIENCE = 0.5
 
 PART = 150_000
 """Octets of JSON in one answer; base64 makes 200,000 of them, and an answer may have 262,144."""
+
+MOST_IDS = 50
+"""Ids in one look at messages: a line between members has room for no more."""
 
 _KEPT = 16  # answers of several parts that are kept for those who asked
 _OLD = 10.0  # seconds
@@ -67,32 +71,82 @@ class View:
         """All that each node knows of one next hop."""
         return {"node": self.name, "next_hop": hop, "nodes": await self.everybody(QUEUE, {"next_hop": hop})}
 
-    async def everybody(self, action: str, arguments: Told, under: str = "") -> list[Json]:
+    async def find(self, query: str, after: str = "", limit: int = 50) -> Json:
+        """A page of the messages that match on any node, newest first, each with where its copies are.
+
+        ``next``: give it as ``after`` for the next page; None if there is no more. Raises ActRefused if the
+        query says nothing.
+        """
+        until = self.seconds() + PATIENCE
+        arguments = {"query": query, "limit": limit, **({"after": after} if after else {})}
+        nodes = await self.everybody(FIND, arguments, until=until)
+        page = finding.page(nodes, limit)
+        asked = {}
+        for name in (entry["node"] for entry in nodes if entry["answers"]):
+            missing = page.missing(name)
+            asked.update({(name, at): missing[at : at + MOST_IDS] for at in range(0, len(missing), MOST_IDS)})
+        more = await asyncio.gather(
+            *(self._said(name, FIND, {"ids": ids}, until) for (name, _), ids in asked.items())
+        )
+        for (name, _), said in zip(asked, more, strict=True):
+            page.add(name, said if isinstance(said, str) else said["messages"])
+        return {"node": self.name, "query": query, **page.shown()}
+
+    async def trace(self, message_id: str, after: str = "") -> Json:
+        """The life of a message over all nodes, from their tracking logs: also of rows that no file has yet.
+
+        The newest files come first; ``next``, given as ``after``, goes on with older ones. Raises ActRefused
+        for what is no cursor.
+        """
+        try:
+            older = tracing.places(after)
+        except ValueError as error:
+            raise ActRefused(str(error)) from None
+        end = self.seconds() + PATIENCE
+        wanted = [name for name in self._everybody() if not after or name in older]
+        said = await asyncio.gather(
+            *(self._said(name, TRACE, {"id": message_id, **_older(older.get(name))}, end) for name in wanted)
+        )
+        nodes = [_entry(name, answer, "") for name, answer in zip(wanted, said, strict=True)]
+        return {
+            "node": self.name,
+            "id": message_id,
+            "events": tracing.in_order(nodes),
+            "nodes": [{key: one[key] for key in ("node", "answers", "why")} for one in nodes],
+            "next": tracing.cursor(nodes),
+        }
+
+    def _everybody(self) -> tuple[ServerName, ...]:
+        return (self.name, *sorted(self.members()))
+
+    async def everybody(
+        self, action: str, arguments: Told, under: str = "", until: float | None = None
+    ) -> list[Json]:
         """What each node answers to a look, this node first, then the members by name.
 
         Each entry has ``node``, ``answers`` and ``why``: why there is no answer. What the node says follows;
-        as the value of ``under``, if that is given.
+        as the value of ``under``, if that is given. ``until``: when patience ends.
         """
-        said = await asyncio.gather(self._own(action, arguments), *self._asking(action, arguments))
-        return [_entry(name, answer, under) for name, answer in said]
+        names = self._everybody()
+        end = self.seconds() + PATIENCE if until is None else until
+        said = await asyncio.gather(*(self._said(name, action, arguments, end) for name in names))
+        return [_entry(name, answer, under) for name, answer in zip(names, said, strict=True)]
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
         return {action: Action(Scope.READ, self._answer, quiet=True) for action in self.looks}
 
-    async def _own(self, action: str, arguments: Told) -> tuple[ServerName, Json | str]:
-        return self.name, await self.looks[action](arguments)
-
-    def _asking(self, action: str, arguments: Told) -> Iterable[Awaitable[tuple[ServerName, Json | str]]]:
-        job, until = RequestId(self.mint(self.clock())), self.seconds() + PATIENCE
-        reachable = self.reachable()
-        for name in sorted(self.members()):
-            end = until if name in reachable else until - PATIENCE + LITTLE_PATIENCE
-            yield self._asked(name, job, action, arguments, end)
+    async def _said(self, name: ServerName, action: str, arguments: Told, until: float) -> Json | str:
+        """A node's answer; or why there is none."""
+        if name == self.name:
+            return await self.looks[action](arguments)
+        if name not in self.reachable():
+            until = min(until, self.seconds() + LITTLE_PATIENCE)
+        return await self._asked(name, RequestId(self.mint(self.clock())), action, arguments, until)
 
     async def _asked(
         self, name: ServerName, job: RequestId, action: str, arguments: Told, until: float
-    ) -> tuple[ServerName, Json | str]:
+    ) -> Json | str:
         """A member's answer with all its parts; or why there is none."""
         whole: Json = {}
         part = 0
@@ -109,10 +163,10 @@ class View:
             answer = await self.ask(Operate(name, act), left)
             if isinstance(answer, Unanswered) or answer.refused:
                 why = _why(answer, left)
-                return name, ({**whole, "incomplete": why} if whole else why)
+                return {**whole, "incomplete": why} if whole else why
             _add(whole, answer.told)
             if not (following := answer.told.get("next_part")):
-                return name, whole
+                return whole
             part = int(following)
 
     async def _answer(self, member: ServerName, act: Act) -> Told:
@@ -183,6 +237,10 @@ def _why(answer: ActAnswer | Unanswered, waited: float) -> str:
     if answer.refused.startswith(NO_ACTION):
         return "it is of an older version, and cannot be looked at from here"
     return f"it refuses: {answer.refused}"
+
+
+def _older(place: str | None) -> Json:
+    return {"older": place} if place else {}
 
 
 def _entry(name: ServerName, answer: Json | str, under: str) -> Json:

@@ -44,6 +44,7 @@ from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.tracing import Event
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.reception.recipient_files import RecipientsInvalid
@@ -369,6 +370,9 @@ class Node:
 
     async def damage_in_log(self, message_id: MessageId) -> tuple[str, str] | None:
         return await self._log.damage(message_id)
+
+    async def trace(self, message_id: MessageId, older: str, most: int) -> tuple[list[Event], str]:
+        return await self._log.trace(message_id, older, most)
 
     async def begin_drain(self) -> Remains:
         return await self.draining.begin(self.connectors)

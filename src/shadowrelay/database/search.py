@@ -1,0 +1,189 @@
+"""Finds messages by an address, a Message-ID header, an id or words of the subject: newest first, by pages.
+
+Addresses, headers and ids have indexes. Domains and subjects are looked for message by message: in parts,
+each in a transaction of its own, so that no writer waits; and for a limited time. Then a page says where it
+ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from shadowrelay.core.decisions import DamagedRow, Outcome, Tombstone
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queries import load
+
+SQL = load("search.sql")
+
+PART = 10_000
+"""Messages that are looked through in one transaction."""
+
+LONGEST = 0.6
+"""Seconds after which a page ends, even if little was found."""
+
+LAST = MessageId("~")
+"""Behind all ids: where a search begins."""
+
+MOST_WORDS = 8
+
+_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}")
+_ASCII = str.maketrans({letter: letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"})
+
+
+class SearchBy(StrEnum):
+    """What a query looks for. Written before the query and a colon, it overrules the guess."""
+
+    ADDRESS = "address"
+    DOMAIN = "domain"
+    HEADER = "message-id"
+    ID = "id"
+    SUBJECT = "subject"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFor:
+    """What is looked for."""
+
+    by: SearchBy
+    text: str
+
+
+def query(text: str) -> SearchFor:
+    """What an operator means: ``anna@example.org``, ``*@example.org``, ``<id@host>``, an id or its beginning,
+    or words of the subject. Raises ValueError if it says nothing.
+    """
+    wanted = text.strip()
+    kind, colon, rest = wanted.partition(":")
+    by = next((one for one in SearchBy if colon and kind.lower() == one), None)
+    if by is not None:
+        wanted = rest.strip()
+    elif re.fullmatch(r"<[^<>]+>", wanted):
+        by = SearchBy.HEADER
+    elif wanted.startswith("*@"):
+        by = SearchBy.DOMAIN
+    elif re.fullmatch(r"\S+@\S+", wanted):
+        by = SearchBy.ADDRESS
+    elif _ID.fullmatch(wanted.lower()):
+        by = SearchBy.ID
+    else:
+        by = SearchBy.SUBJECT
+    wanted = wanted.removeprefix("*@") if by is SearchBy.DOMAIN else wanted
+    if not wanted.strip("<>"):
+        raise ValueError("look for an address, *@DOMAIN, a Message-ID, an id, or words of a subject")
+    return SearchFor(by, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Ids that match, newest first. ``until``: all ids from this one on were looked at; None: all ids."""
+
+    found: tuple[MessageId, ...]
+    until: MessageId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What this node has of a message, or remembers of it."""
+
+    id: MessageId
+    copy: Copy | None
+    damaged: DamagedRow | None
+    outcome: Outcome | None
+    tombstone: Tombstone | None
+
+
+async def search(
+    ask: Callable[[Callable[[SqlLedger], Any]], Awaitable[Any]],
+    wanted: SearchFor,
+    after: MessageId,
+    most: int,
+    seconds: Callable[[], float],
+) -> Page:
+    """One page of at most that many messages. ``ask`` runs work for the database."""
+    if wanted.by in (SearchBy.DOMAIN, SearchBy.SUBJECT):
+        return await _looked_through(ask, wanted, after, most, seconds)
+    found: tuple[MessageId, ...] = await ask(lambda ledger: _by_index(ledger, wanted, after, most))
+    return Page(found, found[-1] if len(found) == most else None)
+
+
+def _by_index(ledger: SqlLedger, wanted: SearchFor, after: MessageId, most: int) -> tuple[MessageId, ...]:
+    given: dict[str, Any] = {"after": after, "most": most}
+    lower = wanted.text.translate(_ASCII)
+    header = f"<{wanted.text.strip('<>')}>"
+    asked: Sequence[tuple[str, dict[str, Any]]]
+    match wanted.by:
+        case SearchBy.ID:
+            asked = [("by_id", {"wanted": lower, "end": lower + "~"})]
+        case SearchBy.HEADER:
+            asked = [("by_header", {"wanted": text}) for text in {header, wanted.text}]
+        case _:  # a Message-ID without its brackets looks like an address
+            asked = [
+                ("by_recipient", {"wanted": lower}),
+                ("by_sender", {"wanted": lower}),
+                ("by_header", {"wanted": header}),
+            ]
+    found: set[MessageId] = set()
+    for name, more in asked:
+        found.update(MessageId(row[0]) for row in ledger.connection.execute(SQL[name], given | more))
+    return tuple(sorted(found, reverse=True)[:most])
+
+
+async def _looked_through(
+    ask: Callable[[Callable[[SqlLedger], Any]], Awaitable[Any]],
+    wanted: SearchFor,
+    after: MessageId,
+    most: int,
+    seconds: Callable[[], float],
+) -> Page:
+    name, given = _like(wanted)
+    found: list[MessageId] = []
+    began = seconds()
+    while True:
+
+        def part(ledger: SqlLedger, after: MessageId = after, left: int = most - len(found)) -> Any:
+            run = ledger.connection.execute
+            last = run(SQL["part"], {"after": after, "most": PART - 1}).fetchone()
+            bounds = {"after": after, "until": last[0] if last else "", "most": left}
+            return last and MessageId(last[0]), [MessageId(row[0]) for row in run(SQL[name], given | bounds)]
+
+        last, more = await ask(part)
+        found += more
+        if len(found) == most:
+            return Page(tuple(found), found[-1])
+        if last is None:
+            return Page(tuple(found), None)
+        after = last
+        if seconds() - began > LONGEST:
+            return Page(tuple(found), last)
+
+
+def _like(wanted: SearchFor) -> tuple[str, dict[str, Any]]:
+    if wanted.by is SearchBy.DOMAIN:
+        return "by_domain", {"wanted": f"%@{_literally(wanted.text.translate(_ASCII))}"}
+    words = [f"%{_literally(word)}%" for word in wanted.text.split()[:MOST_WORDS]]
+    return "by_subject", {"words": json.dumps(words)}
+
+
+def _literally(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+def known(ledger: SqlLedger, ids: Sequence[MessageId]) -> list[Known]:
+    """What this node knows of these messages; those of which it knows nothing are left out."""
+    found = []
+    for id_ in ids:
+        copy = ledger.copy(id_)
+        if copy is not None and copy.stage is Stage.ARRIVING:
+            continue
+        damaged = None if copy else ledger.damaged(id_)
+        outcome, tombstone = ledger.outcome(id_), ledger.tombstone(id_)
+        if copy or damaged or outcome or tombstone:
+            found.append(Known(id_, copy, damaged, outcome, tombstone))
+    return found
