@@ -30,7 +30,7 @@ from shadowrelay.core.tracking import (
 from shadowrelay.core.tracking_lists import ToMembers
 from shadowrelay.core.tracking_row import TrackingEvent
 
-from . import given_back, rot
+from . import by_hand, given_back, rot
 from .world import LATE, SLACK, Broken, Delivery, World, healthy_for
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ class Invariants:
             if isinstance(event, Journaled):
                 self._journaled(node, event)
         self._gives_back(node, touched, told)
+        world.removed |= by_hand.removes(told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
             self._epochs(node, message_id, after)
@@ -154,6 +155,10 @@ class Invariants:
         for key in [key for key in self.epochs if key[0] == node.name]:
             del self.epochs[key]
         for copy in node.ledger.state.copies.values():
+            about = self.world.reports.get(copy.id, (copy.id, 0))[0]
+            about = self.world.journaled.get(about, about)
+            if copy.id in self.world.released and about != copy.id:
+                self.world.excused.add(about)
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
             waits = copy.owned or any(recipient.waits for recipient in copy.recipients)
@@ -325,11 +330,11 @@ class Invariants:
         submission = self.world.submissions.get(message_id)
         if submission is None or submission.acknowledged is None or message_id in self.world.excused:
             return
-        delivered = self.world.deliveries
+        gone = self.world.deliveries.keys() | self.world.removed
         open_ = [
             n
             for n, _, _ in submission.recipients
-            if (message_id, n) not in delivered and not self.with_members(message_id, n)
+            if (message_id, n) not in gone and not self.with_members(message_id, n)
         ]
         if not open_:
             return
@@ -569,6 +574,7 @@ def judge(checks: Invariants) -> Verdict:
     world = checks.world
     verdict = Verdict(world.seed, faults=Counter(world.faults), virtual=world.now)
     verdict.problems += world.wrong
+    verdict.problems += by_hand.against(world)
     verdict.excused = len(world.excused)
     per_client: dict[tuple[int, int], list[Delivery]] = {}
     attempted = {(s.message_id, n) for s in world.submissions.values() for n, _, _ in s.recipients}
@@ -636,6 +642,7 @@ def _unjournaled(world: World) -> list[MessageId]:
     came = {original for journal, original in world.journaled.items() if (journal, 1) in world.deliveries}
     hit = {message_id for _, message_id in world.hit}
     hit |= {original for journal, original in world.journaled.items() if journal in hit}
+    hit |= {message_id for message_id, _ in world.removed}  # by a node that did not know of the delivery
     return sorted(
         message_id
         for message_id, _ in world.deliveries

@@ -45,6 +45,7 @@ from shadowrelay.core.decisions import (
     SaveDamaged,
     Tombstone,
     Unacknowledged,
+    Verdict,
     VerdictKind,
     Write,
 )
@@ -201,6 +202,10 @@ class MemoryLedger:
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         return self.state.outcomes.get(message_id)
+
+    def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
+        waiting = (event for event in self.state.events.values() if event.verdict.message_id == message_id)
+        return sorted({event.addressee for event in waiting if _is_order(event.verdict)})
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         return self.state.tombstones.get(message_id)
@@ -632,7 +637,8 @@ class MemoryLedger:
         """What a stage forgets by age: events nobody fetched, outcomes and tombstones."""
         for event in list(self.state.events.values()):
             old = event.created_at <= now - policy.shadow_message_auto_discard_interval
-            if old and event.verdict.kind is not VerdictKind.TAKEN:
+            told = event.verdict
+            if old and told.kind is not VerdictKind.TAKEN and not _is_order(told):
                 self._put("events", event.number, _ABSENT)
         for table in ("outcomes", "tombstones"):
             for row in list(getattr(self.state, table).values()):
@@ -651,6 +657,11 @@ class MemoryLedger:
         self.tracked.clear()
         self._counters = (self.state.last_event, self.state.sequence)
         self._lineage = None
+
+
+def _is_order(told: Verdict) -> bool:
+    """Does it tell of what an operator ordered? Such an event does not expire."""
+    return told.kind in (VerdictKind.SUSPENDED, VerdictKind.RESUMED) or told.argument == "removed"
 
 
 def _sound(rotten: Copy) -> dict[int, Status]:
@@ -829,7 +840,8 @@ class CheckedLedger(MemoryLedger):
 
 
 # What decisions read, SQLite answers.
-_READ = """copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
+_READ = """unacknowledged_orders
+copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
 requests request switch progress resubmitting resubmittable events_for

@@ -21,7 +21,7 @@ from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, Nex
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import damage, questions
 from shadowrelay.core.members.conversation import Greeting
-from shadowrelay.core.messages import Confirmation, Copy, Recipient, Status
+from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Recipient, Status
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.policy import Policy
@@ -580,13 +580,13 @@ class Node:
             for recipient in copy.recipients:
                 if recipient.settled or (copy.id, recipient.next_hop) in self.active:
                     continue
-                due = recipient.next_attempt
+                due = max(filter(None, (recipient.next_attempt, recipient.suspended)), default=None)
                 if self._is_due(recipient, now):
                     if not self._note_silence():
                         return  # what is asked about from now on is not claimed; the commit calls again
                     self.active.add((copy.id, recipient.next_hop))
                     chosen.append((copy, recipient.next_hop))
-                elif due is not None and (soonest is None or due < soonest):
+                elif due not in (None, FOREVER) and (soonest is None or due < soonest):
                     soonest = due
         for copy, hop in chosen:
             self._deliver(copy, hop)
@@ -615,10 +615,13 @@ class Node:
         copy = None if chores.held_back(self.ledger) else self.ledger.copy(step.copy.id)
         if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
             return False
-        return {one.number for one in step.recipients} <= {one.number for one in copy.unsettled}
+        free = {one.number for one in copy.unsettled if not one.is_suspended(self.clock())}
+        return {one.number for one in step.recipients} <= free
 
     def _is_due(self, recipient: Recipient, now: datetime) -> bool:
         """Its time has come, or lies so far ahead that only a clock set back can explain it."""
+        if recipient.is_suspended(now):
+            return False
         due = recipient.next_attempt
         return due is None or due <= now or due > now + self.policy.outbound_connection_failure_retry_interval
 
@@ -642,7 +645,7 @@ class Node:
         if step.next_hop == LISTS:
             resume(self._expand(step, hop) if self._still_ours(step) else Sent((), hop))
             return
-        if retry.expired(copy.received_at, self.clock(), self.policy):
+        if retry.expired(retry.since(copy, step.recipients), self.clock(), self.policy):
             gone = tuple(
                 AttemptResult(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients
             )
@@ -717,7 +720,7 @@ class Node:
         recipients = {recipient.number: recipient for recipient in step.copy.recipients}
         for result in step.results:
             recipient = recipients[result.number]
-            failed = result.ending in (Ending.REJECTED, Ending.EXPIRED)
+            failed = result.ending in (Ending.REJECTED, Ending.EXPIRED, Ending.REMOVED)
             if failed and is_due(ReportKind.FAILED, recipient, step.copy.envelope):
                 about = report_id(step.copy.id, result.number, ReportKind.FAILED)
                 self.world.reports[about] = (step.copy.id, result.number)
@@ -757,7 +760,9 @@ class Node:
             for id_ in sound:
                 if ledger.apply(switching.released(ledger, id_, self.clock())):
                     self.world.released.add(id_)
-                    if submission := self.world.submissions.get(id_):
+                    about = self.world.reports.get(id_, (id_, 0))[0]  # a report: the sender waits for it
+                    about = self.world.journaled.get(about, about)
+                    if submission := self.world.submissions.get(about):
                         submission.redundant = False
 
         self.transact(work, lambda _: None)

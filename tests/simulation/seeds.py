@@ -13,6 +13,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import LISTS, AddressBook, DistributionList
 
 from . import rot
+from .by_hand import Hand
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
 from .memory_ledger import CheckedLedger, Disagreement
@@ -90,8 +91,12 @@ def make_boundary(world: World, *, sql: bool) -> Invariants:
 class Run:
     """The run of one seed."""
 
-    def __init__(self, seed: int, *, verbose: bool = False, lists: bool = False) -> None:
-        """``lists``: some recipients are distribution lists, and no operator asks Safety Net for mail."""
+    def __init__(
+        self, seed: int, *, verbose: bool = False, lists: bool = False, by_hand: bool = False
+    ) -> None:
+        """``lists``: some recipients are distribution lists, and no operator asks Safety Net for mail.
+        ``by_hand``: operators remove, bounce, suspend and resume messages.
+        """
         self.listing = random.Random(seed ^ 0x1157) if lists else None
         draw = random.Random(seed ^ 0x5EED)
         self.draw = draw
@@ -151,6 +156,7 @@ class Run:
         self.world.say("plan", str(self.plan))
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
+        self.hand = Hand(self.world, random.Random(seed ^ 0x4A2D)) if by_hand else None
         self.clients: list[Client] = []
         self.healed = 0
         self._hanging(seed)
@@ -471,6 +477,8 @@ class Run:
             self._turns(start)
             if self.operator:
                 self.operator.plan(start)
+            if self.hand:
+                self.hand.plan(start)
             healed = index + 1
             if problem := self._until(
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
@@ -487,6 +495,8 @@ class Run:
             return problem
         if self.operator:
             self.operator.finish()
+        if self.hand:
+            self.hand.finish()
         world.noise = replace(world.noise, loss=0.0, repeat=0.0)
         if problem := self._until(lambda: unrest(world), 120.0):
             return f"not drained: {problem}"
@@ -514,8 +524,10 @@ class Run:
         return problem
 
 
-def run_seed(seed: int, *, verbose: bool = False, lists: bool = False) -> tuple[Verdict, list[str]]:
-    run = Run(seed, verbose=verbose, lists=lists)
+def run_seed(
+    seed: int, *, verbose: bool = False, lists: bool = False, by_hand: bool = False
+) -> tuple[Verdict, list[str]]:
+    run = Run(seed, verbose=verbose, lists=lists, by_hand=by_hand)
     try:
         verdict = run.go()
     except Exception as error:  # a bug in the simulation or in the code under it: the seed fails

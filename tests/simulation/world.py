@@ -17,6 +17,7 @@ from shadowrelay.core.recipients import EMPTY
 from shadowrelay.core.requests import Selector
 
 if TYPE_CHECKING:
+    from .by_hand import Order
     from .node import Node
 
 
@@ -148,6 +149,8 @@ class World:
         self.originals: dict[MessageId, MessageId] = {}  # of what was made for requests
         self.expired: dict[tuple[str, MessageId], float] = {}  # from whose Safety Net, when
         self.switched = False  # has an operator turned redundancy off?
+        self.orders: list[Order] = []  # of operators, about single messages
+        self.removed: set[tuple[MessageId, int]] = set()  # recipients that operators removed
         self.released: set[MessageId] = set()  # messages whose holders were let go because of that
         self.excused: set[MessageId] = set()  # exposed by policy when their owner's disk was lost
         self.impairments: list[Impairment] = []

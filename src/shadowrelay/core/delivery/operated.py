@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy
+from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, forks, settle
-from shadowrelay.core.events.announcements import addressed, listeners, orders, whole
+from shadowrelay.core.events.announcements import MILLISECOND, addressed, listeners, orders, whole
 from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import FOREVER, Copy, Recipient, Stage, Status
@@ -57,12 +58,13 @@ def remove(
     now: datetime,
     *,
     sending: Collection[NextHop] = (),
-    reports: Iterable[Report] = (),
+    reports: Iterable[Report | JournalCopy] = (),
 ) -> Decision[Done]:
     """Never deliver the message to these recipients. Works on a message that is set aside too.
 
     ``sending``: next hops to which the message is being sent. ``reports``: DSNs about it, already written
-    (``results`` with Ending.REMOVED); members are told of the removal when these are safe.
+    (``results`` with Ending.REMOVED); members are told of the removal when these are safe. A removal goes to
+    no journal.
     """
     return _ended(ledger, message_id, numbers, Ending.REMOVED, by, now, sending, reports)
 
@@ -75,7 +77,7 @@ def bounce(
     now: datetime,
     *,
     sending: Collection[NextHop] = (),
-    reports: Iterable[Report] = (),
+    reports: Iterable[Report | JournalCopy] = (),
 ) -> Decision[Done]:
     """The message fails for these recipients. Works on a message that is set aside too. Arguments: as for
     ``remove``, with Ending.REJECTED.
@@ -91,7 +93,7 @@ def _ended(
     by: By,
     now: datetime,
     sending: Collection[NextHop],
-    reports: Iterable[Report],
+    reports: Iterable[Report | JournalCopy],
 ) -> Decision[Done]:
     copy = ledger.copy(message_id)
     if copy is None or not (copy.owned or copy.stage is Stage.SET_ASIDE):
@@ -100,7 +102,7 @@ def _ended(
     if not meant:
         return Decision(Done((), waiting, copy))
     about = {one.number for one in meant}
-    told = [one for one in reports if one.about in about]
+    told = [one for one in reports if isinstance(one, JournalCopy) or one.about in about]
     ended = settle(ledger, message_id, results(meant, ending), told, NOBODY, now, by=by)
     return ended.but(Done(tuple(sorted(about)), waiting, ended.then))
 
@@ -117,11 +119,12 @@ def suspend(
 ) -> Decision[Done]:
     """Do not deliver the message to these recipients before ``until``. They do not expire meanwhile.
 
-    ``ordered_at``: when the operator gave the order, if that was before now. If a later order is known, this
-    one changes nothing. An attempt that is under way goes on; one that has not begun does not begin.
+    ``ordered_at``: when the operator gave the order, if that may have been before another one; of all orders
+    about a recipient the one that was given last counts. Without it this order counts, even if the clock that
+    dated the one before was ahead. An attempt that is under way goes on; one that has not begun does not
+    begin.
     """
-    at, until = whole(ordered_at or now), whole(until)
-    return _ordered(ledger, message_id, numbers, until, at, by, now)
+    return _ordered(ledger, message_id, numbers, whole(until), ordered_at, by, now)
 
 
 def resume(
@@ -142,7 +145,7 @@ def resume(
         again = set_aside.resume(ledger, message_id, now)
         copy = again.then if isinstance(again.then, Copy) else None
         return again.but(Done(tuple(one.number for one in copy.unsettled), (), copy) if copy else NOTHING)
-    return _ordered(ledger, message_id, numbers, None, whole(ordered_at or now), by, now)
+    return _ordered(ledger, message_id, numbers, None, ordered_at, by, now)
 
 
 def _ordered(
@@ -150,7 +153,7 @@ def _ordered(
     message_id: MessageId,
     numbers: Collection[int] | None,
     until: datetime | None,
-    at: datetime,
+    ordered_at: datetime | None,
     by: By,
     now: datetime,
 ) -> Decision[Done]:
@@ -160,7 +163,13 @@ def _ordered(
     meant, _ = _meant(copy, numbers, ())
     if until is None:
         meant = tuple(one for one in meant if one.suspended is not None)
-    changed = [one for old in meant if (one := old.ordered(until, at)) is not old]
+    changed = []
+    for old in meant:
+        if until is not None and ordered_at is None and old.suspended == until:
+            continue  # nothing new
+        one = old.ordered(until, whole(ordered_at) if ordered_at else _after(old, now))
+        if one is not old:
+            changed.append(one)
     if not changed:
         return Decision(Done((), (), copy))
     if until is None:
@@ -178,6 +187,12 @@ def _ordered(
     )
     done = Done(tuple(one.number for one in changed), (), after)
     return Decision(done, (SaveCopy(copy, after), *told), events)
+
+
+def _after(one: Recipient, now: datetime) -> datetime:
+    """Now, or after the last order, if its clock was ahead."""
+    at = whole(now)
+    return at if one.ordered_at is None or one.ordered_at < at else one.ordered_at + MILLISECOND
 
 
 def retry(

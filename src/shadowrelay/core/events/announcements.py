@@ -28,7 +28,7 @@ STATUS = {argument: status for status, argument in OUTCOME.items()}
 _BEYOND = OUTCOME | {Status.REMOVED: OUTCOME[Status.FAILED]}
 """The same for peers beyond the boundary, which know no removal."""
 
-_MILLISECOND = timedelta(milliseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 
 HOP_EPOCH = 1
@@ -61,7 +61,7 @@ def orders(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
     verdicts = []
     for (until, at), numbers in groups.items():
         kind = VerdictKind.RESUMED if until is None else VerdictKind.SUSPENDED
-        end = "" if until is None or until == FOREVER else str((until - _UNIX) // _MILLISECOND)
+        end = "" if until is None or until == FOREVER else str((until - _UNIX) // MILLISECOND)
         parts = [()] if len(numbers) == len(copy.recipients) else _parts(numbers)
         verdicts += [Verdict(copy.id, copy.epoch, kind, end, part, at) for part in parts]
     return tuple(verdicts)
@@ -71,7 +71,7 @@ def ended(verdict: Verdict) -> datetime | None:
     """Until when recipients are suspended by a SUSPENDED or RESUMED verdict; None: they are resumed."""
     if verdict.kind is VerdictKind.RESUMED:
         return None
-    return _UNIX + int(verdict.argument) * _MILLISECOND if verdict.argument else FOREVER
+    return _UNIX + int(verdict.argument) * MILLISECOND if verdict.argument else FOREVER
 
 
 def known(copy: Copy) -> tuple[Verdict, ...]:
