@@ -39,15 +39,15 @@ class ResubmitRoutes:
 
     async def preview(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"selector", "gone", "operator"})
-        selector, gone = self._selector(_object(body, "selector")), _gone(body)
-        with _refusing():
+        selector, gone = self.selector(_object(body, "selector")), _gone(body)
+        with refusing():
             found = await self._resubmission().preview(selector, gone, operator_of(body))
         return render_resubmit.preview(found, self._clock())
 
     async def add(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"selector", "gone", "operator", "reason"})
-        selector, gone = self._selector(_object(body, "selector")), _gone(body)
-        with _refusing():
+        selector, gone = self.selector(_object(body, "selector")), _gone(body)
+        with refusing():
             made = await self._resubmission().add(selector, gone, operator_of(body), text_of(body, "reason"))
         return {"request": render_resubmit.told(made)}
 
@@ -67,7 +67,7 @@ class ResubmitRoutes:
         body = await body_of(request, {"operator"} if state else {"operator", "member"})
         gone = () if state else (ServerName(text_of(body, "member").lower()),)
         found = await self._found(request)
-        with _refusing():
+        with refusing():
             changed = await self._resubmission().change(found, state, operator_of(body), gone)
         return {"request": render_resubmit.told(changed)}
 
@@ -82,7 +82,7 @@ class ResubmitRoutes:
         given.pop("limit", None)
         place = _place(given.pop("after", ""))
         now = self._clock()
-        selector = self._selector({"since": _BEGINNING.isoformat(), "until": now.isoformat()} | given)
+        selector = self.selector({"since": _BEGINNING.isoformat(), "until": now.isoformat()} | given)
         found = await self._resubmission().counting.database.read(
             lambda readers: resubmission.page(readers[0], selector, place, most + 1)
         )
@@ -91,10 +91,11 @@ class ResubmitRoutes:
         return {"messages": shown, "next": following}
 
     async def _found(self, request: HttpRequest):  # type: ignore[no-untyped-def]
-        with _refusing():
+        with refusing():
             return await self._resubmission().find(request.path_params["id"])
 
-    def _selector(self, given: Mapping[str, Any]) -> Selector:
+    def selector(self, given: Mapping[str, Any]) -> Selector:
+        """The selector with these conditions. Raises RequestRefused."""
         unknown = sorted(set(given) - _NAMES - {"all"})
         if unknown:
             raise RequestRefused(400, f"unknown condition {', '.join(unknown)}; known are {listed(_NAMES)}")
@@ -103,7 +104,7 @@ class ResubmitRoutes:
         if not isinstance(to, list) or not all(isinstance(one, str) for one in to):
             raise RequestRefused(400, "to is the name of a route or of a server, or a list of them")
         hops: list[NextHop] = []
-        with _refusing():
+        with refusing():
             for one in to:
                 hops += self._resubmission().routes_to(one)
         id_ = maybe_text_of(given, "network_message_id")
@@ -120,7 +121,7 @@ class ResubmitRoutes:
         )
 
 
-class _refusing:
+class refusing:
     """Turns what an operator's verb refuses into an answer."""
 
     def __enter__(self) -> None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,9 @@ from shadowrelay.admin.answering import Answers
 from shadowrelay.admin.guard import check_host
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.sessions import SessionRoutes
+from shadowrelay.console.acting import JobPages
 from shadowrelay.console.asking import Asking
+from shadowrelay.console.bringing import SafetyNetPages
 from shadowrelay.console.pages import Frame, MessagePages, Overview, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
@@ -43,19 +45,22 @@ class Console:
     def routes(self) -> list[Route]:
         answers = Answers(self.node, self.access)
         site = Site(self.node.name, self.clock)
-        frame, looking = Frame(answers, site), Asking(self.node, self.clock)
+        frame, asking = Frame(answers, site), Asking(self.node, self.clock)
 
         async def login(request: Request) -> Response:
             check_host(request.headers, self.node.name, anybody=self.access.open)
             return frame.login(request)
 
+        jobs = JobPages(frame, self.node, self.clock)
         return [
             *site.routes(),
             Route("/login", login, methods=["GET"]),
             *SessionRoutes(answers, frame.refuse).routes(),
-            *Overview(frame, looking, self.rates, lambda: verdict_in(self.audit), self._lately).routes(),
-            *QueuePages(frame, looking, _no_suspensions).routes(),
-            *MessagePages(frame, looking, _no_matching).routes(),
+            *Overview(frame, asking, self.rates, lambda: verdict_in(self.audit), self._lately).routes(),
+            *QueuePages(frame, asking, jobs.suspensions).routes(),
+            *MessagePages(frame, asking, jobs.matching).routes(),
+            *jobs.routes(),
+            *SafetyNetPages(frame, self.node, self.clock).routes(),
         ]
 
     def _lately(self) -> Sequence[Told]:
@@ -82,13 +87,3 @@ def console(
         rates=Rates(lambda: tracked),
         audit=audit,
     )
-
-
-async def _no_suspensions(hop: str) -> Sequence[Told]:
-    del hop
-    return ()
-
-
-async def _no_matching(wanted: Mapping[str, str], operator: str) -> tuple[Sequence[Told], str]:
-    del wanted, operator
-    return (), ""

@@ -110,19 +110,19 @@ class Overview:
     def __init__(
         self,
         frame: Frame,
-        looking: Asking,
+        asking: Asking,
         rates: Rates,
         audit: Callable[[], AuditVerdict | None],
         lately: Callable[[], Sequence[Told]],
     ) -> None:
-        self._frame, self._looking, self._rates = frame, looking, rates
+        self._frame, self._asking, self._rates = frame, asking, rates
         self._audit, self._lately = audit, lately
 
     def routes(self) -> list[Route]:
         return [self._frame.look("/", self._show)]
 
     async def _show(self, request: Request) -> Response:
-        nodes = await self._looking.members()
+        nodes = await self._asking.members()
         told = [one["status"] for one in nodes if one["answers"]]
         boxes, copies = picture.members(nodes)
         given = {
@@ -146,9 +146,9 @@ class QueuePages:
     """The queues of all members, and one of them."""
 
     def __init__(
-        self, frame: Frame, looking: Asking, suspensions: Callable[[str], Awaitable[Sequence[Told]]]
+        self, frame: Frame, asking: Asking, suspensions: Callable[[str], Awaitable[Sequence[Told]]]
     ) -> None:
-        self._frame, self._looking, self._suspensions = frame, looking, suspensions
+        self._frame, self._asking, self._suspensions = frame, asking, suspensions
 
     def routes(self) -> list[Route]:
         return [
@@ -158,7 +158,7 @@ class QueuePages:
 
     async def _list(self, request: Request) -> Response:
         given = _given(request, {"named", "status", "sort", "page"})
-        nodes = await self._looking.queues()
+        nodes = await self._asking.queues()
         answers = [one for one in nodes if one["answers"]]
         every = together(answers)
         states = sorted({one["status"] for one in every})
@@ -192,7 +192,7 @@ class QueuePages:
         hop = request.path_params["hop"]
         shown = {
             "hop": hop,
-            "nodes": await self._looking.queue(hop),
+            "nodes": await self._asking.queue(hop),
             "suspensions": await self._suspensions(hop),
             "verbs": QUEUE_VERBS,
         }
@@ -250,13 +250,13 @@ class MessagePages:
     def __init__(
         self,
         frame: Frame,
-        looking: Asking,
+        asking: Asking,
         matching: Callable[[Mapping[str, str], str], Awaitable[tuple[Sequence[Told], str]]],
     ) -> None:
         """``matching``: a sample of the messages that a filter matches, and how many these are, for an
         operator. Raises RequestRefused.
         """
-        self._frame, self._looking, self._matching = frame, looking, matching
+        self._frame, self._asking, self._matching = frame, asking, matching
 
     def routes(self) -> list[Route]:
         return [
@@ -302,23 +302,21 @@ class MessagePages:
         if given["state"] not in {*MessageState}:
             raise RequestRefused(400, f"state is one of {', '.join(MessageState)}")
         state = MessageState(given["state"])
-        found, following = await self._looking.page(state, given["after"].lower(), self.A_PAGE)
+        found, following = await self._asking.page(state, given["after"].lower(), self.A_PAGE)
         return {
             "messages": found,
             "next": following,
-            "title": f"{_TABS[state]} at {self._looking.node.name}",
-            "found_text": f"At {self._looking.node.name}; a search asks all members." if found else "",
+            "title": f"{_TABS[state]} at {self._asking.node.name}",
+            "found_text": f"At {self._asking.node.name}; a search asks all members." if found else "",
             "empty": "There is no such message here.",
         }
 
     async def _found(self, query: str, after: str) -> dict[str, Any]:
-        found = await self._looking.find(query, after, self.A_PAGE)
+        found = await self._asking.find(query, after, self.A_PAGE)
         if found is None:
-            one = await self._looking.message(query.lower())
+            one = await self._asking.message(query.lower())
             messages = (
-                [_line({**one, "to": "", "node": self._looking.node.name})]
-                if one and "subject" in one
-                else []
+                [_line({**one, "to": "", "node": self._asking.node.name})] if one and "subject" in one else []
             )
             return {"messages": messages, "empty": "This node knows no such message."}
         messages = [_line(one) for one in found["messages"]]
@@ -332,10 +330,10 @@ class MessagePages:
 
     async def _show(self, request: Request) -> Response:
         wanted = request.path_params["id"].lower()
-        here = await self._looking.message(wanted)
-        traced = await self._looking.trace(here["id"] if here else wanted)
+        here = await self._asking.message(wanted)
+        traced = await self._asking.trace(here["id"] if here else wanted)
         nodes = list(traced["nodes"]) if traced else []
-        shown = one_message(here, traced, self._looking.node.name)
+        shown = one_message(here, traced, self._asking.node.name)
         if shown is None:
             raise RequestRefused(404, f"No member that answers knows a message {wanted}.")
         shown |= {"nodes": nodes, "verbs": QUEUE_VERBS if shown["queued"] else ()}
