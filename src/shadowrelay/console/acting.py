@@ -1,4 +1,4 @@
-"""What an operator does from the console: a form with what it is about and a reason, then a job of all members.
+"""What an operator does from the console: a form with what it is about and a reason, then a job.
 
 A form that is refused comes back as it was, with the reason beside its button.
 """
@@ -166,7 +166,7 @@ class JobPages:
             "title": f"{verb.capitalize()} {many(count, 'message')}?",
             "meaning": _MEANINGS[order.verb]
             if count
-            else "No message that waits here matches. A job would still reach members that do not answer now.",
+            else "No message that waits now matches.",
             "button": f"{verb.capitalize()} {many(count, 'message')}",
             "nodes": found["nodes"],
             "sample": [_line(one) for one in found["sample"]],

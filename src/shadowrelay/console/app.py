@@ -20,7 +20,8 @@ from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.console.acting import JobPages
 from shadowrelay.console.asking import Asking
 from shadowrelay.console.bringing import SafetyNetPages
-from shadowrelay.console.pages import Frame, MessagePages, Overview, QueuePages
+from shadowrelay.console.message_pages import MessagePages
+from shadowrelay.console.pages import Frame, Overview, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in

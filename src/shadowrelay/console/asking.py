@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from shadowrelay.admin import render_messages
+from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.operating import Told
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
 
 
@@ -39,19 +41,16 @@ class Asking:
         """What each member knows of one next hop; ``queue`` is None if it has no mail for it."""
         return list((await self._view.queue(hop))["nodes"])
 
-    async def find(self, query: str, after: str, most: int) -> Told | None:
-        """The messages that a query finds at all members; None if they cannot be asked."""
-        if not hasattr(self._view, "find"):
-            return None
-        found: Told = await self._view.find(query, after=after, limit=most)
-        return found
+    async def find(self, query: str, after: str, most: int) -> Told:
+        """The messages that a query finds at all members. Raises RequestRefused."""
+        try:
+            return await self._view.find(query, after=after, limit=most)
+        except ActRefused as refused:
+            raise RequestRefused(400, str(refused)) from refused
 
-    async def trace(self, id_: str) -> Told | None:
-        """The life of a message by the tracking logs of all members; None if they cannot be asked."""
-        if not hasattr(self._view, "trace"):
-            return None
-        found: Told = await self._view.trace(id_)
-        return found
+    async def trace(self, id_: str) -> Told:
+        """The life of a message by the tracking logs of all members."""
+        return await self._view.trace(id_)
 
     async def page(self, state: views.MessageState, after: str, most: int) -> tuple[list[Told], str | None]:
         """Messages of this node in a state, and where the next page begins."""

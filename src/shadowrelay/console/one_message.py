@@ -1,0 +1,106 @@
+"""A message as its page shows it: put together from what nodes have of it and what their logs tell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shadowrelay.core.identifiers import is_uuid
+from shadowrelay.core.operating import Told
+
+_TALKS = frozenset({"SEND", "DELIVER", "DUPLICATEDELIVER", "SENDEXTERNAL", "DEFER", "FAIL"})
+_MOST_TALKS = 8
+_IN_QUEUES = frozenset({"queued", "set_aside", "damaged"})
+
+
+def id_looks_whole(text: str) -> bool:
+    return is_uuid(text)
+
+
+def found_line(found: Told) -> dict[str, Any]:
+    """A found message as a line of a table. Its state is that at its owner, if the owner answers."""
+    copies = sorted(found["copies"], key=lambda one: one["role"] != "primary")
+    first = copies[0] if copies else {}
+    addresses, count = found.get("addresses") or (), found.get("recipients") or 0
+    more = f" and {count - 1} more" if count > 1 else ""
+    return {
+        **{name: found.get(name) for name in ("id", "subject", "sender", "received_at", "size")},
+        "to": f"{addresses[0]}{more}" if addresses else "–",
+        "state": first.get("state") or "gone",
+        "exposed": bool(first.get("exposed")),
+        "suspended": False,
+        "node": first.get("node", ""),
+    }
+
+
+def one_message(id_: str, here: Told | None, found: Told | None, traced: Told) -> dict[str, Any] | None:
+    """``here``: what this node has; ``found``: what all have; ``traced``: what the logs tell. None if nobody
+    knows it.
+    """
+    events = list(traced["events"])
+    if here is None and found is None and not events:
+        return None
+    copies = [one for one in (found or {}).get("copies", ()) if one.get("role")]
+    mine = here if here and "envelope" in here else None
+    told: Told = mine or found or {}
+    subject = told.get("subject") or next(
+        (one["columns"]["message-subject"] for one in events if one["columns"].get("message-subject")), ""
+    )
+    states = {one["state"] for one in copies} | ({here["state"]} if here else set())
+    return {
+        "id": id_,
+        "subject": subject,
+        "envelope": {name: told.get(name) for name in ("sender", "size", "message_id")}
+        | (dict(mine["envelope"]) if mine else {})
+        if told.get("sender") is not None
+        else None,
+        "received_at": told.get("received_at"),
+        "recipients": list(mine["recipients"]) if mine else [],
+        "addresses": [] if mine else list((found or {}).get("addresses") or ()),
+        "refusals": list((here or {}).get("refusals", ())),
+        "queued": bool(states & _IN_QUEUES) or "shadow" in states,
+        "copies": list(_copies(copies)),
+        "talks": list(_talks(events)),
+        "timeline": [{**one, "text": text_of(one)} for one in events],
+    }
+
+
+def _copies(copies: list[Told]) -> Iterator[dict[str, Any]]:
+    for one in sorted(copies, key=lambda each: each["role"] != "primary"):
+        own = one["role"] == "primary"
+        text = "It owns the message." if own else f"It keeps a copy for {one['owner']}."
+        if own and one["exposed"]:
+            text = "It owns the message, and no other member has a copy."
+        elif own and one["state"] == "safety_net":
+            text = "It delivered the message, and keeps it in Safety Net."
+        yield {"node": one["node"], "kind": "own" if own else "kept", "state": one["state"], "text": text}
+
+
+def _talks(events: list[Told]) -> Iterator[dict[str, Any]]:
+    """The last replies of next hops, the latest first."""
+    talks = [one for one in reversed(events) if one["event"] in _TALKS and (one["status"] or one["context"])]
+    for one in talks[:_MOST_TALKS]:
+        yield {
+            "at": one["at"],
+            "node": one["node"],
+            "event": one["event"],
+            "server": one["server"],
+            "reply": one["status"] or one["context"],
+        }
+
+
+def text_of(event: Told) -> str:
+    """A row of a log in a line: with whom, about whom, and what was said."""
+    parts = []
+    if event["client"] and event["event"] in ("RECEIVE", "HARECEIVE", "RESUBMIT"):
+        parts.append(f"from {event['client']}")
+    if event["server"] and event["event"] not in ("RECEIVE", "HARECEIVE"):
+        parts.append(f"to {event['server']}")
+    if event["recipients"]:
+        more = f" and {event['recipient_count'] - 1} more" if event["recipient_count"] > 1 else ""
+        parts.append(f"for {event['recipients'][0]}{more}")
+    said = event["status"] if event["event"] in _TALKS else event["context"]
+    text = " ".join(parts)
+    if event["source"] == "ADMIN" and event["custom"].get("Operator"):
+        said = f"by {event['custom']['Operator']}: {event['custom'].get('Reason', '')}"
+    return f"{text}: {said}" if text and said else text or said
