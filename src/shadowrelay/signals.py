@@ -1,6 +1,7 @@
 """What signals do. None but SIGKILL ends a service without a word, and Ctrl-C never shows a traceback.
 
-There is no reloading of settings yet, so SIGHUP changes nothing. Left alone, it would kill the node.
+SIGHUP asks a node to read its settings again, from the moment its database is open. Before that, and in other
+services, it changes nothing. Left alone, it would kill the node.
 """
 
 from __future__ import annotations
@@ -70,8 +71,10 @@ def spoken_of() -> None:
 
 
 @contextmanager
-def heard() -> Iterator[asyncio.Event]:
-    """While the loop runs: each signal is logged. The event is set by those that stop a service."""
+def heard(again: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
+    """While the loop runs: each signal is logged. The event is set by those that stop a service. ``again`` is
+    set by SIGHUP.
+    """
     import asyncio
 
     import structlog
@@ -83,6 +86,9 @@ def heard() -> Iterator[asyncio.Event]:
         if number in STOPS:
             log.info("stop_signal", signal=_name(number))
             stop.set()
+        elif again is not None and number == signal.SIGHUP:
+            log.info("reload_signal", signal=_name(number))
+            again.set()
         else:
             log.warning("signal_ignored", signal=_name(number))
 

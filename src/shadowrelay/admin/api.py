@@ -26,6 +26,7 @@ from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
+from shadowrelay.admin.reloading import ReloadRoutes
 from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.admin.sessions import SessionRoutes
@@ -76,6 +77,7 @@ def build_app(
         *_redirect_routes(api, RedirectRoutes(node)),
         *_redundancy_routes(api, RedundancyRoutes(node)),
         *SessionRoutes(api).routes(),
+        api.change("/api/v1/reload", ReloadRoutes(node).reload),
         *_cluster_routes(api, ClusterRoutes(node)),
         Route("/api/v1/events", api.reads(EventRoutes(node).stream)),
         Route("/metrics", api.reads(api.metrics)),

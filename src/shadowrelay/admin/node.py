@@ -20,6 +20,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.measures import Measures
 from shadowrelay.operator.redirect import Redirecting
+from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.tracing import Event
@@ -200,6 +201,9 @@ class OperatorsHand(Protocol):
 
     @property
     def events(self) -> TrackingEvents: ...
+
+    @property
+    def reloading(self) -> ClusterReload: ...
 
 
 class RunningNode(Protocol):

@@ -26,6 +26,7 @@ COMMANDS = {
     "message": "List messages of a node, or show one.",
     "peer": "Show the members, or say that one is gone for good.",
     "queue": "Show the queues of a node: the backlog.",
+    "reload": "Read the settings file of a running node again, or of all nodes.",
     "redirect": "Move a node's queue to one member.",
     "redundancy": "Switch shadow redundancy on or off for all members, or show it.",
     "recipients": "Check a recipients file, or show what becomes of an address.",

@@ -23,9 +23,9 @@ _SWITCH = 0.0005
 def run(file: Path) -> None:
     """Run the node that FILE describes, until SIGTERM or Ctrl-C.
 
-    Sessions under way are finished first; a second signal does not hurry it. SIGHUP and other signals are
-    logged, and change nothing. Exit codes: 0 stopped, 1 the node could not go on (the message says why),
-    2 the settings are wrong.
+    Sessions under way are finished first; a second signal does not hurry it. At SIGHUP the node reads FILE
+    again (shadowrelay reload). Other signals are logged, and change nothing. Exit codes: 0 stopped, 1 the
+    node could not go on (the message says why), 2 the settings are wrong.
     """
     from shadowrelay import failpoints, logs
     from shadowrelay.admin.server import AdminCannotListen
@@ -53,7 +53,7 @@ def run(file: Path) -> None:
     sys.setswitchinterval(_SWITCH)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(run_node(settings))
+            runner.run(run_node(settings, lambda: load_settings(file, os.environ)))
     except (CannotOpen, AdminCannotListen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
     except BaseExceptionGroup as errors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
@@ -125,7 +125,7 @@ class Sender:
     _still_ours: Callable[[ActiveFork], Awaitable[bool]]
     _examiner: Examiner
     _hosts: Hosts
-    _routes: tuple[Route, ...]
+    _routes: Sequence[Route]
     _policy: Policy
     _clock: Callable[[], datetime]
 
@@ -161,7 +161,7 @@ class Sender:
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
-        search = Search(self._hosts, groups, outbound.on, most)
+        search = Search(self._hosts, groups, outbound.on, most, self._hosts.servers)
         search.avoided = self._hosts.avoided(claimed.copy.id)
         try:
             return await self._by_hosts(claimed, outbound, search, hop, heard)
@@ -196,7 +196,7 @@ class Sender:
         answer: Sent | None = None
         while (found := await search.next()) is not None:
             host, group = found
-            server = self._hosts.server(host)
+            server = self._hosts.server(host, search.servers)
             hop = Hop(server=str(host), inside=server.inside, mailbox=server.protocol == "lmtp")
 
             async def tell(part: DeliveryResult, hop: Hop = hop) -> None:

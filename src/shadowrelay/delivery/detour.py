@@ -42,12 +42,16 @@ class Detour:
         giving: Giving,
         boundary: Boundary,
     ) -> None:
-        own = boundary.own.host
-        self._here = frozenset(name for name, machine in machines.items() if machine == own)
         self._giving = giving
         self._boundary = boundary
+        self.stand(machines)
         self._said: dict[ServerName, tuple[float, str]] = {}
         self.counts: Counter[str] = Counter({TAKEN: 0, ALONE: 0})
+
+    def stand(self, machines: Mapping[NextHop, str]) -> None:
+        """The next hops stand on these machines from now on."""
+        own = self._boundary.own.host
+        self._here = frozenset(name for name, machine in machines.items() if machine == own)
 
     def wanted(self, claimed: ActiveFork) -> bool:
         """Is the destination of this fork on our machine?

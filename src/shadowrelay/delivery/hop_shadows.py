@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -45,7 +45,7 @@ class HopShadows:
         conversations: HopConversations,
         hosts: Hosts,
         examiner: Examiner,
-        routes: tuple[Route, ...],
+        routes: Sequence[Route],
         ready: Callable[[], bool],
         changed: Callable[[], None],
         policy: Policy,

@@ -80,7 +80,7 @@ class Hosts:
         clock: Callable[[], datetime],
         draw: Callable[[], float],
     ) -> None:
-        self.ways = ways
+        self.ways = self._former = ways
         self.resolver = resolver
         self.talk: HopTalk | None = None  # with hops that track our messages
         self.avoided: Callable[[MessageId], Mapping[HostAddress, bool]] = lambda _: {}  # see HopShadows
@@ -92,6 +92,20 @@ class Hosts:
         self._known: dict[tuple[str, int], _Known] = {}
         self._by_route: dict[tuple[NextHop, str, int], Standing] = {}
 
+    def take(self, servers: Mapping[NextHop, NextHopServer], ways: Ways) -> None:
+        """The settings changed. An attempt under way goes on with the hosts that it found."""
+        self._former, self.ways = self.ways, ways
+        self._servers = {**self._servers, **servers}  # a talk under way may ask for a route that is gone
+
+    def moved(self, next_hop: NextHop) -> bool:
+        """Did the last change of settings change the hosts of that next hop?"""
+        return self._former(next_hop) != self.ways(next_hop)
+
+    @property
+    def servers(self) -> Mapping[NextHop, NextHopServer]:
+        """The templates as they are now; those of later settings are others."""
+        return self._servers
+
     def template(self, next_hop: NextHop) -> NextHopServer | None:
         """What the hosts of a next hop have in common; None if the settings do not know it."""
         ways = self.ways(next_hop)
@@ -102,8 +116,9 @@ class Hosts:
             return self._servers.get(group.hosts[0].route) if group.hosts else None
         return self._servers.get(group.route)
 
-    def server(self, host: Host) -> NextHopServer:
-        template = self._servers[host.route]
+    def server(self, host: Host, servers: Mapping[NextHop, NextHopServer] | None = None) -> NextHopServer:
+        """What is said to a host: as the settings say now, or as ``servers`` did."""
+        template = (self._servers if servers is None else servers)[host.route]
         pinned = template.pinned and template.pinned.at(host.name)
         return replace(template, host=host.name, port=host.port, pinned=pinned)
 
@@ -260,6 +275,7 @@ def status_of(failed: ConnectionFailed) -> str:
 @dataclass(slots=True)
 class Search:
     """One attempt's way through the hosts of a next hop. ``on``: sessions of this next hop, by host.
+    ``servers``: the templates of these hosts, which stay together though the settings change meanwhile.
 
     ``most``: sessions that the next hop may have. ``last``: why no host is left, as far as it is known.
     """
@@ -268,6 +284,7 @@ class Search:
     groups: tuple[Group, ...]
     on: Counter[Host]
     most: int
+    servers: Mapping[NextHop, NextHopServer]
     tried: list[Host] = field(default_factory=list)
     found: dict[Group, tuple[Host, ...]] = field(default_factory=dict)
     last: Standing | None = None

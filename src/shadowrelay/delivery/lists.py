@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
@@ -34,7 +34,7 @@ class Lists:
     _book: Callable[[], AddressBook]
     _still_ours: Callable[[ActiveFork], Awaitable[bool]]
     _examiner: Examiner
-    _routes: tuple[Route, ...]
+    _routes: Sequence[Route]
     _policy: Policy
     _clock: Callable[[], datetime]
     _ways: Mapping[str, SitePath]

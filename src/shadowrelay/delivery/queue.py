@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Set
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
@@ -32,6 +32,7 @@ from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.delivery.rerouting import rerouted
 from shadowrelay.delivery.script import deliver, write_down
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
@@ -64,7 +65,7 @@ class Queue:
         database: TransportDatabase,
         boundary: Boundary,
         hosts: Hosts,
-        routes: tuple[Route, ...],
+        routes: Sequence[Route],
         reporter: Reporter,
         policy: Policy,
         clock: Callable[[], datetime],
@@ -96,6 +97,12 @@ class Queue:
         self._look_took = 0.0  # seconds
         self._short = False  # at the last look, more forks were due than sessions were allowed
         self._ahead: timedelta | None = None  # how far the wall clock is ahead of the one that is never set
+
+    def rerouted(self, routes: Sequence[Route]) -> None:
+        """The settings changed, and the hosts with them."""
+        self._fixed = frozenset(route.name for route in routes if not route.mx)
+        rerouted(self.hops, self._fixed, self.hosts)
+        self.wake.set()
 
     async def run(self) -> None:
         """Deliver until ``stop`` is called."""

@@ -122,7 +122,9 @@ class AnsweringSession:
             # A greeting read late; or the old process still runs, beside another node of that name.
             log.warning("replaced_member_refused", member=theirs.name, incarnation=known.replaced)
             raise Refused(451, "4.3.0", "Another database took the place of yours")
-        watch = self.boundary.watches[theirs.name]
+        watch = self.boundary.watches.get(theirs.name)
+        if watch is None:  # it left the boundary in this moment
+            raise Refused(550, "5.7.1", "Not a member")
         new_contact = watch.silent or known is None or known.lineage is None
         restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
         await self._meet(theirs)

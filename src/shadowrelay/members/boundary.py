@@ -50,6 +50,12 @@ class Boundary:
         self.watches.pop(name, None)
         self._silences.discard(name)
 
+    def admit(self, place: MemberPlace) -> None:
+        """Take a member in, or note where it stands now."""
+        rest = tuple(one for one in self.places if one.name != place.name)
+        self.places = (*rest, place)
+        self.watches.setdefault(place.name, Watch(place.name))
+
     def reachable(self) -> frozenset[ServerName]:
         """The members whose answers are waited for: no attempt failed since the last contact, or the member
         has introduced itself since.

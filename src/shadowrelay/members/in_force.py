@@ -17,6 +17,7 @@ class InForce:
     def __init__(self, file: Policy) -> None:
         self._file = file
         self.policy = file
+        self._noted = file.shadow_redundancy_enabled
         self.switch: Switch | None = None
 
     @property
@@ -39,8 +40,17 @@ class InForce:
         """Does the settings file count again, because it says something else than at the switch?"""
         return self.switch is not None and self.switch.against != self.file
 
+    def reread(self, file: Policy) -> None:
+        """The settings file says something else; ``take`` tells whether that changed the value in force."""
+        self._file = file
+        self.policy = self._with(self.switch)
+
     def take(self, switch: Switch | None) -> bool:
-        """The record as it is now. Returns whether the value in force changed."""
-        before, self.switch = self.redundancy, switch
-        self.policy = replace(self._file, shadow_redundancy_enabled=in_force(switch, file=self.file))
+        """The record as it is now. Returns whether the value in force changed since the last call."""
+        self.switch = switch
+        self.policy = self._with(switch)
+        before, self._noted = self._noted, self.redundancy
         return self.redundancy != before
+
+    def _with(self, switch: Switch | None) -> Policy:
+        return replace(self._file, shadow_redundancy_enabled=in_force(switch, file=self.file))

@@ -68,15 +68,36 @@ class Members:
         self.early: Counter[ServerName] = Counter()  # sessions for messages without content yet
         self.copied = measures.Histogram()  # offers of copies of new mail, until the member's acknowledgement
         self._idle: dict[ServerName, list[MemberConnection]] = {name: [] for name in addresses}
-        self._timeout = policy.shadow_attempt_timeout.total_seconds()
+        self._policy = policy
+
+    @property
+    def _timeout(self) -> float:
+        return self._policy.shadow_attempt_timeout.total_seconds()
+
+    def take(self, addresses: Mapping[ServerName, MemberAddress]) -> None:
+        """The members are reached there from now on. Sessions under way go on, and then end."""
+        moved = [name for name in self._idle if not self._leads_there(name, addresses.get(name))]
+        self.addresses = addresses
+        for name in addresses:
+            self._idle.setdefault(name, [])
+        for name in moved:
+            self._distrust(name)
 
     async def dial(self, name: ServerName, timeout: float) -> MemberConnection:
         """Connect to a member. Raises MemberFailed."""
-        return await MemberConnection.dial(self.addresses[name], self._boundary.own.name, timeout)
+        address = self.addresses.get(name)
+        if address is None:
+            raise MemberFailed("connect", "it is no member any more")
+        return await MemberConnection.dial(address, self._boundary.own.name, timeout)
+
+    def _leads_there(self, name: ServerName, address: MemberAddress | None) -> bool:
+        """Is the member reached at that address? A session outlives the certificates with which it began."""
+        now = self.addresses.get(name)
+        return now is not None and address is not None and now.at == address.at
 
     def pooled(self, name: ServerName) -> MemberConnection | None:
         """An idle greeted session from the pool; None if there is none."""
-        idle = self._idle[name]
+        idle = self._idle.get(name, [])
         while idle:
             session = idle.pop()
             if session.usable:
@@ -121,8 +142,8 @@ class Members:
 
     def release(self, name: ServerName, session: MemberConnection) -> None:
         """Give a session back after a complete exchange."""
-        idle = self._idle[name]
-        if session.usable and len(idle) < IDLE_SESSIONS:
+        idle = self._idle.get(name, [])
+        if session.usable and self._leads_there(name, session.address) and len(idle) < IDLE_SESSIONS:
             idle.append(session)
         else:
             session.abort()
@@ -198,7 +219,7 @@ class Members:
 
     def _distrust(self, name: ServerName) -> None:
         """Drop the idle sessions with a member, because one broke: the others may be no better."""
-        idle = self._idle[name]
+        idle = self._idle.get(name, [])
         while idle:
             idle.pop().abort()
 

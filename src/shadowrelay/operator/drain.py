@@ -114,7 +114,7 @@ class Draining:
     def __init__(self, drain: Drain, patience: float) -> None:
         self.active = False
         self._drain = drain
-        self._patience = patience  # seconds for sessions to finish
+        self.patience = patience  # seconds for sessions to finish
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing: Sequence[Connector] = ()
 
@@ -151,7 +151,7 @@ class Draining:
         """Let sessions finish; deliver or hand over what they bring, like the rest."""
         self._closing = connectors
         async with asyncio.TaskGroup() as group:
-            sessions = [group.create_task(one.refuse(self._patience)) for one in connectors]
+            sessions = [group.create_task(one.refuse(self.patience)) for one in connectors]
             await self._drain.run(until, lambda: not all(session.done() for session in sessions))
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -30,7 +30,7 @@ class Addressing:
         self,
         own: ServerName,
         accepted_domains: tuple[str, ...],
-        routes: tuple[Route, ...],
+        routes: Sequence[Route],
         ways: Mapping[str, SitePath],
         book: Callable[[], AddressBook],
     ) -> None:

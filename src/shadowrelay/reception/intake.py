@@ -63,7 +63,7 @@ class IntakeOptions:
     connector: str
     relay_networks: tuple[IPv4Network | IPv6Network, ...]
     accepted_domains: tuple[str, ...]
-    routes: tuple[Route, ...]
+    routes: Sequence[Route]
     content: Path
     room: Room
     submission: bool

@@ -46,7 +46,7 @@ class UserLogins:
 
     def __init__(self, path: Path, connector: str) -> None:
         self.counts = Counter(NONE)
-        self._path, self._connector = path, connector
+        self.path, self._connector = path, connector
         self._users: dict[str, Hashed] = {}
         self._nothing = secrets.token_bytes(SALT), secrets.token_bytes(32)
         self._seen: Stamp | None = None
@@ -118,21 +118,21 @@ class UserLogins:
             except (OSError, UnicodeDecodeError, UsersInvalid) as error:
                 wrong = str(error)
                 if wrong != self._wrong:  # told once
-                    log.error("users_not_read", file=str(self._path), error=wrong)
+                    log.error("users_not_read", file=str(self.path), error=wrong)
             self._wrong = wrong
         return self._users
 
     def _look(self) -> None:
         try:
-            seen = stamp(self._path, UsersInvalid)
+            seen = stamp(self.path, UsersInvalid)
         except FileNotFoundError:
             self._users, self._seen = {}, None
             raise
         if seen == self._seen:
             return
-        self._users = parse_users(self._path.read_text("utf-8"))
+        self._users = parse_users(self.path.read_text("utf-8"))
         self._seen = seen
-        log.info("users_read", file=str(self._path), users=len(self._users))
+        log.info("users_read", file=str(self.path), users=len(self._users))
 
 
 def _step_back() -> None:

@@ -47,8 +47,8 @@ class Expiry:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        interval = min(60.0, max(1.0, self._policy.safety_net_hold_time.total_seconds() / 4))
         while True:
+            interval = min(60.0, max(1.0, self._policy.safety_net_hold_time.total_seconds() / 4))
             await asyncio.sleep(interval)
             swept = BATCH
             while swept >= BATCH:

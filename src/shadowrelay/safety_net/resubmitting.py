@@ -90,7 +90,9 @@ class Resubmitting:
     async def look(self) -> tuple[Sequence[Request], News]:
         """Read the records; what was switched is in force from now on."""
         records, news, switch = await self._database.transact(_records)
-        if self._in_force.take(switch):
+        changed = self._in_force.take(switch)
+        self._pace.policy = self._in_force.policy
+        if changed:
             log.warning(
                 "shadow_redundancy_switched",
                 on=self._in_force.redundancy,

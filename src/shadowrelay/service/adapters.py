@@ -158,20 +158,24 @@ def _login(route: HopSettings) -> Login | None:
     )
 
 
+def log_limits(settings: Settings) -> LogLimits:
+    tracking = settings.tracking
+    return LogLimits(
+        max_file_age=tracking.max_file_age,
+        max_file_size=tracking.max_file_size,
+        max_directory_size=tracking.max_directory_size,
+        max_age=tracking.max_age,
+    )
+
+
 def tracking_writer(
     settings: Settings, database: TransportDatabase, events: TrackingEvents, clock: Callable[[], datetime]
 ) -> TrackingWriter:
-    tracking = settings.tracking
     return TrackingWriter(
         Outbox(database),
-        directory=Path(tracking.directory),
+        directory=Path(settings.tracking.directory),
         node=ServerName(settings.name),
-        limits=LogLimits(
-            max_file_age=tracking.max_file_age,
-            max_file_size=tracking.max_file_size,
-            max_directory_size=tracking.max_directory_size,
-            max_age=tracking.max_age,
-        ),
+        limits=log_limits(settings),
         committed=database.when_tracked(asyncio.Event()),
         clock=clock,
         events=events,

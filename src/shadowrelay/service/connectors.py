@@ -12,7 +12,7 @@ from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import asking_context, pinned, server_context
 from shadowrelay.service.minting import mint
 from shadowrelay.service.node import Node
-from shadowrelay.settings import MemberConnector, ReceiveConnector
+from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
@@ -24,12 +24,21 @@ from shadowrelay.wire.xshadow import MAX_LINE
 MEMBER_MESSAGE_SIZE = 1 << 40
 
 
-def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector:
-    """The connector ``name``, for mail from senders."""
+def for_senders(
+    node: Node,
+    name: str,
+    connector: ReceiveConnector,
+    settings: Settings | None = None,
+    former: Connector | None = None,
+) -> Connector:
+    """The connector ``name``, for mail from senders. ``former``: what listens at its address now, of which
+    the logins stay. Raises OSError, if a certificate cannot be used.
+    """
+    settings = settings or node.settings
     options = IntakeOptions(
         connector=name,
-        relay_networks=tuple(node.settings.relay_networks),
-        accepted_domains=tuple(node.settings.accepted_domains),
+        relay_networks=tuple(settings.relay_networks),
+        accepted_domains=tuple(settings.accepted_domains),
         routes=node.routes,
         content=node.spool,
         room=node.room,
@@ -42,8 +51,6 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
     if connector.tls_certificate and connector.tls_key:
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(connector.tls_certificate, connector.tls_key)
-    if connector.users_file:
-        node.logins[name] = UserLogins(connector.users_file, name)
     limits = ConnectorOptions(
         hostname=node.name,
         host=connector.listen.host,
@@ -62,7 +69,7 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         max_header_size=connector.max_header_size,
         max_text_line=connector.max_text_line,
         any_dots=connector.any_dots,
-        logins=node.logins.get(name),
+        logins=_logins(name, connector, former),
         proxy_networks=tuple(connector.proxy_networks),
     )
     intake = Intake(
@@ -80,6 +87,13 @@ def for_senders(node: Node, name: str, connector: ReceiveConnector) -> Connector
         return Connector(limits, intake)
     hops = HopIntakes(intake, HopTls(asking_context(connector), tls, pinned(connector)))
     return Connector(limits, hops, session=HopSession)  # type: ignore[arg-type]
+
+
+def _logins(name: str, connector: ReceiveConnector, former: Connector | None) -> UserLogins | None:
+    kept = former.options.logins if former else None
+    if isinstance(kept, UserLogins) and kept.path == connector.users_file:
+        return kept  # with what it counted, and the passwords that it knows
+    return UserLogins(connector.users_file, name) if connector.users_file else None
 
 
 def for_members(node: Node, peer: MemberConnector) -> Connector:

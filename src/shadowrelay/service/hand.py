@@ -10,6 +10,7 @@ from shadowrelay.admin.looking import Looking
 from shadowrelay.core.operating import Scope
 from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
+from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.view import View
 from shadowrelay.service.minting import mint
 from shadowrelay.settings import Settings
@@ -39,10 +40,18 @@ class Hand:
             clock=node.clock,
             seconds=seconds,
         )
+        self.reloading = ClusterReload(
+            name=node.name,
+            here=lambda: node.reloading,
+            members=lambda: node.contacts().members,
+            ask=node.members.operate,
+            mint=mint,
+            clock=node.clock,
+        )
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node by XOPERATE."""
-        return self.view.actions()
+        return {**self.view.actions(), **self.reloading.actions()}
 
 
 def tokens_of(settings: Settings) -> Iterator[Token]:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.delivery.hop_watch import HopWatch
@@ -15,7 +16,6 @@ from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from shadowrelay.core.recipients import no_book
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
@@ -47,38 +47,30 @@ from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.tracing import Event
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
-from shadowrelay.reception.recipient_files import RecipientsInvalid
-from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.service import resubmit
 from shadowrelay.service.adapters import addresses, hosts, resolver
+from shadowrelay.service.current import Current
+from shadowrelay.service.failing import NodeFailed, recipients_of
 from shadowrelay.service.hand import Hand
 from shadowrelay.service.hops import hop_status
 from shadowrelay.service.logged import TrackingLookup
+from shadowrelay.service.membership import Membership, place_of
 from shadowrelay.service.minting import mint
 from shadowrelay.service.records import SharedRecords
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import book_limits, journals, promotion, routes, standing
-from shadowrelay.settings.sites import ways
+from shadowrelay.settings.routing import standing
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.sending.remembers import remembers_since
+
+if TYPE_CHECKING:
+    from shadowrelay.service.reload import Reloading
+
+__all__ = ["Node", "NodeFailed", "utcnow"]
 
 
 def utcnow() -> datetime:
     return datetime.now(UTC)
-
-
-class NodeFailed(Exception):
-    """The node cannot go on; the message says why."""
-
-
-def _recipients(settings: Settings) -> RecipientsFile | None:
-    if settings.recipients_file is None:
-        return None
-    try:
-        return RecipientsFile(settings.recipients_file, book_limits(settings))
-    except (OSError, RecipientsInvalid) as error:
-        raise NodeFailed(f"recipients_file: {error}") from error
 
 
 class Node:
@@ -86,6 +78,7 @@ class Node:
 
     opening = False
     stopping = False
+    reloading: Reloading | None = None  # once the node serves
 
     def __init__(
         self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] = utcnow
@@ -93,10 +86,10 @@ class Node:
         self.settings, self.database, self.clock = settings, database, clock
         self.started_at = clock()
         self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
-        self.policy = settings.policy()
-        self.in_force = InForce(self.policy)
-        places = tuple(MemberPlace(ServerName(m.name), m.site, m.host) for m in settings.members)
-        self._called_at = {member.name: str(member.address) for member in settings.members}
+        self.current = Current(settings, recipients_of(settings))
+        self.policy = self.current.policy
+        self.in_force = InForce(settings.policy())
+        places = tuple(map(place_of, settings.members))
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
         boundary, policy = self.boundary, self.policy
         self.members = Members(database, boundary, addresses(settings), policy, clock)
@@ -109,11 +102,10 @@ class Node:
             self.members, database, boundary, self.examiner, self.inquiry, self.settled_in_log, policy, clock
         )
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
-        self.routes = routes(settings)
-        self.ways = ways(settings)
-        self._recipients = _recipients(settings)
-        self.book = self._recipients.book if self._recipients else no_book
-        self.reporter = Reporter(self.name, self.routes, policy, clock, journals(settings), self.book)
+        self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
+        self.reporter = Reporter(
+            self.name, self.routes, policy, clock, self.current.journals, self.current.book
+        )
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
         self.hop_conversations = self.hosts.talk = HopConversations(
@@ -137,19 +129,7 @@ class Node:
         self.repair = Repair(
             self.members, database, boundary, self.examiner, self.in_force, clock, self._speak_to_all
         )
-        self.links = {
-            place.name: Link(
-                name=place.name,
-                members=self.members,
-                database=database,
-                boundary=boundary,
-                inquiry=self.inquiry,
-                policy=policy,
-                clock=clock,
-                changed=self.queue.wake.set,
-            )
-            for place in places
-        }
+        self.links = {place.name: self.new_link(place.name) for place in places}
         self.draining = Draining(
             Drain(database, boundary, self.in_force, clock, self._speak_to_all),
             settings.drain_timeout.total_seconds(),
@@ -167,13 +147,12 @@ class Node:
         self.detour = self.queue.detour = Detour(standing(settings), giving, boundary)
         self.in_flight: set[MessageId] = set()
         self.acknowledgements = Acknowledgements(
-            database, policy, clock, self.hop_failed, self.suspended, promotion(settings)
+            database, policy, clock, self.hop_failed, self.suspended, self.current.promotion
         )
         self.queue.failed = self.acknowledgements.release
         self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
-        self.logins: dict[str, UserLogins] = {}  # by Receive connector
         self.resubmitting = Resubmitting(
             self.members,
             database,
@@ -194,7 +173,7 @@ class Node:
             mint=mint,
             clock=clock,
         )
-        counting = Counting(
+        self.counting = counting = Counting(
             database=database,
             policy=policy,
             clock=clock,
@@ -219,7 +198,19 @@ class Node:
             },
             seconds,
         )
-        self._tasks: dict[ServerName, asyncio.Task[None]] = {}
+        self.membership = Membership(self)
+
+    def new_link(self, name: ServerName) -> Link:
+        return Link(
+            name=name,
+            members=self.members,
+            database=self.database,
+            boundary=self.boundary,
+            inquiry=self.inquiry,
+            policy=self.policy,
+            clock=self.clock,
+            changed=self.queue.wake.set,
+        )
 
     def hop_failed(self, name: NextHop) -> bool:
         """Has that next hop failed, and taken no mail since?"""
@@ -254,7 +245,7 @@ class Node:
         return [
             member_status(
                 place,
-                self._called_at[place.name],
+                self.membership.called_at(place.name),
                 self.boundary.watches[place.name],
                 self.policy,
                 clock=clock,
@@ -283,8 +274,8 @@ class Node:
 
     def login_counts(self) -> Mapping[str, int]:
         counts = Counter(NONE)
-        for one in self.logins.values():
-            counts.update(one.counts)
+        for one in self.connectors:
+            counts.update(one.options.logins.counts if isinstance(one.options.logins, UserLogins) else {})
         return counts
 
     def redundancy_on(self) -> bool:
@@ -326,8 +317,10 @@ class Node:
         return True, "the node takes mail"
 
     def warning(self) -> str:
-        wrong = self._recipients.wrong if self._recipients else ""
-        return f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
+        recipients = self.current.recipients
+        wrong = recipients.wrong if recipients else ""
+        told = f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
+        return "; ".join(filter(None, [told, self.reloading.warning if self.reloading else ""]))
 
     def live(self) -> bool:
         return not self.database.failed.is_set()
@@ -336,14 +329,12 @@ class Node:
         return await give_up(self.database, self.reporter, message_id, self.clock) is not None
 
     def retired(self, name: ServerName) -> None:
-        self.boundary.retire(name)
-        if task := self._tasks.pop(name, None):
-            task.cancel()
-        self.queue.wake.set()
+        self.membership.retired(name)
 
     def nudge(self, name: ServerName) -> None:
         """Wake the link to a member: there is something to say to it."""
-        self.links[name].nudge()
+        if link := self.links.get(name):
+            link.nudge()
 
     def reconcile(self) -> Reconcile:
         """The stage that decides messages once their members have answered."""
@@ -360,10 +351,7 @@ class Node:
 
     def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start a link to every member that was not retired."""
-        for name in self.boundary.watches:
-            link = self.links[name]
-            self._tasks[name] = group.create_task(link.run(), name=f"link to {name}")
-        return list(self._tasks.values())
+        return self.membership.start(group)
 
     async def settled_in_log(self, message_id: MessageId) -> Mapping[int, Status]:
         return await self._log.settled(message_id)

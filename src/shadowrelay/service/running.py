@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from shadowrelay.service import connectors
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
+from shadowrelay.service.reload import Reloading
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
@@ -63,8 +65,10 @@ async def _track(writer: TrackingWriter, directory: Path, stop: asyncio.Event) -
         ) from error
 
 
-async def run_node(settings: Settings) -> None:
-    """Run until a signal stops it. Raises NodeFailed, CannotOpen or OSError when the node cannot go on."""
+async def run_node(settings: Settings, read: Callable[[], Settings] | None = None) -> None:
+    """Run until a signal stops it. ``read`` reads the settings again. Raises NodeFailed, CannotOpen or
+    OSError when the node cannot go on.
+    """
     now = utcnow()
     name = ServerName(settings.name)
     database = await TransportDatabase.open(
@@ -75,10 +79,11 @@ async def run_node(settings: Settings) -> None:
         now,
         machines(settings),
     )
-    with signals.heard() as stop:  # before anyone can see that the node runs
+    again = asyncio.Event()
+    with signals.heard(again) as stop:  # before anyone can see that the node runs
         _tell_what_was_opened(settings, database)
         try:
-            await _serve(Node(settings, database), stop)
+            await _serve(Node(settings, database), stop, read or (lambda: settings), again)
         finally:
             await database.close(utcnow())
 
@@ -117,7 +122,7 @@ def _tell_what_was_opened(settings: Settings, database: TransportDatabase) -> No
     )
 
 
-async def _serve(node: Node, stop: asyncio.Event) -> None:
+async def _serve(node: Node, stop: asyncio.Event, read: Callable[[], Settings], again: asyncio.Event) -> None:
     settings, database = node.settings, node.database
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
@@ -143,18 +148,20 @@ async def _serve(node: Node, stop: asyncio.Event) -> None:
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:
             await members.start()
-        links = node.start_links(group)
+        node.start_links(group)
         await _either(opening, stop)
         for sender in senders if opening.done() else ():
             await sender.start()
         node.connectors = senders if opening.done() else []
         stages = _start_stages(node, group, listed=listed) if opening.done() else [opening]
-        background = [*stages, *links, guard, sampling]
+        node.reloading = Reloading(node, read, named, writer, again)
+        background = [*stages, group.create_task(node.reloading.run(), name="reloading"), guard, sampling]
         gc.freeze()  # modules and settings stay for good: no collection looks at them again
         gc.set_threshold(20_000, 20, 50)  # a message allocates few cycles: collect less often
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
         await stop.wait()
         await _drain(node, members)
+        background += node.membership.tasks
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)

@@ -84,6 +84,10 @@ class TrackingWriter:
         self._unsynced: list[WrittenRow] = []  # for ``events``, if anybody subscribes
         self._failure: Exception | None = None
 
+    def limit(self, limits: LogLimits) -> None:
+        """Roll and delete files by these limits from now on."""
+        self._limits, self._limits_due = limits, True
+
     async def run(self, stop: asyncio.Event) -> None:
         """Drain until ``stop``, then drain what is left and close the file.
 

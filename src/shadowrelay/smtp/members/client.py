@@ -42,6 +42,10 @@ class MemberAddress:
     port: int
     tls: ssl.SSLContext | None
 
+    @property
+    def at(self) -> tuple[str, int]:
+        return self.host, self.port
+
 
 class MemberConnection(asyncio.Protocol):
     """One session, made by ``dial``. One task at a time uses it; a failure closes it and raises MemberFailed.
@@ -56,6 +60,7 @@ class MemberConnection(asyncio.Protocol):
         self._error = "the connection was closed"
         self._parser = ReplyReader(_MOST_REPLY)
         self._replies: list[Reply] = []
+        self.address: MemberAddress | None = None  # where it was dialled
         self.greeting: Greeting | None = None
         self.version = xshadow.VERSION  # the latest one that both ends speak
 
@@ -100,6 +105,7 @@ class MemberConnection(asyncio.Protocol):
                 )
         except (OSError, TimeoutError) as error:
             raise MemberFailed(step, _said(error)) from error
+        session.address = address
         await session._expect("greeting", 220)
         session.write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))

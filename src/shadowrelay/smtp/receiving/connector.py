@@ -44,6 +44,10 @@ class SecureListener:
         self._count = 0
         self._crowded = False
 
+    def take(self, context: ssl.SSLContext, most: int | None) -> None:
+        """Handshakes that begin from now on are made with that context."""
+        self._context, self._most = context, most
+
     @property
     def handshakes(self) -> int:
         """How many are under way."""
@@ -196,6 +200,17 @@ class Connector:
         self._waiting: list[socket.socket] = []
         self._servers: list[asyncio.Server] = []
         self._secure: SecureListener | None = None
+
+    def become(self, other: Connector) -> None:
+        """Serve new sessions as the other connector would, which was never started, at the address of this
+        one. Sessions under way go on as they began.
+        """
+        self.options, self._receiver = other.options, other._receiver
+        self._make_session = other._make_session
+        options = self.options
+        self._register.limit(options.max_inbound_connections, options.max_inbound_connections_per_source)
+        if self._secure is not None and options.tls is not None:
+            self._secure.take(options.tls, options.max_inbound_connections)
 
     async def listen(self) -> tuple[str, int]:
         """Bind the address; returns its host and port. Clients may connect, and wait. Raises OSError."""

@@ -36,6 +36,10 @@ class Register:
         self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # all of them, also those being turned away
         self._closing = False
 
+    def limit(self, most: int | None, most_per_source: int | None) -> None:
+        """Admit so many from now on. Sessions that are more than that go on."""
+        self._most, self._most_per_source = most, most_per_source
+
     def __len__(self) -> int:
         return len(self._sessions)
 

@@ -1,0 +1,38 @@
+"""Answers the routes by which settings files are read again (docs/reference/api.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from shadowrelay.admin.body import body_of, operator_of
+from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.operator.acts import ActRefused
+
+
+class ReloadRoutes:
+    """The handlers: each takes a request and returns JSON. Raise RequestRefused."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+
+    async def reload(self, request: Request) -> dict[str, Any]:
+        """Read the settings of this node again, or with ``cluster`` of every node."""
+        body = await body_of(request, {"dry_run", "cluster", "operator"})
+        dry_run, cluster = _flag(body, "dry_run"), _flag(body, "cluster")
+        reloading = self._node.hand.reloading
+        try:
+            if cluster:
+                return await reloading.everywhere(operator_of(body), dry_run=dry_run)
+            return await reloading.own(dry_run=dry_run)
+        except ActRefused as refused:
+            raise RequestRefused(503, str(refused)) from refused
+
+
+def _flag(body: Any, name: str) -> bool:
+    found = body.get(name, False)
+    if not isinstance(found, bool):
+        raise RequestRefused(400, f"{name} has to be true or false")
+    return found

@@ -1,0 +1,103 @@
+"""The files of certificates and keys that a node uses: whether they changed, and how long they are valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from shadowrelay.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+Stamp = tuple[int, int, int] | None
+"""What tells one content of a file from another: inode, time of change and size; None: there is no file."""
+
+
+class Certificates:
+    """The files as they were when the settings, or the files, were last taken. Make one before the files are
+    read: then a change meanwhile is seen at the next look.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._files = {path: _stamp(path) for _, path in files(settings)}
+        self._shown = {key: path for key, path in files(settings) if key.endswith("certificate")}
+        self._refused: dict[Path, Stamp] | None = None
+        self._wrong = ""
+
+    @property
+    def warning(self) -> str:
+        """What is wrong with the files, if they cannot be taken; those from before are in use."""
+        return (
+            f"changed certificates are not taken, those from before are in use: {self._wrong}"
+            if self._wrong
+            else ""
+        )
+
+    def changed(self) -> bool:
+        """Is a file another one than the one in use?"""
+        found = {path: _stamp(path) for path in self._files}
+        if found == self._files:  # put back as it was
+            self._wrong = ""
+        return found != self._files
+
+    def refused(self, error: Exception) -> None:
+        """The files cannot be used as they are, perhaps because they are being written. They are tried again
+        at the next look, and logged once.
+        """
+        wrong = str(error)
+        if wrong != self._wrong:
+            log.error("certificates_not_taken", error=wrong, consequence="those from before are in use")
+        self._wrong = wrong
+
+    def told(self) -> None:
+        """Log what is in use now."""
+        for key, path in self._shown.items():
+            log.info(
+                "certificate_taken",
+                setting=key,
+                file=str(path),
+                valid_until=str(valid_until(path) or "unknown"),
+            )
+
+
+def files(settings: Settings) -> Iterator[tuple[str, Path]]:
+    """Each file of a certificate, of a key or of an authority, with its setting."""
+    for name, receive in settings.receive.items():
+        yield from _set(f"receive.{name}", tls_certificate=receive.tls_certificate, tls_key=receive.tls_key)
+        for at, peer in enumerate(receive.accept_xshadow):
+            yield f"receive.{name}.accept_xshadow[{at}]", peer.certificate
+    if settings.peer:
+        yield from _set(
+            "peer", certificate=settings.peer.certificate, key=settings.peer.key, ca=settings.peer.ca
+        )
+    for group in ("routes", "sites"):
+        for name, hop in getattr(settings, group).items():
+            for at, one in enumerate(hop.send_xshadow):
+                yield f"{group}.{name}.send_xshadow[{at}]", one.certificate
+
+
+def _set(table: str, **found: Path | None) -> Iterator[tuple[str, Path]]:
+    for key, path in found.items():
+        if path is not None:
+            yield f"{table}.{key}", path
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def valid_until(path: Path) -> datetime | None:
+    """Until when the first certificate of a file is valid; None: it cannot be read."""
+    from cryptography import x509  # here, because the import is slow
+
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError):
+        return None

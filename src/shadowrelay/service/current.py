@@ -1,0 +1,118 @@
+"""The settings that the parts of a node look at each time, so that a reload changes them all at once.
+
+Each value is made before, and taken by assignment: no part sees a half-changed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar, overload
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.policy import Policy
+from shadowrelay.core.reception.routing import Route
+from shadowrelay.core.reception.sites import SitePath
+from shadowrelay.core.recipients import AddressBook, no_book
+from shadowrelay.reception.recipients import RecipientsFile
+from shadowrelay.settings import Settings
+from shadowrelay.settings.routing import journals, promotion, routes
+from shadowrelay.settings.sites import ways
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class CurrentPolicy(Policy):
+    """A policy whose values are always those of ``now``. ``now`` has all of one moment."""
+
+    __slots__ = ("now",)
+    now: Policy
+
+    def __init__(self, now: Policy) -> None:
+        object.__setattr__(self, "now", now)
+
+    def take(self, policy: Policy) -> None:
+        object.__setattr__(self, "now", policy)
+
+
+def _of_now(name: str) -> Any:
+    return property(lambda current: getattr(current.now, name))
+
+
+for _tunable in fields(Policy):
+    setattr(CurrentPolicy, _tunable.name, _of_now(_tunable.name))
+
+
+class CurrentList(Sequence[V]):
+    """A list of now."""
+
+    def __init__(self, now: tuple[V, ...]) -> None:
+        self.now = now
+
+    @overload
+    def __getitem__(self, index: int) -> V: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[V, ...]: ...
+    def __getitem__(self, index: int | slice) -> V | tuple[V, ...]:
+        return self.now[index]
+
+    def __len__(self) -> int:
+        return len(self.now)
+
+    def __iter__(self) -> Iterator[V]:
+        return iter(self.now)
+
+
+class CurrentMap(Mapping[K, V]):
+    """A table of now."""
+
+    def __init__(self, now: Mapping[K, V]) -> None:
+        self.now = now
+
+    def __getitem__(self, key: K) -> V:
+        return self.now[key]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.now)
+
+    def __len__(self) -> int:
+        return len(self.now)
+
+    def __bool__(self) -> bool:
+        return bool(self.now)
+
+
+class Current:
+    """What the settings of now say to many parts of a node."""
+
+    def __init__(self, settings: Settings, recipients: RecipientsFile | None) -> None:
+        self.settings = settings
+        self.recipients = recipients
+        self.policy = CurrentPolicy(settings.policy())
+        self.routes = CurrentList[Route](routes(settings))
+        self.ways: CurrentMap[str, SitePath] = CurrentMap(ways(settings))
+        self.journals: CurrentMap[NextHop, tuple[str, NextHop]] = CurrentMap(journals(settings))
+        self._promotion = promotion(settings)
+
+    def book(self) -> AddressBook:
+        return self.recipients.book() if self.recipients else no_book()
+
+    def promotion(self, targets: Sequence[NextHop]) -> list[NextHop]:
+        return self._promotion(targets)
+
+    def prepare(self, settings: Settings, recipients: RecipientsFile | None) -> Callable[[], None]:
+        """Make everything of other settings. What is returned takes it, and cannot fail."""
+        made = Current(settings, recipients)
+
+        def take() -> None:
+            self.settings, self.recipients = made.settings, made.recipients
+            self.policy.take(made.policy.now)
+            self.routes.now, self.ways.now, self.journals.now = (
+                made.routes.now,
+                made.ways.now,
+                made.journals.now,
+            )
+            self._promotion = made._promotion
+
+        return take
