@@ -20,8 +20,8 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.measures import Measures
 from shadowrelay.operator.redirect import Redirecting
-from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.redundancy import RedundancySwitch
+from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.tracing import Event
 from shadowrelay.operator.view import View

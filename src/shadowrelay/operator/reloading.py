@@ -101,14 +101,14 @@ class ClusterReload:
         return {"name": self.name, **(await here.reload(dry_run=dry_run)).told()}
 
     async def everywhere(self, operator: str, *, dry_run: bool) -> Json:
-        """Reload every member, all at once, and this node; each reads its own file, and answers for itself."""
+        """Reload this node and every member, all at once. Each reads its own file, and answers for itself."""
         job = RequestId(self.mint(self.clock()))
         act = Act(
             job=job,
             action=RELOAD,
             scope=Scope.OPERATE,
             operator=operator,
-            reason="the settings are read again on all members",
+            reason="settings are read again",
             arguments={"dry_run": dry_run},
         )
         members = sorted(self.members())
