@@ -1,4 +1,4 @@
-"""A running node reads its settings again: a changed file is taken whole, or refused whole, and no mail is lost."""
+"""A running node reads its settings again: a changed file is taken whole, or refused whole."""
 
 from __future__ import annotations
 
