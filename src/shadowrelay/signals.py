@@ -13,8 +13,9 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:  # a command must not wait for these before it knows of Ctrl-C
     import asyncio
@@ -24,6 +25,8 @@ INTERRUPTED = 130
 
 STOPS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGPWR, signal.SIGXCPU})
 """A service that hears one of these finishes what is under way."""
+
+_fatal: BinaryIO | None = None
 
 _FATAL = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT})
 _FATAL_TOO = frozenset({signal.SIGSYS, signal.SIGTRAP})  # faulthandler does not take these by itself
@@ -68,6 +71,21 @@ def spoken_of() -> None:
         signal.signal(number, _ended)
     for number in NOTED:
         signal.signal(number, _ignored)
+
+
+def fatal_to(file: Path) -> None:
+    """A fatal signal writes its traceback to that file from now on. Only in a process that is a service.
+
+    The next start says what the file has: ``faulthandler`` knows one file at a time.
+    """
+    if not faulthandler.is_enabled() or signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, None):
+        return
+    global _fatal  # noqa: PLW0603 – it must stay open for as long as the process runs
+    with suppress(OSError, RuntimeError, ValueError):
+        _fatal = file.open("ab")
+        faulthandler.enable(_fatal)
+        for number in _FATAL_TOO:
+            faulthandler.register(number, _fatal, chain=True)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ SMALL = {
     "chore",
     "request",
     "switch",
+    "poison",
     "incarnation",
     "sqlite_sequence",
     "CONSTANT",

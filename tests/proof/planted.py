@@ -34,6 +34,7 @@ from .planted_hosts import HOSTS
 from .planted_lists import LISTS, LISTS_AUDITED
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
+from .planted_measures import MEASURES
 from .planted_operating import OPERATING
 from .planted_pacing import PACING
 from .planted_redirecting import REDIRECTING
@@ -62,6 +63,7 @@ RELAY: tuple[Fault, ...] = (
     *DATABASE,
     *SPECIFIED,
     *SWITCHING,
+    *MEASURES,
     *LISTS,
     *DOCUMENTS,
     *SITES,

@@ -108,6 +108,7 @@ def message(
             "kept_until": timestamp(view.tombstone.keep_until),
         },
         "handed_over_by": view.handed and _handed(view.handed),
+        "crashes": list(view.crashes),
     }
     copy = view.copy
     if view.damaged:

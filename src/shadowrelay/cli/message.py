@@ -222,6 +222,7 @@ def _facts(answer: JsonTree) -> list[list[object]]:
     if damage := answer["damage"]:
         rows += [["damage", _DAMAGE[damage]], ["found", answer.get("found_at")], ["what", answer.get("why")]]
         rows.append(["good copy", _good_copy(answer)])
+    rows += [["crash with it in hand", one] for one in answer.get("crashes", ())]
     if handed := answer.get("handed_over_by"):
         rows.append(["handed over by", f"{handed['name']} as {handed['id']}"])
     if outcome := answer["outcome"]:

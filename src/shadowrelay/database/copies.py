@@ -181,6 +181,8 @@ class Copies:
     def _save(self, write: SaveCopy) -> None:
         before, after = write.before, write.after
         self._undisturbed.discard(after.id)
+        if before is not None and before.stage is Stage.SET_ASIDE and after.stage is not Stage.SET_ASIDE:
+            self._run(SQL["forget_crashes"], (after.id,))
         if after.stage is Stage.ARRIVING:
             failpoints.wrote(failpoints.ARRIVING)
         if after.pending and not (before and before.pending):

@@ -254,6 +254,18 @@ SELECT value FROM meta WHERE key = ?;
 -- name: put_meta
 INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
 
+-- name: put_crashes
+INSERT OR REPLACE INTO poison (message_id, crashes, why, last_at) VALUES (?, ?, ?, ?);
+
+-- name: crashes
+SELECT why FROM poison WHERE message_id = ?;
+
+-- name: forget_crashes
+DELETE FROM poison WHERE message_id = ?;
+
+-- name: expire_crashes
+DELETE FROM poison WHERE last_at < ?;
+
 -- name: drop_meta
 DELETE FROM meta WHERE key = ?;
 

@@ -28,6 +28,7 @@ from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
 from shadowrelay.database.reading import WAL_PAGES, Reading
 from shadowrelay.database.salvage import salvage
+from shadowrelay.in_hand import InHand
 
 T = TypeVar("T")
 
@@ -95,6 +96,7 @@ class TransportDatabase:
     lineage: Lineage = field(init=False)
     unchecked: bool = False  # it is not yet known whether the file is whole
     commits: int = 0
+    in_hand: InHand = field(default_factory=InHand)
     _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
     _writer: asyncio.Task[None] | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # its holder may use the connection

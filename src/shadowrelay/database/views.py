@@ -16,7 +16,7 @@ from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records
+from shadowrelay.database import poison, records
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
 
@@ -86,7 +86,8 @@ class Snapshot:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
     """Everything that this node knows of one message. ``copy`` is None if only an outcome or tombstone is
-    left, or its rows are ``damaged``. ``hops``: what hops beyond the boundary have of it.
+    left, or its rows are ``damaged``. ``hops``: what hops beyond the boundary have of it. ``crashes``: those
+    of this node with the message in hand, a line each.
     """
 
     id: MessageId
@@ -97,6 +98,7 @@ class MessageView:
     active: frozenset[NextHop] = frozenset()
     hops: tuple[HopShadow, ...] = ()
     handed: Handed | None = None
+    crashes: tuple[str, ...] = ()
 
 
 def snapshot(ledger: SqlLedger) -> Snapshot:
@@ -164,6 +166,7 @@ def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
         active=hops,
         hops=tuple(ledger.hop_shadows_of(message_id)),
         handed=ledger.handed(message_id),
+        crashes=poison.crashes(ledger, message_id),
     )
 
 

@@ -276,7 +276,12 @@ class Queue:
 
     async def _work(self, outbound: Outbound, claimed: ActiveFork) -> None:
         """Send one fork, and keep its session for the next one if possible."""
-        session = await self._deliver(claimed, outbound)
+        in_hand = self._database.in_hand
+        slot = in_hand.take(claimed.copy.id)
+        try:
+            session = await self._deliver(claimed, outbound)
+        finally:
+            in_hand.leave(slot)
         if session is not None:
             if session.alive and outbound.server is not None and not self._stopping:
                 outbound.idle.append((session, asyncio.get_running_loop().time()))

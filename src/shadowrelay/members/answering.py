@@ -26,6 +26,7 @@ from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.in_hand import NOWHERE
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.members.offer import SEND_CONTENT
@@ -258,6 +259,7 @@ class HoldSink:
         self._recipients = recipients
         self._scan = HeaderScan()
         self._spool = Spool(answering.options.content, name, cached=False)
+        self._slot = answering.database.in_hand.take(offer.message_id)
 
     async def write(self, data: bytes) -> None:
         if not self._scan.complete:
@@ -269,6 +271,16 @@ class HoldSink:
             raise Refused.by(NO_ROOM) from error
 
     async def finish(self) -> Sequence[Reply]:
+        try:
+            return await self._finished()
+        finally:
+            self._over()
+
+    def _over(self) -> None:
+        self._answering.database.in_hand.leave(self._slot)
+        self._slot = NOWHERE
+
+    async def _finished(self) -> Sequence[Reply]:
         self._scan.finish()
         try:
             content = await self._spool.seal()
@@ -347,6 +359,7 @@ class HoldSink:
         return found if await examiner.look(found.id) is Finding.SOUND else None
 
     async def abort(self) -> None:
+        self._over()
         self._spool.discard()
 
     def _differs(self, found: Digests) -> bool:

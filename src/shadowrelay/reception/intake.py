@@ -30,6 +30,7 @@ from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.in_hand import NOWHERE
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
@@ -191,6 +192,7 @@ class IntakeSink:
         self._scan = HeaderScan()
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
+        self._slot = intake.database.in_hand.take(arrival.id)
         self._late = late
         # Where members may take a copy, it is made only if none does.
         alone = late is not None and (shadow is None or shadow.first is None)
@@ -219,7 +221,7 @@ class IntakeSink:
             self._spool.discard()
             raise
         finally:
-            self._intake.in_flight.discard(self._arrival.id)
+            self._over()
             if self._shadow is not None:
                 self._shadow.drop()
         answer = decided.answer
@@ -249,8 +251,13 @@ class IntakeSink:
     def _accepted(message_id: MessageId) -> Reply:
         return Reply(250, "2.6.0", f"{message_id} Queued mail for delivery")
 
-    async def abort(self) -> None:
+    def _over(self) -> None:
         self._intake.in_flight.discard(self._arrival.id)
+        self._intake.database.in_hand.leave(self._slot)
+        self._slot = NOWHERE
+
+    async def abort(self) -> None:
+        self._over()
         self._spool.discard()
         if self._shadow is not None:
             self._shadow.drop()

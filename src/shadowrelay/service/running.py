@@ -25,6 +25,7 @@ from shadowrelay.members.chores import Chores
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import machines, tracking_writer
+from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
@@ -82,8 +83,12 @@ async def run_node(settings: Settings, read: Callable[[], Settings] | None = Non
     again = asyncio.Event()
     with signals.heard(again) as stop:  # before anyone can see that the node runs
         _tell_what_was_opened(settings, database)
+        crashes = Crashes(settings.data_dir)
         try:
-            await _serve(Node(settings, database), stop, read or (lambda: settings), again)
+            await _serve(Node(settings, database), stop, crashes, read or (lambda: settings), again)
+        except BaseException as error:
+            crashes.note(error, database.in_hand)
+            raise
         finally:
             await database.close(utcnow())
 
@@ -122,7 +127,9 @@ def _tell_what_was_opened(settings: Settings, database: TransportDatabase) -> No
     )
 
 
-async def _serve(node: Node, stop: asyncio.Event, read: Callable[[], Settings], again: asyncio.Event) -> None:
+async def _serve(
+    node: Node, stop: asyncio.Event, crashes: Crashes, read: Callable[[], Settings], again: asyncio.Event
+) -> None:
     settings, database = node.settings, node.database
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
@@ -144,6 +151,7 @@ async def _serve(node: Node, stop: asyncio.Event, read: Callable[[], Settings], 
         for key, connector in named.items():  # all of them, before anybody is greeted
             await _listen(key, connector)
         listed = await list_part_of(database, Taken.START)  # before any other row of this start
+        await crashes.count(database, utcnow())
         opening = group.create_task(opened(node), name="opening")
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:

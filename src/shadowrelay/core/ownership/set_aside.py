@@ -1,7 +1,10 @@
-"""Messages set aside until an operator decides: their fate is unknown, or no member has a good copy."""
+"""Messages set aside until an operator decides: their fate is unknown, no member has a good copy, or the node
+crashed with them in hand.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import DamagedRow, Decision, SaveCopy, SaveDamaged
@@ -26,6 +29,21 @@ def set_aside(copy: Copy, now: datetime, reason: str = REASON) -> Decision[None]
         check_at=None,
     )
     return Decision(None, (SaveCopy(copy, aside),), (SetAside(at=now, copy=aside, reason=reason),))
+
+
+MOST_CRASHES = 2
+"""A message that was in hand at so many crashes is set aside."""
+
+
+def poisonous(copy: Copy, crashes: Sequence[str], now: datetime) -> Decision[None] | None:
+    """The node crashed with this message in hand, and reported it: a line about each crash. None: go on.
+
+    One crash may have any cause. A copy held for another member is not sent from here, so it stays.
+    """
+    if len(crashes) < MOST_CRASHES or not copy.owned:
+        return None
+    told = "; ".join(crashes[-MOST_CRASHES:])
+    return set_aside(copy, now, f"in hand at {len(crashes)} crashes of the node: {told}")
 
 
 def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | DamagedRow | None]:
