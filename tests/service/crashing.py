@@ -18,6 +18,7 @@ _wanted = asyncio.Event()
 
 
 async def _crash(self: Sender, claimed: Any, outbound: Any, heard: Any) -> Any:
+    await asyncio.sleep(0.3)  # its sender has the 250 by now
     match claimed.copy.envelope.subject:
         case "abort":
             os.abort()

@@ -16,6 +16,8 @@ import pytest
 from scripted_hop import ScriptedHop
 from test_service import Process, wait_for
 
+from shadowrelay.in_hand import left
+
 pytestmark = pytest.mark.lab
 
 CRASHING = Path(__file__).with_name("crashing.py")
@@ -114,6 +116,7 @@ async def test_what_was_in_hand_whenever_the_node_was_killed_is_never_set_aside(
         await asyncio.to_thread(node.again)
         held_up = await asyncio.to_thread(node.send, "hang")
         for _ in range(10):
+            await asyncio.to_thread(wait_for, lambda: held_up in left(tmp_path / "data"))
             node.signal(signal.SIGKILL)
             await asyncio.to_thread(node.ended)
             await asyncio.to_thread(node.again)
