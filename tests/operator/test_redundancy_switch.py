@@ -13,9 +13,9 @@ from shadowrelay.core.messages import Reason
 from shadowrelay.core.operating import Act, Scope
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.members import reconcile, repair
+from shadowrelay.members.sharing import SWITCH
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.safety_net import pace
-from shadowrelay.safety_net.sharing import SWITCH
 from shadowrelay.wire.switches import switch_told
 
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000

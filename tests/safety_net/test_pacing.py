@@ -8,8 +8,8 @@ from datetime import timedelta
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.steps import Unanswered
+from shadowrelay.members.sharing import News, Shared
 from shadowrelay.safety_net.pace import REFRESH, Pace
-from shadowrelay.safety_net.sharing import News, Shared
 
 POLICY = Policy(reconcile_timeout=timedelta(seconds=30), resubmit_rate=10)
 A, B = ServerName("a"), ServerName("b")

@@ -33,7 +33,6 @@ from shadowrelay.core.decisions import (
     DropDamaged,
     DropEvents,
     DropHopShadow,
-    ForgetRequest,
     Found,
     Heard,
     HopShadow,
@@ -60,13 +59,17 @@ from shadowrelay.core.identifiers import (
     RequestId,
     ServerName,
 )
+from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.messages import AsSent, Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
+from shadowrelay.core.shared_records import ForgetRequest
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SQL, SqlLedger
@@ -115,6 +118,9 @@ class State:
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     requests: dict[RequestId, Request] = field(default_factory=dict)
     switches: dict[str, Switch] = field(default_factory=dict)
+    jobs: dict[RequestId, Job] = field(default_factory=dict)
+    job_progresses: dict[tuple[RequestId, ServerName], JobProgress] = field(default_factory=dict)
+    suspensions: dict[NextHop, Suspension] = field(default_factory=dict)
     progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
     hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
     hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
@@ -148,6 +154,9 @@ class State:
             chores=dict(self.chores),
             requests=dict(self.requests),
             switches=dict(self.switches),
+            jobs=dict(self.jobs),
+            job_progresses=dict(self.job_progresses),
+            suspensions=dict(self.suspensions),
             progress=dict(self.progress),
             hop_peers=dict(self.hop_peers),
             hop_shadows=dict(self.hop_shadows),
@@ -164,7 +173,7 @@ class MemoryLedger:
         self.state = state
         self.hosts = hosts or {}
         self.tracked: list[
-            TrackingEvent | SnapshotEnd | RowsDamaged
+            TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed
         ] = []  # of the group that is not yet durable
         self._undo: dict[tuple[str, Any], Any] = {}
         self._counters = (state.last_event, state.sequence)
@@ -304,6 +313,22 @@ class MemoryLedger:
     def switch(self, name: str) -> Switch | None:
         return self.state.switches.get(name)
 
+    def jobs(self) -> Sequence[Job]:
+        return [self.state.jobs[key] for key in sorted(self.state.jobs)]
+
+    def job(self, job_id: RequestId) -> Job | None:
+        return self.state.jobs.get(job_id)
+
+    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
+        found = self.state.job_progresses
+        return [found[key] for key in sorted(found) if key[0] == job_id]
+
+    def suspensions(self) -> Sequence[Suspension]:
+        return [self.state.suspensions[key] for key in sorted(self.state.suspensions)]
+
+    def suspension(self, next_hop: NextHop) -> Suspension | None:
+        return self.state.suspensions.get(next_hop)
+
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         found = self.state.progress
         return [found[key] for key in sorted(found) if key[0] == request_id]
@@ -440,6 +465,16 @@ class MemoryLedger:
                 self._put("tombstones", write.message_id, write)
             case Member():
                 self._put("known", write.name, write)
+            case Job():
+                self._put("jobs", write.id, write)
+            case JobProgress():
+                self._put("job_progresses", (write.job, write.node), write)
+            case ForgetJob(job_id):
+                for pair in [pair for pair in self.state.job_progresses if pair[0] == job_id]:
+                    self._put("job_progresses", pair, _ABSENT)
+                self._put("jobs", job_id, _ABSENT)
+            case Suspension():
+                self._put("suspensions", write.next_hop, write)
             case Switch():
                 self._put("switches", write.name, write)
             case Request():
@@ -577,7 +612,7 @@ class MemoryLedger:
             return self.state.copies.get(message_id)
         return None if old is _ABSENT else old
 
-    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...]:
+    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, ...]:
         told = tuple(self.tracked)
         self.state.alive_at, self._back_at = self._back_at or self.state.alive_at, None
         self._undo.clear()
@@ -717,7 +752,7 @@ class CheckedLedger(MemoryLedger):
             self._begin().apply(decision)
         return super().apply(decision)
 
-    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...]:
+    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, ...]:
         for message_id in self.touched():
             if self.copy(message_id) != self.state.copies.get(message_id):
                 raise Disagreement(f"{self.name}: SQLite and memory differ on {message_id}")
@@ -844,7 +879,8 @@ _READ = """unacknowledged_orders
 copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-requests request switch progress resubmitting resubmittable events_for
+requests request switch progress jobs job job_progress suspensions suspension
+resubmitting resubmittable events_for
 hop_shadow hop_shadows_of hop_shadows_unsound hop_shadows"""
 
 

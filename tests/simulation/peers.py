@@ -21,7 +21,7 @@ from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
-from shadowrelay.safety_net.sharing import SWITCH, received, switch_received
+from shadowrelay.members.sharing import SWITCH, received, switch_received
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,

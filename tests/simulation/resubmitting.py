@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.members.sharing import News, Shared, Sharing, news_of, share
 from shadowrelay.safety_net.making import Made, make
 from shadowrelay.safety_net.pace import Pace
-from shadowrelay.safety_net.sharing import News, Shared, news_of, share
 
 if TYPE_CHECKING:
     from .node import Node
@@ -37,7 +37,7 @@ class Resubmitter:
         due = self.pace.due(self.contacts().reachable, news, now)
         self.waits_for = set(due)
         for name in due:
-            script = share(name, self.node.policy, self.node.clock)
+            script = share(name, Sharing(self.node.policy, self.node.clock))
             self.node.start(script, partial(self.given, name, news))
         if not due:
             self.work()

@@ -19,13 +19,12 @@ from shadowrelay.core.identifiers import (
     Lineage,
     Mark,
     MessageId,
-    RequestId,
     ServerName,
 )
 from shadowrelay.core.messages import AsSent, Copy, Status
-from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.shared_records import RecordWrite
 from shadowrelay.core.tracking import RowsDamaged
+from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -301,13 +300,6 @@ class AcknowledgeEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetRequest:
-    """Forget a resubmit request that ended long ago, and its progress."""
-
-    id: RequestId
-
-
-@dataclass(frozen=True, slots=True)
 class DropEvents:
     """Delete all events for a database that no longer exists."""
 
@@ -372,10 +364,7 @@ Write: TypeAlias = (
     | Tombstone
     | Member
     | Heard
-    | Request
-    | Progress
-    | ForgetRequest
-    | Switch
+    | RecordWrite
     | HopShadow
     | DropHopShadow
     | HopPeer
@@ -391,7 +380,7 @@ class Decision(Generic[T_co]):
 
     then: T_co
     writes: tuple[Write, ...] = ()
-    events: tuple[TrackingEvent | SnapshotEnd | RowsDamaged, ...] = ()
+    events: tuple[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, ...] = ()
 
     def after(self, first: Decision[Any]) -> Decision[T_co]:
         """Both decisions in one transaction: this one was taken on what the ``first`` writes."""

@@ -89,7 +89,9 @@ class JobProgress:
     ``after``: it has gone through the ids up to this one. ``did``: messages to which the verb was done.
     ``late``: messages that were settled before their turn. ``waiting``: messages that a delivery attempt has
     in hand now. ``done``: it went through all that it has. ``pending``: messages to which the verb was done,
-    and of which not every member that may hold a copy has acknowledged it yet.
+    and of which not every member that may hold a copy has acknowledged it yet. ``closed``: every other member
+    was done, and then this node looked once more at what it took over meanwhile. ``step`` grows with each
+    change: of two reports the one with the higher step is the newer one.
     """
 
     job: RequestId
@@ -100,3 +102,12 @@ class JobProgress:
     waiting: int = 0
     pending: int = 0
     done: bool = False
+    closed: bool = False
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob:
+    """Forget a job, and how far each node was with it."""
+
+    id: RequestId

@@ -23,13 +23,13 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.messages import AsSent, Copy
-from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.requests import Place, Progress, Selected, Selector
+from shadowrelay.core.shared_records import RecordLedger
 
 T = TypeVar("T")
 
 
-class Ledger(Protocol):
+class Ledger(RecordLedger, Protocol):
     """The transport database as a decision reads it; it does not change during the decision."""
 
     @property
@@ -133,16 +133,6 @@ class Ledger(Protocol):
         """Copies held for that owner whose ``check_at`` has come, oldest first."""
         ...
 
-    def requests(self) -> Sequence[Request]:
-        """The resubmit requests, in the order of their ids, which is that of their making."""
-        ...
-
-    def request(self, request_id: RequestId) -> Request | None: ...
-
-    def progress(self, request_id: RequestId) -> Sequence[Progress]:
-        """How far each node that told has come with it, and this node itself."""
-        ...
-
     def resubmittable(
         self, selector: Selector, owner: ServerName | None, place: Place, most: int
     ) -> Selected:
@@ -154,10 +144,6 @@ class Ledger(Protocol):
 
     def resubmitting(self) -> int:
         """How many messages of this node that were resubmitted are not settled yet."""
-        ...
-
-    def switch(self, name: str) -> Switch | None:
-        """A setting that an operator switched for all members; None if nobody did."""
         ...
 
     def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:

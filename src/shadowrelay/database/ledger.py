@@ -28,7 +28,6 @@ from shadowrelay.core.decisions import (
     DropDamaged,
     DropEvents,
     DropHopShadow,
-    ForgetRequest,
     Found,
     Heard,
     HopShadow,
@@ -50,22 +49,26 @@ from shadowrelay.core.identifiers import (
     Lineage,
     MessageId,
     NextHop,
-    RequestId,
     ServerName,
 )
+from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
+from shadowrelay.core.shared_records import ForgetRequest
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import Load, RowsDamaged
+from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
-from shadowrelay.database import records, request_rows, sums
+from shadowrelay.database import records, sums
 from shadowrelay.database.copies import Copies
 from shadowrelay.database.hop_rows import HopRows
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
+from shadowrelay.database.record_rows import RecordRows
 from shadowrelay.database.selectors import parameters, part
 
 T = TypeVar("T")
@@ -91,7 +94,7 @@ def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginn
     return (Beginning(token, 0), *openings[names.index(token) + 1 :])
 
 
-class SqlLedger(Copies):
+class SqlLedger(RecordRows, Copies):
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
     ``name`` is this node's own, ``hosts`` the machines of the members and its own. ``tracked`` counts
@@ -233,23 +236,6 @@ class SqlLedger(Copies):
         # The addressee asks later about every copy it holds, and so learns what an unreadable event said.
         return [event for row in rows if (event := sums.readable(records.event_of, row))]
 
-    def requests(self) -> Sequence[Request]:
-        # An unreadable row counts as none: a member has the request, and gives it again.
-        rows = self._run(SQL["requests"]).fetchall()
-        return [request for row in rows if (request := sums.readable(request_rows.request_of, row))]
-
-    def request(self, request_id: RequestId) -> Request | None:
-        row = self._run(SQL["request"], (request_id,)).fetchone()
-        return sums.readable(request_rows.request_of, row) if row else None
-
-    def switch(self, name: str) -> Switch | None:
-        row = self._run(SQL["switch"], (name,)).fetchone()
-        return sums.readable(request_rows.switch_of, row) if row else None
-
-    def progress(self, request_id: RequestId) -> Sequence[Progress]:
-        rows = self._run(SQL["progress"], (request_id,)).fetchall()
-        return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
-
     def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
         asked = (sent.content, sent.envelope, sent.client, records.micros(since))
         return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
@@ -290,7 +276,7 @@ class SqlLedger(Copies):
             self.listing.count += 1
             self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
 
-    def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged) -> None:
+    def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed) -> None:
         row = event.columns()
         failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
@@ -342,8 +328,11 @@ class SqlLedger(Copies):
                 if (known := self.member(name)) and known.lineage:
                     self._members[name] = replace(known, lineage=known.lineage.at(sequence))
                     self._run(SQL["heard"], (sequence, name))
-            case Request() | Progress() | ForgetRequest() | Switch():
-                self._write_of_record(write)
+            case (
+                Request() | Progress() | ForgetRequest() | Switch()
+                | Job() | JobProgress() | ForgetJob() | Suspension()
+            ):  # fmt: skip
+                self._write_record(write)
             case HopShadow() | DropHopShadow() | HopPeer() | Handed() | Unacknowledged() | Acknowledged():
                 self._write_of_senders(write)
             case _:
@@ -377,18 +366,6 @@ class SqlLedger(Copies):
             case ChoreDone(chore):
                 self._run(SQL["drop_chore"], (chore.work, chore.member))
         self._read_chores()
-
-    def _write_of_record(self, write: Request | Progress | ForgetRequest | Switch) -> None:
-        match write:
-            case Switch():
-                self._run(SQL["put_switch"], request_rows.switch_row(write))
-            case Request():
-                self._run(SQL["put_request"], request_rows.request_row(write))
-            case Progress():
-                self._run(SQL["put_progress"], request_rows.progress_row(write))
-            case ForgetRequest(request_id):
-                self._run(SQL["drop_progress"], (request_id,))
-                self._run(SQL["drop_request"], (request_id,))
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:
         """The last event number when ``incarnation`` ended; None if this node does not know it.

@@ -303,6 +303,36 @@ INSERT OR REPLACE INTO progress (request, node, owner, told) VALUES (?, ?, ?, ?)
 -- name: drop_progress
 DELETE FROM progress WHERE request = ?;
 
+-- name: jobs
+SELECT told FROM job ORDER BY id;
+
+-- name: job
+SELECT told FROM job WHERE id = ?;
+
+-- name: put_job
+INSERT OR REPLACE INTO job (id, told) VALUES (?, ?);
+
+-- name: drop_job
+DELETE FROM job WHERE id = ?;
+
+-- name: job_progress
+SELECT told FROM job_progress WHERE job = ? ORDER BY node;
+
+-- name: put_job_progress
+INSERT OR REPLACE INTO job_progress (job, node, told) VALUES (?, ?, ?);
+
+-- name: drop_job_progress
+DELETE FROM job_progress WHERE job = ?;
+
+-- name: suspensions
+SELECT told FROM suspension ORDER BY next_hop;
+
+-- name: suspension
+SELECT told FROM suspension WHERE next_hop = ?;
+
+-- name: put_suspension
+INSERT OR REPLACE INTO suspension (next_hop, told) VALUES (?, ?);
+
 -- name: resubmitting
 SELECT COUNT(*) FROM message INDEXED BY message_resubmitted
  WHERE request IS NOT NULL AND stage <> 'safety_net' AND role = 'primary' AND stage = 'queued';

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery.retry import brought_forward
+from shadowrelay.core.delivery.retry import brought_forward, since
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.ownership import chores
@@ -31,13 +31,20 @@ FORWARD = 1000  # messages in one step; all other writes wait meanwhile
 class ActiveFork:
     """A fork to send now: one message, one next hop, the recipients that are due.
 
-    ``content`` is empty if it is gone: then the message is damaged.
+    ``content`` is empty if it is gone: then the message is damaged. ``not_aged``: how long the message did
+    not age, since its queue was suspended.
     """
 
     copy: Copy
     next_hop: NextHop
     recipients: tuple[Recipient, ...]
     content: Content
+    not_aged: timedelta = timedelta(0)
+
+    @property
+    def aging_since(self) -> datetime:
+        """When it would have been received if it had aged all the time."""
+        return since(self.copy, self.recipients) + self.not_aged
 
 
 def due_hops(ledger: SqlLedger) -> list[tuple[NextHop, datetime]]:

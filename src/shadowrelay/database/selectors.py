@@ -11,24 +11,32 @@ import sqlite3
 from typing import Any
 
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.recipients import canonical
 from shadowrelay.core.requests import BEGIN, Place, Selected, Selector
 from shadowrelay.database.records import micros, moment
 from shadowrelay.database.sums import SqlRow
 
 
 def know_folded(connection: sqlite3.Connection) -> None:
-    """Give a connection the function ``folded``: an address in lower case, as selectors have it."""
+    """Give a connection the functions ``folded``: a text in lower case, as selectors have it; and
+    ``domain_of``: the domain of an address in its one spelling.
+    """
     connection.create_function("folded", 1, _folded, deterministic=True)
+    connection.create_function("domain_of", 1, _domain_of, deterministic=True)
 
 
 def _folded(address: object) -> str:
     return str(address).lower()
 
 
+def _domain_of(address: object) -> str:
+    return canonical(str(address).rpartition("@")[2])
+
+
 def parameters(selector: Selector, place: Place = BEGIN) -> dict[str, Any]:
     """The parameters of a selector, and of the place behind which a part of its window begins."""
-    sender, sender_end = _pattern(selector.sender)
-    recipient, recipient_end = _pattern(selector.recipient)
+    sender, sender_end = pattern(selector.sender)
+    recipient, recipient_end = pattern(selector.recipient)
     return {
         "since": micros(selector.since),
         "until": micros(selector.until),
@@ -45,7 +53,7 @@ def parameters(selector: Selector, place: Place = BEGIN) -> dict[str, Any]:
     }
 
 
-def _pattern(pattern: str | None) -> tuple[str | None, str | None]:
+def pattern(pattern: str | None) -> tuple[str | None, str | None]:
     """The address, or the end of addresses, that a pattern means."""
     if pattern is not None and pattern.startswith("*@"):
         return None, pattern[1:]

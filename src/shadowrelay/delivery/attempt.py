@@ -141,7 +141,7 @@ class Sender:
         if not groups:
             claimed, groups = self._rerouted(claimed)
         hop = self._hop(groups)
-        if retry.expired(_since(claimed), self._clock(), self._policy):
+        if retry.expired(claimed.aging_since, self._clock(), self._policy):
             match await self._examiner.compare(claimed.copy, claimed.content):
                 case Finding.DAMAGED:
                     return Sent((), hop), None  # a damaged message waits for a good copy, whatever its age
@@ -302,7 +302,7 @@ class Sender:
 
     async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:
         """Connect, until the message expires at the latest: a silent next hop must not delay its DSN."""
-        left = retry.expires_at(_since(claimed), self._policy) - self._clock()
+        left = retry.expires_at(claimed.aging_since, self._policy) - self._clock()
         try:
             async with asyncio.timeout(left.total_seconds()):
                 await session.connect()
@@ -373,7 +373,7 @@ class Sender:
         return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
 
     def _late(self, claimed: ActiveFork, recipient: Recipient) -> bool:
-        return retry.delay_notice_due(recipient, _since(claimed), self._clock(), self._policy)
+        return retry.delay_notice_due(recipient, claimed.aging_since, self._clock(), self._policy)
 
     def _rerouted(self, claimed: ActiveFork) -> tuple[ActiveFork, tuple[Group, ...]]:
         """Route a fork by domain, if its next hop is not in the settings (another member named it, or the
@@ -385,8 +385,3 @@ class Sender:
         alike = [one for one, hop in zip(claimed.recipients, hops, strict=True) if hop == hops[0]]
         groups = self._hosts.ways(hops[0]) if hops[0] else ()
         return replace(claimed, recipients=tuple(alike)), groups
-
-
-def _since(claimed: ActiveFork) -> datetime:
-    """From when the age of the message counts."""
-    return retry.since(claimed.copy, claimed.recipients)

@@ -228,6 +228,15 @@ class Hosts:
             known.standing = _earlier(known.standing, by)
         self._by_route = {key: _earlier(standing, by) for key, standing in self._by_route.items()}
 
+    def end_rests(self, hosts: Iterable[Host]) -> None:
+        """These hosts may be tried at once. That they failed is remembered."""
+        for host in hosts:
+            if known := self._known.get((host.name, host.port)):
+                known.standing = replace(known.standing, rests_until=None)
+            key = (host.route, host.name, host.port)
+            if key in self._by_route:
+                self._by_route[key] = replace(self._by_route[key], rests_until=None)
+
     def prune(self) -> None:
         """Forget hosts that failed once, and that nobody has tried for long since."""
         old, now = self._clock() - FORGET, asyncio.get_running_loop().time()

@@ -81,7 +81,7 @@ class Lists:
         return self._put_off(claimed, one, "451 4.2.4 This node has no list of that name"), None
 
     def _put_off(self, claimed: ActiveFork, one: Recipient, reply: str) -> AttemptResult:
-        now, since = self._clock(), retry.since(claimed.copy, (one,))
+        now, since = self._clock(), retry.since(claimed.copy, (one,)) + claimed.not_aged
         if retry.expired(since, now, self._policy):
             return AttemptResult(one.number, Ending.EXPIRED, reply, remote=False)
         late = retry.delay_notice_due(one, since, now, self._policy)

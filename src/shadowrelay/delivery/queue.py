@@ -23,6 +23,7 @@ from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import SendOn, Sent
+from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
@@ -34,9 +35,11 @@ from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.delivery.rerouting import rerouted
 from shadowrelay.delivery.script import deliver, write_down
+from shadowrelay.delivery.trying import end_rests
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
+from shadowrelay.members.suspended import Suspended
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.session import DeliverySession
 
@@ -87,6 +90,7 @@ class Queue:
         self._policy = policy
         self._clock = clock
         self.detour: Detour | None = None
+        self.suspended = Suspended(clock)
         self._workers: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()  # sessions being closed in the background
         self._stopping = False
@@ -139,6 +143,8 @@ class Queue:
             if name not in self.hops:
                 self.hops[name] = Outbound(self.hosts.template(name))
             outbound = self.hops[name]
+            if self.suspended(name):  # nothing is late either: suspended mail does not age
+                continue
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
@@ -203,11 +209,11 @@ class Queue:
         """May this fork, claimed some time ago, be sent now?
 
         It may not after a silence in which members may have promoted their copies, nor if they told us that
-        they did or that the fork is delivered, nor if an operator suspended it. Every attempt asks this. If
-        nothing has happened to the message since the claim, memory gives the answer.
+        they did or that the fork is delivered, nor if an operator suspended it or its queue. Every attempt asks
+        this. If nothing has happened to the message since the claim, memory gives the answer.
         """
         await self._note_silence()
-        if chores.held_back(self._database.ledger):
+        if chores.held_back(self._database.ledger) or self.suspended(claimed.next_hop):
             return False
         if self._database.ledger.undisturbed(claimed.copy.id):
             return True
@@ -241,8 +247,8 @@ class Queue:
             return
         await self._note_silence()
         now = self._clock()
-        delayed = now - self._policy.delay_notification_timeout
-        expired = now - self._policy.message_expiration_timeout
+        delayed = self.suspended.received_by(name, self._policy.delay_notification_timeout)
+        expired = self.suspended.received_by(name, self._policy.message_expiration_timeout)
         if not outbound.resting(now):
             delayed = expired
         behind = outbound.late_from
@@ -256,7 +262,9 @@ class Queue:
     def _begin(self, outbound: Outbound, claims: list[ActiveFork]) -> None:
         outbound.let_in &= bool(outbound.workers or outbound.idle)
         probed = outbound.probed
-        for claimed in claims:
+        for claim_ in claims:
+            since = claim_.copy.received_at
+            claimed = replace(claim_, not_aged=self.suspended.not_aged(claim_.next_hop, since))
             worker = asyncio.create_task(self._work(outbound, claimed))
             outbound.workers += 1
             self._workers.add(worker)
@@ -291,6 +299,9 @@ class Queue:
     async def _deliver(self, claimed: ActiveFork, outbound: Outbound) -> DeliverySession | None:
         """Make one attempt. Returns the session that is left, if any."""
         session, again = None, False
+        if self.suspended(claimed.next_hop):  # since the claim
+            await self._settle(claimed, lambda _: None)
+            return None
         if self.detour and self.detour.wanted(claimed) and await self.detour.take(claimed):
             await self._settle(claimed, lambda _: None)
             return None
@@ -357,6 +368,11 @@ class Queue:
                 settle(ledger, claimed.copy.id, sent.results, (), hop, self._clock())
             ),
         )
+
+    def try_now(self, next_hop: NextHop) -> None:
+        """An operator wants mail for that next hop, or for all of that route, tried now."""
+        end_rests(self.hops, self.hosts, next_hop)
+        self.wake.set()
 
     def _close_idle(self, waiting: Set[NextHop]) -> None:
         """Once a second, close the sessions that waited too long. ``waiting``: next hops that have mail."""

@@ -128,6 +128,12 @@ class Acknowledgements:
         for waiting in [one for some in self._waiting.values() for one in some if next_hop in one.hops]:
             waiting.end(End.RETRY)
 
+    def queues_suspended(self) -> None:
+        """Queues may have been suspended: whoever waits for one of them is answered now."""
+        for waiting in [one for some in self._waiting.values() for one in some]:
+            if any(self.suspended(hop) for hop in waiting.hops):
+                waiting.end(End.RETRY)
+
     def counted(self, outcome: str) -> None:
         self._counts[outcome] += 1
 

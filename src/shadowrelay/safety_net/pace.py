@@ -13,7 +13,7 @@ from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net.resubmission import AT_ONCE
 from shadowrelay.core.values import dataclass
-from shadowrelay.safety_net.sharing import News, Shared
+from shadowrelay.members.sharing import News, Shared
 
 REFRESH = 5.0  # seconds after which members are given the requests again, and tell how far they are
 
@@ -26,6 +26,7 @@ class Given:
     news: News = frozenset()
     refused: Mapping[RequestId, str] = field(default_factory=dict)
     at: float | None = None  # when it answered last, since it can be reached
+    had: News = frozenset()  # what it was told, also if the rest could not be
 
 
 @dataclass(slots=True)
@@ -54,11 +55,14 @@ class Pace:
     def answered(self, name: ServerName, shared: Shared, told: News, now: float) -> Mapping[RequestId, str]:
         """A member was given the records, when they were as ``told``. Returns the refusals that are new."""
         known = self.given.get(name)
-        if known is None or shared.failed is not None:
+        if known is None:
+            return {}
+        if shared.failed is not None:
+            known.had = shared.had
             return {}
         refused = dict(shared.refused)
         news = {request: why for request, why in refused.items() if known.refused.get(request) != why}
-        known.news, known.refused, known.at = told, refused, now
+        known.news, known.refused, known.at, known.had = told, refused, now, shared.had
         return news
 
     def may_go_on(self, now: float) -> bool:

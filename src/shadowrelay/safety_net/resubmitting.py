@@ -23,10 +23,10 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
+from shadowrelay.members.sharing import News, Sharing, news_of, share
 from shadowrelay.running import Performer
 from shadowrelay.safety_net.making import make
 from shadowrelay.safety_net.pace import Given, Pace
-from shadowrelay.safety_net.sharing import News, news_of, share
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,9 @@ class Resubmitting:
         return records, news
 
     async def _give(self, name: ServerName, news: News) -> None:
-        shared = await self._performer().run(share(name, self._in_force.file_policy, self._clock))
+        about = Sharing(self._in_force.file_policy, self._clock, lambda: self._contacts().members)
+        had = self._pace.given[name].had if name in self._pace.given else frozenset()
+        shared = await self._performer().run(share(name, about, had))
         for request, why in self._pace.answered(name, shared, news, seconds()).items():
             log.warning("record_refused_by_member", member=name, record=request, why=why)
 

@@ -217,9 +217,9 @@ class Node:
         hop = self.queue.hops.get(name)
         return hop is not None and hop.failures > 0
 
-    def suspended(self, name: NextHop) -> bool:  # noqa: ARG002
-        """Has an operator suspended the queue of that next hop? No command does so yet."""
-        return False
+    def suspended(self, name: NextHop) -> bool:
+        """Has an operator suspended the queue of that next hop?"""
+        return self.queue.suspended(name)
 
     def contacts(self) -> Contacts:
         """The other members, as far as it matters for whom this node answers."""

@@ -14,10 +14,10 @@ from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.pool import seconds
+from shadowrelay.members.sharing import ACTION, SWITCH, received, switch_received
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.resubmit import Having
 from shadowrelay.safety_net.resubmitting import Resubmitting
-from shadowrelay.safety_net.sharing import ACTION, SWITCH, received, switch_received
 from shadowrelay.service import resubmit
 from shadowrelay.wire.xshadow import Malformed
 

@@ -29,6 +29,7 @@ from shadowrelay.core.tracking import (
     SendExternal,
 )
 from shadowrelay.core.tracking_operator import OperatorFail, OperatorRemove
+from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -132,7 +133,7 @@ def settle(
     if hop.tracks is not None:
         accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
         writes += taken(ledger, message_id, accepted, hop.tracks, now)
-    events: list[TrackingEvent | SnapshotEnd | RowsDamaged] = []
+    events: list[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed] = []
     events += _told(after, current, changed, hop, now, by)
     events += _told_again(after, results, by_number, hop, now)
     once = {one.id: one.about for one in reversed(lists.values())}  # two recipients may be one list

@@ -27,6 +27,7 @@ from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.tracking import HaDamage, HaRestore, OfRows, RowsDamaged
+from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
@@ -187,7 +188,9 @@ class Counted(StrEnum):
     GIVEN = "given"
 
 
-def counted(event: TrackingEvent | SnapshotEnd | RowsDamaged, name: ServerName) -> Counted | None:
+def counted(
+    event: TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, name: ServerName
+) -> Counted | None:
     """What an event of the node called ``name`` counts as; None if it is not about damage."""
     match event:
         case HaDamage():

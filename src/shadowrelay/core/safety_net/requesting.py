@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from shadowrelay.core.decisions import Decision, ForgetRequest, Write
+from shadowrelay.core.decisions import Decision, Write
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector, newest
+from shadowrelay.core.shared_records import ForgetRequest
 from shadowrelay.core.values import dataclass, replace
 
 OFF = timedelta(seconds=15)

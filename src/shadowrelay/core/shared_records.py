@@ -1,0 +1,59 @@
+"""What operators want of the whole boundary: the records that every member has, as a ledger keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
+from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """Forget a resubmit request that ended long ago, and its progress."""
+
+    id: RequestId
+
+
+RecordWrite: TypeAlias = (
+    Request | Progress | ForgetRequest | Switch | Job | JobProgress | ForgetJob | Suspension
+)
+
+
+class RecordLedger(Protocol):
+    """The records, as a decision reads them."""
+
+    def requests(self) -> Sequence[Request]:
+        """The resubmit requests, in the order of their ids, which is that of their making."""
+        ...
+
+    def request(self, request_id: RequestId) -> Request | None: ...
+
+    def progress(self, request_id: RequestId) -> Sequence[Progress]:
+        """How far each node that told has come with it, and this node itself."""
+        ...
+
+    def switch(self, name: str) -> Switch | None:
+        """A setting that an operator switched for all members; None if nobody did."""
+        ...
+
+    def jobs(self) -> Sequence[Job]:
+        """The jobs, in the order of their ids, which is that of their making."""
+        ...
+
+    def job(self, job_id: RequestId) -> Job | None: ...
+
+    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
+        """How far each node that told is with it, and this node itself, in the order of their names."""
+        ...
+
+    def suspensions(self) -> Sequence[Suspension]:
+        """What is on record of suspended queues, in the order of the next hops; also of resumed ones."""
+        ...
+
+    def suspension(self, next_hop: NextHop) -> Suspension | None: ...

@@ -1,0 +1,127 @@
+"""Suspended queues: how their records change and merge, and which time they take off the age of mail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from shadowrelay.core.decisions import Decision
+from shadowrelay.core.filtering import ROUTE_END
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.tracking_queues import QueueActed
+from shadowrelay.core.values import dataclass, replace
+
+MOST_SPANS = 16
+"""Spans that a record keeps: it has to fit into a line between members."""
+
+SPANS_KEPT = timedelta(days=30)
+"""So long a span is kept after its end: no mail is older."""
+
+MOST_KEPT = 200
+"""Next hops of which a record is kept."""
+
+Span = tuple[datetime, datetime]
+
+
+def changed(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
+    """An operator suspends or resumes a queue: the record gets the next revision that this node knows of.
+
+    None: too many queues are on record.
+    """
+    known = ledger.suspension(given.next_hop)
+    if known is None and len(ledger.suspensions()) >= MOST_KEPT:
+        return Decision(None)
+    after = replace(
+        given,
+        revision=known.revision + 1 if known else 1,
+        spans=_kept(_until(known, now), now) if known else (),
+    )
+    return Decision(after, (after,), (QueueActed(at=now, record=after),))
+
+
+def merged(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
+    """A member gave its record. The result is the record as it is now; None if too many are on record."""
+    known = ledger.suspension(given.next_hop)
+    if known is None and len(ledger.suspensions()) >= MOST_KEPT:
+        return Decision(None)
+    if known and _weight(known) >= _weight(given):
+        return Decision(known)
+    return Decision(given, (given,), (QueueActed(at=now, record=given),))
+
+
+def _weight(record: Suspension) -> tuple[int, datetime, list[int], str]:
+    """Of two changes with one revision, the later one counts; of the same moment, that of the first node."""
+    by_name = [-ord(letter) for letter in record.changed_by] + [0]
+    return record.revision, record.changed_at, by_name, record.id
+
+
+def _until(record: Suspension, now: datetime) -> tuple[Span, ...]:
+    """All spans in which the queue was suspended, the one that lasts now included."""
+    if not record.suspended:
+        return record.spans
+    end = now if record.until is None else min(now, record.until)
+    return (*record.spans, (record.changed_at, end)) if end > record.changed_at else record.spans
+
+
+def _kept(spans: Iterable[Span], now: datetime) -> tuple[Span, ...]:
+    return tuple(span for span in spans if now - span[1] < SPANS_KEPT)[-MOST_SPANS:]
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedQueues:
+    """The records by next hop, as a node in delivery asks them. A record of a route is about all next hops of
+    the route.
+    """
+
+    records: Mapping[NextHop, Suspension]
+
+    def of(self, next_hop: NextHop) -> list[Suspension]:
+        """The records that are about a next hop, also those of queues that were resumed."""
+        if not self.records:
+            return []
+        route, slash, _ = next_hop.partition(ROUTE_END)
+        names = (next_hop, NextHop(route)) if slash else (next_hop,)
+        return [found for name in names if (found := self.records.get(name))]
+
+    def suspended(self, next_hop: NextHop, now: datetime) -> bool:
+        """May nothing be delivered there now?"""
+        return any(one.in_force(now) for one in self.of(next_hop))
+
+    def changes_at(self, next_hop: NextHop, now: datetime) -> datetime | None:
+        """When a suspension that is in force ends by itself; None if none does."""
+        ends = [one.until for one in self.of(next_hop) if one.until and one.in_force(now)]
+        return max(ends, default=None)
+
+    def spans(self, next_hop: NextHop, now: datetime) -> list[Span]:
+        """The times in which the queue was suspended, in order, none overlapping another."""
+        joined: list[Span] = []
+        for begin, end in sorted(span for one in self.of(next_hop) for span in _until(one, now)):
+            if joined and begin <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+            else:
+                joined.append((begin, end))
+        return joined
+
+    def not_aged(self, next_hop: NextHop, received_at: datetime, now: datetime) -> timedelta:
+        """How much of the time since then the queue was suspended: so long the message did not age."""
+        spans = self.spans(next_hop, now)
+        parts = (min(end, now) - max(begin, received_at) for begin, end in spans)
+        return sum((part for part in parts if part > timedelta(0)), timedelta(0))
+
+    def received_by(self, next_hop: NextHop, age: timedelta, now: datetime) -> datetime:
+        """A message received then has that age now: so long ago, without the time of suspension."""
+        moment, left = now, age
+        for begin, end in reversed(self.spans(next_hop, now)):
+            if end >= moment:
+                moment = min(moment, begin)
+                continue
+            if moment - end >= left:
+                break
+            left -= moment - end
+            moment = begin
+        return moment - left
+
+
+NONE = SuspendedQueues({})

@@ -1,0 +1,145 @@
+"""What of the queue the filter of a job means, in SQL. What a job does, ``core.filtering`` judges again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.jobs import Filter, Verb
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queries import load
+from shadowrelay.database.records import micros, moment
+from shadowrelay.database.selectors import know_folded, pattern
+
+SQL = load("jobs.sql")
+
+MOST_SAMPLED = 10
+"""Messages that a preview shows of each node."""
+
+
+class Found(NamedTuple):
+    """Messages that may match, in the order of ids. ``last``: the last one that was looked at; None at the
+    end of the queue.
+    """
+
+    ids: list[MessageId]
+    last: MessageId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A message that a filter means, with the recipients that it means: address, next hop, last reply."""
+
+    id: MessageId
+    received_at: datetime
+    sender: str
+    size: int
+    subject: str
+    message_id: str
+    recipients: tuple[tuple[str, NextHop, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a filter means on one node; the sample has the first messages."""
+
+    messages: int = 0
+    recipients: int = 0
+    octets: int = 0
+    sample: tuple[Sampled, ...] = ()
+
+
+def page(ledger: SqlLedger, wanted: Filter, made_at: datetime, after: MessageId, look: int) -> Found:
+    """Go through up to ``look`` messages of the queue behind ``after``."""
+    if wanted.ids:
+        return Found([one for one in sorted(set(wanted.ids)) if one > after], None)
+    asked = _parameters(wanted, made_at) | {"after": after, "most": look}
+    rows = ledger.connection.execute(SQL["page"], asked).fetchall()
+    last = MessageId(rows[-1][0]) if len(rows) == look else None
+    return Found([MessageId(row[0]) for row in rows if row[1]], last)
+
+
+def taken(ledger: SqlLedger, after: MessageId, look: int) -> Found:
+    """Go through messages that this node took over."""
+    rows = ledger.connection.execute(SQL["taken"], (after, look)).fetchall()
+    ids = [MessageId(row[0]) for row in rows]
+    return Found(ids, ids[-1] if len(ids) == look else None)
+
+
+def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime) -> Counted:
+    """What a job that is made now would be about: work for ``TransportDatabase.read``."""
+    reader = readers[0]
+    know_folded(reader)
+    messages = recipients = octets = 0
+    last: object = None
+    sample: list[tuple[Any, ...]] = []
+    parts: dict[object, list[tuple[str, NextHop, str]]] = {}
+    ids = json.dumps(wanted.ids) if wanted.ids else None
+    for row in reader.execute(SQL["matching"], _parameters(wanted, now) | {"ids": ids}):
+        recipients += 1
+        if row[0] != last:
+            last = row[0]
+            messages += 1
+            octets += row[3]
+            if messages <= MOST_SAMPLED:
+                sample.append(row)
+        if messages <= MOST_SAMPLED:
+            parts.setdefault(last, []).append((row[7], NextHop(row[8]), row[9]))
+    return Counted(
+        messages,
+        recipients,
+        octets,
+        tuple(
+            Sampled(
+                id=MessageId(row[0]),
+                received_at=moment(row[1]),
+                sender=row[2],
+                size=row[3],
+                subject=row[4],
+                message_id=row[5],
+                recipients=tuple(parts[row[0]]),
+            )
+            for row in sample
+        ),
+    )
+
+
+def sending(ledger: SqlLedger, queue: NextHop) -> int:
+    """How many delivery attempts to that next hop, or to the next hops of that route, are under way."""
+    found: int = ledger.connection.execute(SQL["sending"], {"queue": queue}).fetchone()[0]
+    return found
+
+
+def unacknowledged(ledger: SqlLedger, verb: Verb, since: datetime) -> int:
+    """Messages to which the verb was done since then, and of which a member may still not know it."""
+    found = 0
+    for kind in ("unacknowledged", "unreported"):
+        if query := SQL.get(f"{kind}_{verb.value}"):
+            found += ledger.connection.execute(query, (micros(since),)).fetchone()[0]
+    return found
+
+
+def _parameters(wanted: Filter, made_at: datetime) -> dict[str, Any]:
+    sender, sender_end = pattern(wanted.sender)
+    recipient, recipient_end = pattern(wanted.recipient)
+    return {
+        "made_at": micros(made_at),
+        "plain": all(text is None or text.isascii() for text in (wanted.sender, wanted.recipient)),
+        "sender": sender,
+        "sender_end": sender_end,
+        "recipient": recipient,
+        "recipient_end": recipient_end,
+        "subject": wanted.subject and wanted.subject.lower(),
+        "error": wanted.error and wanted.error.lower(),
+        "domain": wanted.domain,
+        "queue": wanted.queue,
+        "before": None if wanted.older is None else micros(made_at - wanted.older),
+        "since": None if wanted.younger is None else micros(made_at - wanted.younger),
+        "larger": wanted.larger,
+        "smaller": wanted.smaller,
+    }

@@ -1,0 +1,80 @@
+-- What of the queue a job is about (core/filtering.py): the same conditions in SQL. ``folded`` and ``domain_of`` are
+-- functions of the connection (selectors.py).
+
+-- name: page
+-- A part of the queue, in the order of ids, with a flag for messages that have a recipient which matches: it never
+-- looks at more than LIMIT messages, however few match.
+SELECT m.id,
+       m.received_at < :made_at
+       AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+       AND (:sender_end IS NULL
+            OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
+       AND (:subject IS NULL OR instr(folded(m.subject), :subject) > 0)
+       AND (:before IS NULL OR m.received_at <= :before)
+       AND (:since IS NULL OR m.received_at >= :since)
+       AND (:larger IS NULL OR m.size >= :larger)
+       AND (:smaller IS NULL OR m.size <= :smaller)
+       AND EXISTS (
+           SELECT 1 FROM recipient r
+            WHERE r.message_id = m.id AND r.status = 'ready'
+              AND (:queue IS NULL OR r.next_hop = :queue
+                   OR substr(r.next_hop, 1, length(:queue) + 1) = :queue || '/')
+              AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
+              AND (:recipient_end IS NULL
+                   OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end))
+                      = :recipient_end)
+              AND (:domain IS NULL OR domain_of(r.address) = :domain)
+              AND (:error IS NULL OR instr(folded(r.last_reply), :error) > 0))
+  FROM message m
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > :after
+ ORDER BY m.id LIMIT :most;
+
+-- name: taken
+-- Messages of ours that were promoted from copies held for others, behind an id.
+SELECT id FROM message WHERE former_owner IS NOT NULL AND role = 'primary' AND stage = 'queued' AND id > ?
+ ORDER BY id LIMIT ?;
+
+-- name: matching
+-- All that a filter means on this node, for a preview.
+SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number, r.address, r.next_hop, r.last_reply,
+       r.attempts
+  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued'
+   AND (:ids IS NULL OR m.id IN (SELECT value FROM json_each(:ids)))
+   AND m.received_at < :made_at
+   AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+   AND (:sender_end IS NULL
+        OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
+   AND (:subject IS NULL OR instr(folded(m.subject), :subject) > 0)
+   AND (:before IS NULL OR m.received_at <= :before)
+   AND (:since IS NULL OR m.received_at >= :since)
+   AND (:larger IS NULL OR m.size >= :larger)
+   AND (:smaller IS NULL OR m.size <= :smaller)
+   AND r.status = 'ready'
+   AND (:queue IS NULL OR r.next_hop = :queue OR substr(r.next_hop, 1, length(:queue) + 1) = :queue || '/')
+   AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
+   AND (:recipient_end IS NULL
+        OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
+   AND (:domain IS NULL OR domain_of(r.address) = :domain)
+   AND (:error IS NULL OR instr(folded(r.last_reply), :error) > 0)
+ ORDER BY m.id, r.number;
+
+-- name: sending
+-- How many delivery attempts are under way to a next hop, or to the next hops of a route.
+SELECT COUNT(*) FROM temp.active
+ WHERE next_hop = :queue OR substr(next_hop, 1, length(:queue) + 1) = :queue || '/';
+
+-- name: unacknowledged_remove
+-- Messages of which a member has not acknowledged the removal yet.
+SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE argument = 'removed' AND created_at >= ?;
+
+-- name: unreported_remove
+-- Messages that were removed, of which nobody is told before a report is safe.
+SELECT COUNT(DISTINCT message_id) FROM recipient INDEXED BY recipient_settled
+ WHERE settled_at IS NOT NULL AND settled_at >= ? AND status = 'removed' AND report IS NOT NULL;
+
+-- name: unacknowledged_suspend
+SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'suspended' AND created_at >= ?;
+
+-- name: unacknowledged_resume
+SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'resumed' AND created_at >= ?;

@@ -1,0 +1,111 @@
+"""The records that every member has, on SQLite: resubmit requests, switches, jobs and suspended queues.
+
+What decides is one column of JSON. An unreadable row counts as none: a member has the record, and gives it
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import assert_never
+
+from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
+from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.shared_records import ForgetRequest, RecordWrite
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.switches import Switch
+from shadowrelay.database import request_rows, sums
+from shadowrelay.database.queries import load
+from shadowrelay.database.sums import SqlRow
+from shadowrelay.wire.jobs import (
+    job_from,
+    job_progress_from,
+    job_progress_told,
+    job_told,
+    suspension_from,
+    suspension_told,
+)
+
+SQL = load("queries.sql")
+
+
+class RecordRows:
+    """The part of a ledger that reads and writes records, on the ledger's ``connection``."""
+
+    connection: sqlite3.Connection
+
+    def requests(self) -> Sequence[Request]:
+        rows = self.connection.execute(SQL["requests"]).fetchall()
+        return [request for row in rows if (request := sums.readable(request_rows.request_of, row))]
+
+    def request(self, request_id: RequestId) -> Request | None:
+        row = self.connection.execute(SQL["request"], (request_id,)).fetchone()
+        return sums.readable(request_rows.request_of, row) if row else None
+
+    def switch(self, name: str) -> Switch | None:
+        row = self.connection.execute(SQL["switch"], (name,)).fetchone()
+        return sums.readable(request_rows.switch_of, row) if row else None
+
+    def progress(self, request_id: RequestId) -> Sequence[Progress]:
+        rows = self.connection.execute(SQL["progress"], (request_id,)).fetchall()
+        return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
+
+    def jobs(self) -> Sequence[Job]:
+        rows = self.connection.execute(SQL["jobs"]).fetchall()
+        return [job for row in rows if (job := sums.readable(_job_of, row))]
+
+    def job(self, job_id: RequestId) -> Job | None:
+        row = self.connection.execute(SQL["job"], (job_id,)).fetchone()
+        return sums.readable(_job_of, row) if row else None
+
+    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
+        rows = self.connection.execute(SQL["job_progress"], (job_id,)).fetchall()
+        return [found for row in rows if (found := sums.readable(_job_progress_of, row))]
+
+    def suspensions(self) -> Sequence[Suspension]:
+        rows = self.connection.execute(SQL["suspensions"]).fetchall()
+        return [found for row in rows if (found := sums.readable(_suspension_of, row))]
+
+    def suspension(self, next_hop: NextHop) -> Suspension | None:
+        row = self.connection.execute(SQL["suspension"], (next_hop,)).fetchone()
+        return sums.readable(_suspension_of, row) if row else None
+
+    def _write_record(self, write: RecordWrite) -> None:
+        run = self.connection.execute
+        match write:
+            case Switch():
+                run(SQL["put_switch"], request_rows.switch_row(write))
+            case Request():
+                run(SQL["put_request"], request_rows.request_row(write))
+            case Progress():
+                run(SQL["put_progress"], request_rows.progress_row(write))
+            case ForgetRequest(request_id):
+                run(SQL["drop_progress"], (request_id,))
+                run(SQL["drop_request"], (request_id,))
+            case Job():
+                run(SQL["put_job"], (write.id, json.dumps(job_told(write))))
+            case JobProgress():
+                told = json.dumps(job_progress_told(write))
+                run(SQL["put_job_progress"], (write.job, write.node, told))
+            case ForgetJob(job_id):
+                run(SQL["drop_job_progress"], (job_id,))
+                run(SQL["drop_job"], (job_id,))
+            case Suspension():
+                run(SQL["put_suspension"], (write.next_hop, json.dumps(suspension_told(write))))
+            case _:
+                assert_never(write)
+
+
+def _job_of(row: SqlRow) -> Job:
+    return job_from(json.loads(row[0]))
+
+
+def _job_progress_of(row: SqlRow) -> JobProgress:
+    return job_progress_from(json.loads(row[0]))
+
+
+def _suspension_of(row: SqlRow) -> Suspension:
+    return suspension_from(json.loads(row[0]))

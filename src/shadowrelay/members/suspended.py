@@ -1,0 +1,43 @@
+"""The suspended queues, in the memory of this process: who delivers asks here, each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.suspending import NONE, SuspendedQueues
+from shadowrelay.core.suspensions import Suspension
+
+
+class Suspended:
+    """Knows the records as they were when they were read last, after each change.
+
+    The records are durable before they are in force here. ``taken`` is called after a change.
+    """
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+        self.queues: SuspendedQueues = NONE
+        self.taken: list[Callable[[], None]] = []
+
+    def __call__(self, next_hop: NextHop) -> bool:
+        """May nothing be delivered there now?"""
+        return self.queues.suspended(next_hop, self._clock())
+
+    def take(self, records: Sequence[Suspension]) -> bool:
+        """The records as they are now. Returns whether something changed."""
+        if list(self.queues.records.values()) == list(records):
+            return False
+        self.queues = SuspendedQueues({one.next_hop: one for one in records})
+        for call in self.taken:
+            call()
+        return True
+
+    def not_aged(self, next_hop: NextHop, received_at: datetime) -> timedelta:
+        """How long a message to that next hop did not age, because its queue was suspended."""
+        return self.queues.not_aged(next_hop, received_at, self._clock())
+
+    def received_by(self, next_hop: NextHop, age: timedelta) -> datetime:
+        """A message to that next hop which was received then has that age now."""
+        return self.queues.received_by(next_hop, age, self._clock())

@@ -1,0 +1,381 @@
+"""What operators may do with jobs on this node: preview a filter, make a job, stop it, see how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
+from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
+from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.ownership import jobs
+from shadowrelay.core.ownership.jobs import Refusal
+from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.steps import Operate, Unanswered
+from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.core.values import dataclass
+from shadowrelay.database import job_selection
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.sharing import JOB, told_job
+from shadowrelay.operator.acts import Action, ActRefused
+from shadowrelay.operator.counting import CannotDo
+from shadowrelay.wire.jobs import (
+    filter_from,
+    filter_told,
+    job_from,
+    job_progress_from,
+    job_progress_told,
+    job_told,
+)
+from shadowrelay.wire.xoperate import TooLong, format_act
+from shadowrelay.wire.xshadow import Malformed
+
+log = structlog.get_logger(__name__)
+
+PREVIEW, LOOK = "preview-job", "look-job"
+"""Actions of XOPERATE: what a filter means on a node, and how far a node is with a job."""
+
+PATIENCE = 15.0  # seconds that a member may take to count
+LOOK_PATIENCE = 2.0  # seconds that a member may take to say how far it is
+
+Tree = dict[str, Any]
+
+
+class NoSuchJob(CannotDo):
+    """There is none with that id."""
+
+
+class Phase(StrEnum):
+    """How a job is, for people. PENDING: every node that answers is through, and a member has still to hear of
+    it or to say that it knows.
+    """
+
+    RUNNING = "running"
+    PENDING = "pending"
+    DONE = "done"
+    STOPPED = "stopped"
+
+
+@dataclass(slots=True, kw_only=True)
+class Jobs:
+    """One node's. ``ask``: asks a member, within that many seconds. ``wake``: a job changed: carry it out, and
+    tell the members. ``why_away``: of a member that cannot be reached, why.
+    """
+
+    database: TransportDatabase
+    contacts: Callable[[], Contacts]
+    clock: Callable[[], datetime]
+    mint: Callable[[datetime], MessageId]
+    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+    why_away: Callable[[ServerName], str]
+    wake: Callable[[], None]
+
+    @property
+    def name(self) -> ServerName:
+        return self.database.ledger.name
+
+    async def preview(self, wanted: Filter, operator: str = "") -> Tree:
+        """What a job with that filter would be about, on every node that answers: counts, and the first ten
+        messages. Raises CannotDo.
+        """
+        if wanted == Filter():
+            raise CannotDo("a filter needs a condition: it would mean all mail")
+        now = self.clock()
+        act = self._act(PREVIEW, operator, {"filter": filter_told(wanted), "at": timestamp(now)})
+        others = asyncio.ensure_future(self._asked_all(act, PATIENCE))
+        nodes = [{"node": self.name, "answers": True, "why": "", **await self._count(wanted)}]
+        for name, answer in await others:
+            told = answer if isinstance(answer, str) else _counts(answer)
+            nodes.append(_silent(name, told) if isinstance(told, str) else _answers(name, told))
+        counted = [one for one in nodes if one["answers"]]
+        sample = sorted(
+            (dict(one, node=node["node"]) for node in counted for one in node["sample"]),
+            key=lambda one: str(one["id"]),
+        )
+        return {
+            "filter": filter_shown(wanted),
+            **{name: sum(one[name] for one in counted) for name in ("messages", "recipients", "octets")},
+            "whole": len(counted) == len(nodes),
+            "nodes": nodes,
+            "sample": sample[: job_selection.MOST_SAMPLED],
+        }
+
+    async def _count(self, wanted: Filter) -> Tree:
+        now = self.clock()
+        found = await self.database.read(lambda readers: job_selection.counted(readers, wanted, now))
+        return {
+            "messages": found.messages,
+            "recipients": found.recipients,
+            "octets": found.octets,
+            "sample": [
+                {
+                    "id": one.id,
+                    "received_at": timestamp(one.received_at),
+                    "sender": one.sender,
+                    "size": one.size,
+                    "subject": one.subject,
+                    "message_id": one.message_id,
+                    "recipients": [
+                        {"address": address, "next_hop": hop, "last_reply": reply}
+                        for address, hop, reply in one.recipients[:MOST_SHOWN]
+                    ],
+                }
+                for one in found.sample
+            ],
+        }
+
+    async def add(
+        self,
+        verb: Verb,
+        wanted: Filter,
+        operator: str,
+        reason: str,
+        *,
+        until: datetime | None = None,
+        with_report: bool = False,
+    ) -> Tree:
+        """Make a job. Raises CannotDo."""
+        now = whole(self.clock())
+        job = Job(
+            id=RequestId(self.mint(now)),
+            verb=verb,
+            filter=wanted,
+            operator=operator,
+            reason=reason,
+            made_by=self.name,
+            made_at=now,
+            until=until and whole(until),
+            with_report=with_report,
+            changed_by=self.name,
+            changed_at=now,
+        )
+        try:
+            job_from(job_told(job))
+            format_act(
+                jobs.act_about(
+                    job, JOB, Scope.OPERATE, told_job(job, JobProgress(job=job.id, node=self.name))
+                )
+            )
+        except (Malformed, TooLong) as error:
+            raise CannotDo(f"the job cannot be given to members: {error}") from error
+        members = self.contacts().members
+        made = await self.database.transact(lambda ledger: ledger.apply(jobs.add(ledger, job, members)))
+        if isinstance(made, Refusal):
+            raise CannotDo(made.why)
+        log.warning(
+            "job_added",
+            job=made.id,
+            verb=verb.value,
+            operator=operator,
+            reason=reason,
+            filter=filter_shown(wanted),
+        )
+        self.wake()
+        return await self._shown(made, [])
+
+    async def stop(self, job_id: str, operator: str) -> Tree:
+        """Stop a job on all members: what was done stays done. Raises NoSuchJob."""
+        known, now = await self._found(job_id), whole(self.clock())
+        after = await self.database.transact(
+            lambda ledger: ledger.apply(jobs.stop(ledger, known.id, self.name, now))
+        )
+        if after is None:
+            raise NoSuchJob(f"this node has no job {job_id} any more")
+        log.warning("job_stopped", job=after.id, operator=operator)
+        self.wake()
+        return await self._shown(after, [])
+
+    async def show(self, job_id: str, operator: str = "") -> Tree:
+        """A job, and how far each node is, as it says now. Raises NoSuchJob."""
+        job = await self._found(job_id)
+        act = self._act(LOOK, operator, {"job": job.id})
+        return await self._shown(job, await self._asked_all(act, LOOK_PATIENCE))
+
+    async def all(self) -> list[Tree]:
+        """All jobs, the latest first, as far as this node knows."""
+        found = await self.database.transact(lambda ledger: tuple(ledger.jobs()))
+        return [await self._shown(job, []) for job in reversed(found)]
+
+    async def _found(self, given: str) -> Job:
+        """The job with that id, or beginning of an id."""
+        wanted = given.lower()
+        records = await self.database.transact(lambda ledger: tuple(ledger.jobs()))
+        found = [one for one in records if one.id == wanted]
+        found = found or [one for one in records if len(wanted) >= 4 and one.id.startswith(wanted)]
+        if not found:
+            raise NoSuchJob(f"this node has no job {given}")
+        if len(found) > 1:
+            raise CannotDo(f"several jobs begin with {given}: {', '.join(one.id for one in found)}")
+        return found[0]
+
+    async def _shown(self, job: Job, answers: Sequence[tuple[ServerName, Told | str]]) -> Tree:
+        progress = await self.database.transact(
+            lambda ledger: {one.node: one for one in ledger.job_progress(job.id)}
+        )
+        contacts, heard = self.contacts(), dict(answers)
+        nodes = [_node(self.name, progress.get(self.name), has=True, why="")]
+        for name in sorted(contacts.members):
+            known, why = progress.get(name), "" if name in contacts.reachable else self.why_away(name)
+            answer = heard.get(name)
+            has = known is not None
+            if isinstance(answer, str):
+                why = answer
+            elif answer is not None:
+                try:
+                    newer = job_progress_from(answer["progress"]) if answer.get("progress") else None
+                except Malformed:
+                    newer = None
+                has = newer is not None
+                if newer is not None and newer.node == name and (known is None or newer.step > known.step):
+                    known = newer
+            if not has and not why:
+                why = "it has not heard of the job yet"
+            nodes.append(_node(name, known, has=has, why=why))
+        return {**shown(job), "phase": _phase(job, nodes).value, **_sums(nodes), "nodes": nodes}
+
+    async def _asked_all(self, act: Act, patience: float) -> list[tuple[ServerName, Told | str]]:
+        """The answer of each member, or why there is none."""
+        contacts = self.contacts()
+
+        async def asked(name: ServerName) -> tuple[ServerName, Told | str]:
+            if name not in contacts.reachable:
+                return name, self.why_away(name)
+            answer = await self.ask(Operate(name, act), patience)
+            if isinstance(answer, Unanswered):
+                return name, f"{answer.step}: {answer.error}"
+            return name, (f"it refuses: {answer.refused}" if answer.refused else answer.told)
+
+        return list(await asyncio.gather(*(asked(name) for name in sorted(contacts.members))))
+
+    def _act(self, action: str, operator: str, arguments: Told) -> Act:
+        return Act(
+            job=RequestId(self.mint(self.clock())),
+            action=action,
+            scope=Scope.READ,
+            operator=operator,
+            reason="",
+            arguments=arguments,
+        )
+
+    def actions(self) -> dict[str, Action]:
+        """What members may ask here, for operators on their nodes."""
+        return {
+            PREVIEW: Action(Scope.READ, self._preview_for, quiet=True),
+            LOOK: Action(Scope.READ, self._look_for, quiet=True),
+        }
+
+    async def _preview_for(self, member: ServerName, act: Act) -> Told:
+        del member
+        try:
+            return await self._count(filter_from(act.arguments.get("filter")))
+        except Malformed as error:
+            raise ActRefused(str(error)) from error
+
+    async def _look_for(self, member: ServerName, act: Act) -> Told:
+        del member
+        wanted = RequestId(str(act.arguments.get("job")))
+
+        def read(ledger: SqlLedger) -> Told:
+            if ledger.job(wanted) is None:
+                return {}
+            return {"progress": job_progress_told(jobs.own(ledger, wanted))}
+
+        return await self.database.transact(read)
+
+
+MOST_SHOWN = 5
+"""Recipients that a sample shows of each message."""
+
+_COUNTS = ("did", "late", "waiting", "pending")
+
+
+def whole(at: datetime) -> datetime:
+    """That time in whole milliseconds, as members and tracking logs tell it."""
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def shown(job: Job) -> Tree:
+    """A job as the API shows it, without how far it is."""
+    return {
+        "id": job.id,
+        "verb": job.verb.value,
+        "filter": filter_shown(job.filter),
+        "operator": job.operator,
+        "reason": job.reason,
+        "made_by": job.made_by,
+        "made_at": timestamp(job.made_at),
+        "until": job.until and timestamp(job.until),
+        "with_report": job.with_report,
+        "state": job.state.value,
+        "revision": job.revision,
+        "changed_by": job.changed_by,
+        "changed_at": timestamp(job.changed_at),
+    }
+
+
+def filter_shown(wanted: Filter) -> Tree:
+    """A filter as the API takes and shows it: ages in seconds."""
+    told = filter_told(wanted)
+    for name, value in (("older", wanted.older), ("younger", wanted.younger)):
+        if value is not None:
+            told[name] = value / timedelta(seconds=1)
+    return told
+
+
+def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> Tree:
+    counts = {one: getattr(known, one) if known else 0 for one in _COUNTS}
+    return {
+        "node": name,
+        "answers": not why or has,
+        "has": has,
+        "why": why,
+        **counts,
+        "done": bool(known and known.done),
+        "closed": bool(known and known.closed),
+        "after": (known.after if known else "") or None,
+    }
+
+
+def _sums(nodes: Sequence[Mapping[str, Any]]) -> Tree:
+    return {name: sum(one[name] for one in nodes) for name in _COUNTS}
+
+
+def _phase(job: Job, nodes: Sequence[Mapping[str, Any]]) -> Phase:
+    if job.state is JobState.STOPPED:
+        return Phase.STOPPED
+    if all(one["closed"] and not one["pending"] for one in nodes):
+        return Phase.DONE
+    if all(one["done"] or not one["has"] for one in nodes):
+        return Phase.PENDING
+    return Phase.RUNNING
+
+
+def _silent(name: ServerName, why: str) -> Tree:
+    return {
+        "node": name,
+        "answers": False,
+        "why": why,
+        "messages": 0,
+        "recipients": 0,
+        "octets": 0,
+        "sample": [],
+    }
+
+
+def _answers(name: ServerName, told: Tree) -> Tree:
+    return {"node": name, "answers": True, "why": "", **told}
+
+
+def _counts(told: Told) -> Tree | str:
+    """What a member counted; a sentence if it is not understood."""
+    counts = {name: told.get(name) for name in ("messages", "recipients", "octets")}
+    sample = told.get("sample")
+    if not all(type(one) is int for one in counts.values()) or not isinstance(sample, list):
+        return "its answer is not understood"
+    return {**counts, "sample": [one for one in sample if isinstance(one, dict) and "id" in one]}

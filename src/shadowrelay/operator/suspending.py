@@ -1,0 +1,192 @@
+"""What operators may do with suspended queues on this node: suspend one on all members, resume it, see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from shadowrelay.core import suspending
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.steps import Operate, Unanswered
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.core.values import dataclass
+from shadowrelay.database import job_selection
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.members.sharing import SUSPENSION
+from shadowrelay.operator.acts import Action
+from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.jobs import whole
+from shadowrelay.wire.jobs import suspension_from, suspension_told
+from shadowrelay.wire.xoperate import TooLong, format_act
+from shadowrelay.wire.xshadow import Malformed
+
+log = structlog.get_logger(__name__)
+
+LOOK = "look-suspensions"
+"""The action of XOPERATE: which queues are on record at a node, and what it sends there."""
+
+PATIENCE = 2.0  # seconds that a member may take
+
+Tree = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Suspending:
+    """One node's. ``ask``: asks a member, within that many seconds. ``share``: a record changed: it is in force
+    here when this returns, and is given to the members. ``why_away``: of a member that cannot be reached, why.
+    """
+
+    database: TransportDatabase
+    contacts: Callable[[], Contacts]
+    clock: Callable[[], datetime]
+    mint: Callable[[datetime], MessageId]
+    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+    why_away: Callable[[ServerName], str]
+    share: Callable[[], Awaitable[None]]
+
+    @property
+    def name(self) -> ServerName:
+        return self.database.ledger.name
+
+    async def suspend(
+        self, queue: NextHop, operator: str, reason: str, until: datetime | None = None
+    ) -> Tree:
+        """Suspend a queue on all members. Raises CannotDo."""
+        if until is not None and until <= self.clock():
+            raise CannotDo("until has to be in the future")
+        return await self._change(queue, operator, reason, until, suspended=True)
+
+    async def resume(self, queue: NextHop, operator: str, reason: str) -> Tree:
+        """Resume a queue on all members. Raises CannotDo."""
+        known = await self.database.transact(lambda ledger: ledger.suspension(queue))
+        if known is None or not known.in_force(self.clock()):
+            raise CannotDo(f"the queue {queue} is not suspended")
+        return await self._change(queue, operator, reason, None, suspended=False)
+
+    async def _change(
+        self, queue: NextHop, operator: str, reason: str, until: datetime | None, *, suspended: bool
+    ) -> Tree:
+        if not reason.strip():
+            raise CannotDo("this needs a reason: members and their tracking logs show it")
+        now = whole(self.clock())
+        given = Suspension(
+            id=RequestId(self.mint(now)),
+            next_hop=queue,
+            suspended=suspended,
+            until=until and whole(until),
+            operator=operator,
+            reason=reason,
+            changed_by=self.name,
+            changed_at=now,
+        )
+        try:
+            told = {"suspension": suspension_told(suspension_from(suspension_told(given)))}
+            format_act(self._act(SUSPENSION, operator, told, reason))
+        except (Malformed, TooLong) as error:
+            raise CannotDo(f"the record cannot be given to members: {error}") from error
+        stored = await self.database.transact(
+            lambda ledger: ledger.apply(suspending.changed(ledger, given, now))
+        )
+        if stored is None:
+            raise CannotDo(f"{suspending.MOST_KEPT} queues are on record already")
+        log.warning(
+            "queue_suspended" if suspended else "queue_resumed",
+            next_hop=queue,
+            operator=operator,
+            reason=reason,
+            until=until,
+            revision=stored.revision,
+        )
+        await self.share()
+        return await self.show(queue, operator)
+
+    async def show(self, queue: NextHop, operator: str = "") -> Tree:
+        """The record of one queue. Raises CannotDo if there is none."""
+        for found in await self.all(operator):
+            if found["queue"] == queue:
+                return found
+        raise CannotDo(f"the queue {queue} was never suspended")
+
+    async def all(self, operator: str = "") -> list[Tree]:
+        """All records, with what each member says about them now."""
+        act, contacts = self._act(LOOK, operator, {}), self.contacts()
+
+        async def asked(name: ServerName) -> tuple[ServerName, Told | str]:
+            if name not in contacts.reachable:
+                return name, self.why_away(name)
+            answer = await self.ask(Operate(name, act), PATIENCE)
+            if isinstance(answer, Unanswered):
+                return name, f"{answer.step}: {answer.error}"
+            return name, (f"it refuses: {answer.refused}" if answer.refused else answer.told)
+
+        answers = dict(await asyncio.gather(*(asked(name) for name in sorted(contacts.members))))
+        here = {self.name: await self._look_for(self.name, act), **answers}
+        records = await self.database.transact(lambda ledger: tuple(ledger.suspensions()))
+        return [self._shown(one, here) for one in records]
+
+    def _shown(self, record: Suspension, answers: dict[ServerName, Told | str]) -> Tree:
+        nodes = [_node(name, record, answer) for name, answer in answers.items()]
+        now = self.clock()
+        in_force = record.in_force(now)
+        return {
+            "id": record.id,
+            "queue": record.next_hop,
+            "suspended": in_force,
+            "pending": in_force and not all(one["has"] and not one["sending"] for one in nodes),
+            "until": record.until and timestamp(record.until),
+            "operator": record.operator,
+            "reason": record.reason,
+            "revision": record.revision,
+            "changed_by": record.changed_by,
+            "changed_at": timestamp(record.changed_at),
+            "spans": [[timestamp(begin), timestamp(end)] for begin, end in record.spans],
+            "nodes": nodes,
+        }
+
+    def _act(self, action: str, operator: str, arguments: Told, reason: str = "") -> Act:
+        return Act(
+            job=RequestId(self.mint(self.clock())),
+            action=action,
+            scope=Scope.OPERATE if action == SUSPENSION else Scope.READ,
+            operator=operator,
+            reason=reason,
+            arguments=arguments,
+        )
+
+    def actions(self) -> dict[str, Action]:
+        """What members may ask here."""
+        return {LOOK: Action(Scope.READ, self._look_for, quiet=True)}
+
+    async def _look_for(self, member: ServerName, act: Act) -> Told:
+        del member, act
+
+        def read(ledger: SqlLedger) -> Told:
+            return {
+                "suspensions": [
+                    [one.next_hop, one.revision, job_selection.sending(ledger, one.next_hop)]
+                    for one in ledger.suspensions()
+                ]
+            }
+
+        return await self.database.transact(read)
+
+
+def _node(name: ServerName, record: Suspension, answer: Told | str) -> Tree:
+    """Whether a node has the record as it is here, and how many attempts to the next hop are under way."""
+    if isinstance(answer, str):
+        return {"node": name, "answers": False, "has": False, "sending": None, "why": answer}
+    found = answer.get("suspensions")
+    for one in found if isinstance(found, list) else ():
+        if isinstance(one, list) and len(one) == 3 and one[0] == record.next_hop:
+            has = one[1] == record.revision
+            why = "" if has else "it was not told of the last change yet"
+            return {"node": name, "answers": True, "has": has, "sending": int(one[2]), "why": why}
+    return {"node": name, "answers": True, "has": False, "sending": 0, "why": "it was not told of it yet"}
