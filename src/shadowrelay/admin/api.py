@@ -22,6 +22,7 @@ from shadowrelay.admin.cluster import ClusterRoutes
 from shadowrelay.admin.events import EventRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.looking import Looking
+from shadowrelay.admin.jobs import JobRoutes
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.redirect import RedirectRoutes
@@ -78,6 +79,7 @@ def build_app(
         *_redundancy_routes(api, RedundancyRoutes(node)),
         *SessionRoutes(api).routes(),
         api.change("/api/v1/reload", ReloadRoutes(node).reload),
+        *JobRoutes(api).routes(),
         *_cluster_routes(api, ClusterRoutes(node)),
         Route("/api/v1/events", api.reads(EventRoutes(node).stream)),
         Route("/metrics", api.reads(api.metrics)),

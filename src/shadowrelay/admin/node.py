@@ -19,10 +19,12 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.measures import Measures
+from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event
 from shadowrelay.operator.view import View
 from shadowrelay.tracking.events import TrackingEvents
@@ -204,6 +206,12 @@ class OperatorsHand(Protocol):
 
     @property
     def reloading(self) -> ClusterReload: ...
+
+    @property
+    def jobs(self) -> Jobs: ...
+
+    @property
+    def suspensions(self) -> Suspending: ...
 
 
 class RunningNode(Protocol):

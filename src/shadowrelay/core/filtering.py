@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Job
 from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.recipients import canonical
 from shadowrelay.core.requests import address_matches
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROUTE_END = "/"
 """What follows the name of a route in a next hop of which the DNS has the hosts."""
@@ -27,7 +29,7 @@ def contains(part: str | None, text: str) -> bool:
 
 def numbers(wanted: Filter, copy: Copy, made_at: datetime, now: datetime) -> tuple[int, ...]:
     """The unsettled recipients of a queued message that a job made at that time is about, by number."""
-    if copy.received_at >= made_at or not _means(wanted, copy, made_at):
+    if _came_at(copy) >= made_at or not _means(wanted, copy, made_at):
         return ()
     return tuple(one.number for one in copy.unsettled if _means_recipient(wanted, one, now))
 
@@ -42,11 +44,18 @@ def overruled(later: Collection[Job], copy: Copy) -> frozenset[int]:
     found: set[int] = set()
     for job in later:
         for recipient in copy.unsettled:
-            if recipient.number in found or copy.received_at >= job.made_at:
+            if recipient.number in found or _came_at(copy) >= job.made_at:
                 continue
             if _means(job.filter, copy, job.made_at) and _means_envelope(job.filter, recipient):
                 found.add(recipient.number)
     return frozenset(found)
+
+
+def _came_at(copy: Copy) -> datetime:
+    """When the message was received. If it was resumed, its age began anew then, and its id tells."""
+    if not any(one.ordered_at for one in copy.recipients):
+        return copy.received_at
+    return min(copy.received_at, _EPOCH + timedelta(milliseconds=int(copy.id.replace("-", "")[:12], 16)))
 
 
 def _means(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
@@ -83,5 +92,4 @@ def _domain(address: str) -> str:
 
 def is_suspended(one: Recipient, now: datetime) -> bool:
     """Does the recipient wait because an operator suspended it?"""
-    del one, now
-    return False
+    return one.is_suspended(now)

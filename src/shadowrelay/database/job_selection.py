@@ -54,11 +54,13 @@ class Counted:
     sample: tuple[Sampled, ...] = ()
 
 
-def page(ledger: SqlLedger, wanted: Filter, made_at: datetime, after: MessageId, look: int) -> Found:
+def page(
+    ledger: SqlLedger, wanted: Filter, made_at: datetime, now: datetime, after: MessageId, look: int
+) -> Found:
     """Go through up to ``look`` messages of the queue behind ``after``."""
     if wanted.ids:
         return Found([one for one in sorted(set(wanted.ids)) if one > after], None)
-    asked = _parameters(wanted, made_at) | {"after": after, "most": look}
+    asked = _parameters(wanted, made_at, now) | {"after": after, "most": look}
     rows = ledger.connection.execute(SQL["page"], asked).fetchall()
     last = MessageId(rows[-1][0]) if len(rows) == look else None
     return Found([MessageId(row[0]) for row in rows if row[1]], last)
@@ -80,7 +82,7 @@ def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime
     sample: list[tuple[Any, ...]] = []
     parts: dict[object, list[tuple[str, NextHop, str]]] = {}
     ids = json.dumps(wanted.ids) if wanted.ids else None
-    for row in reader.execute(SQL["matching"], _parameters(wanted, now) | {"ids": ids}):
+    for row in reader.execute(SQL["matching"], _parameters(wanted, now, now) | {"ids": ids}):
         recipients += 1
         if row[0] != last:
             last = row[0]
@@ -124,11 +126,13 @@ def unacknowledged(ledger: SqlLedger, verb: Verb, since: datetime) -> int:
     return found
 
 
-def _parameters(wanted: Filter, made_at: datetime) -> dict[str, Any]:
+def _parameters(wanted: Filter, made_at: datetime, now: datetime) -> dict[str, Any]:
     sender, sender_end = pattern(wanted.sender)
     recipient, recipient_end = pattern(wanted.recipient)
     return {
         "made_at": micros(made_at),
+        "now": micros(now),
+        "suspended": wanted.suspended,
         "plain": all(text is None or text.isascii() for text in (wanted.sender, wanted.recipient)),
         "sender": sender,
         "sender_end": sender_end,

@@ -5,7 +5,8 @@
 -- A part of the queue, in the order of ids, with a flag for messages that have a recipient which matches: it never
 -- looks at more than LIMIT messages, however few match.
 SELECT m.id,
-       m.received_at < :made_at
+       (m.received_at < :made_at
+        OR EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL))
        AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
        AND (:sender_end IS NULL
             OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
@@ -24,6 +25,7 @@ SELECT m.id,
                    OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end))
                       = :recipient_end)
               AND (:domain IS NULL OR domain_of(r.address) = :domain)
+              AND (:suspended IS NULL OR :suspended = (ifnull(r.suspended, 0) > :now))
               AND (:error IS NULL OR instr(folded(r.last_reply), :error) > 0))
   FROM message m
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > :after
@@ -56,6 +58,7 @@ SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number,
    AND (:recipient_end IS NULL
         OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
    AND (:domain IS NULL OR domain_of(r.address) = :domain)
+   AND (:suspended IS NULL OR :suspended = (ifnull(r.suspended, 0) > :now))
    AND (:error IS NULL OR instr(folded(r.last_reply), :error) > 0)
  ORDER BY m.id, r.number;
 

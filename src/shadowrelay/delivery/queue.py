@@ -23,7 +23,6 @@ from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import SendOn, Sent
-from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
@@ -143,8 +142,6 @@ class Queue:
             if name not in self.hops:
                 self.hops[name] = Outbound(self.hosts.template(name))
             outbound = self.hops[name]
-            if self.suspended(name):  # nothing is late either: suspended mail does not age
-                continue
             at = max(due, outbound.retry_at or due)
             if at > now:
                 pause = min(pause, (at - now).total_seconds())
@@ -231,6 +228,8 @@ class Queue:
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Start up to ``most`` workers. Returns how many were started."""
         await self._note_silence()
+        if self.suspended(name):
+            return 0
         now = self._clock()
         claims = await self._database.transact_briefly(lambda ledger: claim(ledger, name, now, most))
         self._begin(outbound, claims)
@@ -246,6 +245,8 @@ class Queue:
         if at < outbound.late_at:
             return
         await self._note_silence()
+        if self.suspended(name):  # nothing is late: suspended mail does not age
+            return
         now = self._clock()
         delayed = self.suspended.received_by(name, self._policy.delay_notification_timeout)
         expired = self.suspended.received_by(name, self._policy.message_expiration_timeout)
@@ -262,9 +263,7 @@ class Queue:
     def _begin(self, outbound: Outbound, claims: list[ActiveFork]) -> None:
         outbound.let_in &= bool(outbound.workers or outbound.idle)
         probed = outbound.probed
-        for claim_ in claims:
-            since = claim_.copy.received_at
-            claimed = replace(claim_, not_aged=self.suspended.not_aged(claim_.next_hop, since))
+        for claimed in map(self.suspended.aged, claims):
             worker = asyncio.create_task(self._work(outbound, claimed))
             outbound.workers += 1
             self._workers.add(worker)

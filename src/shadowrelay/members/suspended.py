@@ -8,18 +8,19 @@ from datetime import datetime, timedelta
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.suspending import NONE, SuspendedQueues
 from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.values import replace
+from shadowrelay.database.queue import ActiveFork
 
 
 class Suspended:
     """Knows the records as they were when they were read last, after each change.
 
-    The records are durable before they are in force here. ``taken`` is called after a change.
+    The records are durable before they are in force here.
     """
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
         self.queues: SuspendedQueues = NONE
-        self.taken: list[Callable[[], None]] = []
 
     def __call__(self, next_hop: NextHop) -> bool:
         """May nothing be delivered there now?"""
@@ -30,13 +31,14 @@ class Suspended:
         if list(self.queues.records.values()) == list(records):
             return False
         self.queues = SuspendedQueues({one.next_hop: one for one in records})
-        for call in self.taken:
-            call()
         return True
 
-    def not_aged(self, next_hop: NextHop, received_at: datetime) -> timedelta:
-        """How long a message to that next hop did not age, because its queue was suspended."""
-        return self.queues.not_aged(next_hop, received_at, self._clock())
+    def aged(self, claimed: ActiveFork) -> ActiveFork:
+        """The fork with the time in which its message did not age."""
+        if not self.queues.records:  # nearly always
+            return claimed
+        spent = self.queues.not_aged(claimed.next_hop, claimed.copy.received_at, self._clock())
+        return replace(claimed, not_aged=spent)
 
     def received_by(self, next_hop: NextHop, age: timedelta) -> datetime:
         """A message to that next hop which was received then has that age now."""

@@ -131,9 +131,11 @@ class Carrying:
         if working.through:
             return False
 
+        now = self.clock()
+
         def read(ledger: SqlLedger) -> Found:
             after = jobs.own(ledger, job.id).after
-            return job_selection.page(ledger, job.filter, job.made_at, after, LOOK)
+            return job_selection.page(ledger, job.filter, job.made_at, now, after, LOOK)
 
         part = await self._part(job, await self.database.transact(read))
         working.through = not part.more

@@ -52,8 +52,8 @@ class NoSuchJob(CannotDo):
 
 
 class Phase(StrEnum):
-    """How a job is, for people. PENDING: every node that answers is through, and a member has still to hear of
-    it or to say that it knows.
+    """How a job is, for people. PENDING: every node that answers is through, and a member has still to hear
+    of it or to say that it knows.
     """
 
     RUNNING = "running"
@@ -64,8 +64,8 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class Jobs:
-    """One node's. ``ask``: asks a member, within that many seconds. ``wake``: a job changed: carry it out, and
-    tell the members. ``why_away``: of a member that cannot be reached, why.
+    """One node's. ``ask``: asks a member, within that many seconds. ``wake``: a job changed: carry it out,
+    and tell the members. ``why_away``: of a member that cannot be reached, why.
     """
 
     database: TransportDatabase

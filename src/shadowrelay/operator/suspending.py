@@ -40,8 +40,9 @@ Tree = dict[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Suspending:
-    """One node's. ``ask``: asks a member, within that many seconds. ``share``: a record changed: it is in force
-    here when this returns, and is given to the members. ``why_away``: of a member that cannot be reached, why.
+    """One node's. ``ask``: asks a member, within that many seconds. ``share``: a record changed: it is in
+    force here when this returns, and is given to the members. ``in_force``: what is on record is in force
+    when this returns. ``why_away``: of a member that cannot be reached, why.
     """
 
     database: TransportDatabase
@@ -51,6 +52,7 @@ class Suspending:
     ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
     why_away: Callable[[ServerName], str]
     share: Callable[[], Awaitable[None]]
+    in_force: Callable[[], Awaitable[object]]
 
     @property
     def name(self) -> ServerName:
@@ -135,12 +137,12 @@ class Suspending:
     def _shown(self, record: Suspension, answers: dict[ServerName, Told | str]) -> Tree:
         nodes = [_node(name, record, answer) for name, answer in answers.items()]
         now = self.clock()
-        in_force = record.in_force(now)
+        suspended = record.in_force(now)
         return {
             "id": record.id,
             "queue": record.next_hop,
-            "suspended": in_force,
-            "pending": in_force and not all(one["has"] and not one["sending"] for one in nodes),
+            "suspended": suspended,
+            "pending": suspended and not all(one["has"] and not one["sending"] for one in nodes),
             "until": record.until and timestamp(record.until),
             "operator": record.operator,
             "reason": record.reason,
@@ -167,6 +169,7 @@ class Suspending:
 
     async def _look_for(self, member: ServerName, act: Act) -> Told:
         del member, act
+        await self.in_force()  # only then no attempt begins any more that is not counted
 
         def read(ledger: SqlLedger) -> Told:
             return {

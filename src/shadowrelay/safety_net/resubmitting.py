@@ -16,6 +16,7 @@ from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Ask, Compare, Operate, Unanswered
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.database.examining import Examiner, Finding
@@ -35,7 +36,7 @@ PATIENCE = 10.0  # seconds that one question may take
 
 
 class Resubmitting:
-    """Shares requests with the members, and makes the messages that they call for."""
+    """Shares records with the members, and makes the messages that they call for."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Resubmitting:
         self._pace = Pace(in_force.policy, seconds())
         self._told_overruled = False
         self.batches = measures.Histogram(measures.SLOW)  # how long a batch that made messages takes
+        self.suspensions_read: Callable[[Sequence[Suspension]], object] = lambda _: None
         self.wake = asyncio.Event()
 
     @property
@@ -88,8 +90,9 @@ class Resubmitting:
             self.wake.clear()
 
     async def look(self) -> tuple[Sequence[Request], News]:
-        """Read the records; what was switched is in force from now on."""
-        records, news, switch = await self._database.transact(_records)
+        """Read the records; what was switched or suspended is in force from now on."""
+        records, news, switch, suspensions = await self._database.transact(_records)
+        self.suspensions_read(suspensions)
         changed = self._in_force.take(switch)
         self._pace.policy = self._in_force.policy
         if changed:
@@ -157,6 +160,8 @@ class Resubmitting:
         return Performer(transact=self._database.transact, ask=ask, operate=operate, compare=compare)
 
 
-def _records(ledger: SqlLedger) -> tuple[Sequence[Request], News, Switch | None]:
+def _records(
+    ledger: SqlLedger,
+) -> tuple[Sequence[Request], News, Switch | None, Sequence[Suspension]]:
     records = ledger.requests()
-    return records, news_of(ledger, records), ledger.switch(REDUNDANCY)
+    return records, news_of(ledger, records), ledger.switch(REDUNDANCY), ledger.suspensions()

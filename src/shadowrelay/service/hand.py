@@ -12,6 +12,7 @@ from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.view import View
+from shadowrelay.service.jobs import NodeJobs
 from shadowrelay.service.minting import mint
 from shadowrelay.settings import Settings
 from shadowrelay.tracking.events import TrackingEvents
@@ -48,10 +49,13 @@ class Hand:
             mint=mint,
             clock=node.clock,
         )
+        made = NodeJobs(node)
+        self.jobs, self.suspensions, self.carrying = made.jobs, made.suspensions, made.carrying
+        self._of_jobs = made.actions()
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node by XOPERATE."""
-        return {**self.view.actions(), **self.reloading.actions()}
+        return {**self.view.actions(), **self.reloading.actions(), **self._of_jobs}
 
 
 def tokens_of(settings: Settings) -> Iterator[Token]:

@@ -1,8 +1,10 @@
-"""Resubmit requests and switches, which every member has: what members give this node, and who has which."""
+"""The records that every member has: what members give this node, and who has which."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from datetime import datetime
 
 from shadowrelay.core.identifiers import ServerName
@@ -14,7 +16,17 @@ from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.pool import seconds
-from shadowrelay.members.sharing import ACTION, SWITCH, received, switch_received
+from shadowrelay.members.sharing import (
+    ACTION,
+    JOB,
+    SUSPENSION,
+    SWITCH,
+    Sharing,
+    job_received,
+    received,
+    suspension_received,
+    switch_received,
+)
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.resubmit import Having
 from shadowrelay.safety_net.resubmitting import Resubmitting
@@ -31,12 +43,15 @@ class SharedRecords:
     _contacts: Callable[[], Contacts]
     _policy: Policy
     _clock: Callable[[], datetime]
+    carry_out: asyncio.Event = field(default_factory=asyncio.Event)  # a job changed
 
     def actions(self) -> Mapping[str, Action]:
         """What members may ask of this node: to take a record."""
         return {
             ACTION: Action(Scope.OPERATE, self.take_request, quiet=True),
             SWITCH: Action(Scope.OPERATE, self.take_switch, quiet=True),
+            JOB: Action(Scope.OPERATE, self.take_job, quiet=True),
+            SUSPENSION: Action(Scope.OPERATE, self.take_suspension, quiet=True),
         }
 
     def having(self, record: Request | Switch) -> list[Having]:
@@ -67,6 +82,37 @@ class SharedRecords:
             raise ActRefused(str(error)) from error
         await self.share()
         return told
+
+    async def take_job(self, member: ServerName, act: Act) -> Told:
+        """Merge the job that a member gives, and carry it out. Raises ActRefused."""
+        about = self._about()
+        try:
+            told = await self._database.transact(
+                lambda ledger: job_received(ledger, member, act.arguments, about)
+            )
+        except Malformed as error:
+            raise ActRefused(str(error)) from error
+        self._resubmitting.wake.set()
+        self.carry_out.set()
+        return told
+
+    async def take_suspension(self, member: ServerName, act: Act) -> Told:
+        """Merge the record of a suspended queue; it is in force before the member hears so. Raises
+        ActRefused.
+        """
+        del member
+        about = self._about()
+        try:
+            told = await self._database.transact(
+                lambda ledger: suspension_received(ledger, act.arguments, about)
+            )
+        except Malformed as error:
+            raise ActRefused(str(error)) from error
+        await self.share()
+        return told
+
+    def _about(self) -> Sharing:
+        return Sharing(self._policy, self._clock, lambda: self._contacts().members)
 
     async def share(self) -> None:
         """A record changed: apply it here, and give it to the members at once."""

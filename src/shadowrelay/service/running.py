@@ -215,6 +215,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
             Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
         ),
         group.create_task(node.resubmitting.run(), name="resubmitting"),
+        group.create_task(node.hand.carrying.run(), name="jobs"),
         group.create_task(node.hop_shadows.run(), name="hop shadows"),
         group.create_task(take_snapshots(database, listed=listed), name="snapshots"),
     ]
