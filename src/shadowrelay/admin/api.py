@@ -21,8 +21,8 @@ from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_rout
 from shadowrelay.admin.cluster import ClusterRoutes
 from shadowrelay.admin.events import EventRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
-from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.jobs import JobRoutes
+from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.redirect import RedirectRoutes

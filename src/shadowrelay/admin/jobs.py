@@ -12,6 +12,7 @@ from starlette.routing import Route
 from shadowrelay.admin.answering import Answers
 from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
 from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.node import OperatorsHand
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.recipients import canonical
@@ -58,7 +59,7 @@ class JobRoutes:
         ]
 
     @property
-    def _hand(self):  # type: ignore[no-untyped-def]
+    def _hand(self) -> OperatorsHand:
         return self._api.node.hand
 
     async def list(self, request: HttpRequest) -> dict[str, Any]:
@@ -67,18 +68,16 @@ class JobRoutes:
 
     async def show(self, request: HttpRequest) -> dict[str, Any]:
         with _refusing():
-            found: dict[str, Any] = await self._hand.jobs.show(request.path_params["id"], _asks(request))
-        return found
+            return await self._hand.jobs.show(request.path_params["id"], _asks(request))
 
     async def preview(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"filter", "operator"})
         with _refusing():
-            found: dict[str, Any] = await self._hand.jobs.preview(filter_of(body), operator_of(body))
-        return found
+            return await self._hand.jobs.preview(filter_of(body), operator_of(body))
 
     async def add(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"verb", "filter", "operator", "reason", "until", "with_report"})
-        verb = body.get("verb")
+        verb = text_of(body, "verb")
         if verb not in {*Verb}:
             raise RequestRefused(400, f"verb is one of {', '.join(Verb)}")
         with_report = body.get("with_report", False)
@@ -87,16 +86,14 @@ class JobRoutes:
         operator, reason = _short(operator_of(body), "operator"), _short(text_of(body, "reason"), "reason")
         wanted, until = filter_of(body), _until(body)
         with _refusing():
-            made: dict[str, Any] = await self._hand.jobs.add(
+            return await self._hand.jobs.add(
                 Verb(verb), wanted, operator, reason, until=until, with_report=with_report
             )
-        return made
 
     async def stop(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"operator"})
         with _refusing():
-            found: dict[str, Any] = await self._hand.jobs.stop(request.path_params["id"], operator_of(body))
-        return found
+            return await self._hand.jobs.stop(request.path_params["id"], operator_of(body))
 
     async def suspensions(self, request: HttpRequest) -> dict[str, Any]:
         return {"suspensions": await self._hand.suspensions.all(_asks(request))}
@@ -112,12 +109,11 @@ class JobRoutes:
             raise RequestRefused(400, "until belongs to suspend, and not to resume")
         of = self._hand.suspensions
         with _refusing():
-            found: dict[str, Any] = (
+            return (
                 await of.suspend(queue, operator, reason, until)
                 if act == "suspend"
                 else await of.resume(queue, operator, reason)
             )
-        return found
 
 
 class _refusing:
@@ -142,9 +138,7 @@ def filter_of(body: Mapping[str, Any]) -> Filter:
     if not isinstance(given, dict):
         raise RequestRefused(400, "filter has to be an object")
     if unknown := sorted(set(given) - CONDITIONS):
-        raise RequestRefused(
-            400, f"unknown condition {', '.join(unknown)}; known are {listed(CONDITIONS)}"
-        )
+        raise RequestRefused(400, f"unknown condition {', '.join(unknown)}; known are {listed(CONDITIONS)}")
     queue = _text(given, "queue")
     domain = _text(given, "domain")
     suspended = given.get("suspended")
@@ -201,7 +195,11 @@ def _age(given: Mapping[str, Any], name: str) -> timedelta | None:
     value = given.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST.total_seconds():
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 <= value <= _LONGEST.total_seconds()
+    ):
         raise RequestRefused(400, f"{name} is a number of seconds")
     return timedelta(seconds=value)
 

@@ -22,7 +22,7 @@ MOST_SAMPLED = 10
 """Messages that a preview shows of each node."""
 
 
-class Found(NamedTuple):
+class Selection(NamedTuple):
     """Messages that may match, in the order of ids. ``last``: the last one that was looked at; None at the
     end of the queue.
     """
@@ -45,7 +45,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class FilterCount:
     """What a filter means on one node; the sample has the first messages."""
 
     messages: int = 0
@@ -56,24 +56,24 @@ class Counted:
 
 def page(
     ledger: SqlLedger, wanted: Filter, made_at: datetime, now: datetime, after: MessageId, look: int
-) -> Found:
+) -> Selection:
     """Go through up to ``look`` messages of the queue behind ``after``."""
     if wanted.ids:
-        return Found([one for one in sorted(set(wanted.ids)) if one > after], None)
+        return Selection([one for one in sorted(set(wanted.ids)) if one > after], None)
     asked = _parameters(wanted, made_at, now) | {"after": after, "most": look}
     rows = ledger.connection.execute(SQL["page"], asked).fetchall()
     last = MessageId(rows[-1][0]) if len(rows) == look else None
-    return Found([MessageId(row[0]) for row in rows if row[1]], last)
+    return Selection([MessageId(row[0]) for row in rows if row[1]], last)
 
 
-def taken(ledger: SqlLedger, after: MessageId, look: int) -> Found:
+def taken(ledger: SqlLedger, after: MessageId, look: int) -> Selection:
     """Go through messages that this node took over."""
     rows = ledger.connection.execute(SQL["taken"], (after, look)).fetchall()
     ids = [MessageId(row[0]) for row in rows]
-    return Found(ids, ids[-1] if len(ids) == look else None)
+    return Selection(ids, ids[-1] if len(ids) == look else None)
 
 
-def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime) -> Counted:
+def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime) -> FilterCount:
     """What a job that is made now would be about: work for ``TransportDatabase.read``."""
     reader = readers[0]
     know_folded(reader)
@@ -92,7 +92,7 @@ def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime
                 sample.append(row)
         if messages <= MOST_SAMPLED:
             parts.setdefault(last, []).append((row[7], NextHop(row[8]), row[9]))
-    return Counted(
+    return FilterCount(
         messages,
         recipients,
         octets,
@@ -109,6 +109,11 @@ def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime
             for row in sample
         ),
     )
+
+
+def promoting(ledger: SqlLedger) -> bool:
+    """Is there a copy whose promotion is pending?"""
+    return bool(ledger.connection.execute(SQL["promoting"]).fetchone()[0])
 
 
 def sending(ledger: SqlLedger, queue: NextHop) -> int:

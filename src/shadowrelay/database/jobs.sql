@@ -81,3 +81,7 @@ SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'suspended' AN
 
 -- name: unacknowledged_resume
 SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'resumed' AND created_at >= ?;
+
+-- name: promoting
+SELECT EXISTS (SELECT 1 FROM message INDEXED BY message_open
+                WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND pending IS NOT NULL);

@@ -129,6 +129,7 @@ class SqlLedger(RecordRows, Copies):
         self._sequence = self._last(SQL["last_sequence"])
         self._members.clear()
         self.hop_rows.refresh()
+        self.forget_records()
         self.listing = None
         self._read_chores()
 

@@ -306,9 +306,6 @@ DELETE FROM progress WHERE request = ?;
 -- name: jobs
 SELECT told FROM job ORDER BY id;
 
--- name: job
-SELECT told FROM job WHERE id = ?;
-
 -- name: put_job
 INSERT OR REPLACE INTO job (id, told) VALUES (?, ?);
 
@@ -316,7 +313,7 @@ INSERT OR REPLACE INTO job (id, told) VALUES (?, ?);
 DELETE FROM job WHERE id = ?;
 
 -- name: job_progress
-SELECT told FROM job_progress WHERE job = ? ORDER BY node;
+SELECT told FROM job_progress ORDER BY job, node;
 
 -- name: put_job_progress
 INSERT OR REPLACE INTO job_progress (job, node, told) VALUES (?, ?, ?);

@@ -36,6 +36,12 @@ class RecordRows:
     """The part of a ledger that reads and writes records, on the ledger's ``connection``."""
 
     connection: sqlite3.Connection
+    _jobs: list[Job] | None = None  # as stored; the stages read them every second
+    _job_progress: dict[RequestId, list[JobProgress]] | None = None
+
+    def forget_records(self) -> None:
+        """Read again what is kept in memory: after a rollback."""
+        self._jobs = self._job_progress = None
 
     def requests(self) -> Sequence[Request]:
         rows = self.connection.execute(SQL["requests"]).fetchall()
@@ -54,16 +60,21 @@ class RecordRows:
         return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
 
     def jobs(self) -> Sequence[Job]:
-        rows = self.connection.execute(SQL["jobs"]).fetchall()
-        return [job for row in rows if (job := sums.readable(_job_of, row))]
+        if self._jobs is None:
+            rows = self.connection.execute(SQL["jobs"]).fetchall()
+            self._jobs = [job for row in rows if (job := sums.readable(_job_of, row))]
+        return tuple(self._jobs)
 
     def job(self, job_id: RequestId) -> Job | None:
-        row = self.connection.execute(SQL["job"], (job_id,)).fetchone()
-        return sums.readable(_job_of, row) if row else None
+        return next((job for job in self.jobs() if job.id == job_id), None)
 
     def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
-        rows = self.connection.execute(SQL["job_progress"], (job_id,)).fetchall()
-        return [found for row in rows if (found := sums.readable(_job_progress_of, row))]
+        if self._job_progress is None:
+            self._job_progress = {}
+            for row in self.connection.execute(SQL["job_progress"]).fetchall():
+                if found := sums.readable(_job_progress_of, row):
+                    self._job_progress.setdefault(found.job, []).append(found)
+        return tuple(self._job_progress.get(job_id, ()))
 
     def suspensions(self) -> Sequence[Suspension]:
         rows = self.connection.execute(SQL["suspensions"]).fetchall()
@@ -75,6 +86,8 @@ class RecordRows:
 
     def _write_record(self, write: RecordWrite) -> None:
         run = self.connection.execute
+        if isinstance(write, Job | JobProgress | ForgetJob):
+            self.forget_records()
         match write:
             case Switch():
                 run(SQL["put_switch"], request_rows.switch_row(write))

@@ -21,7 +21,7 @@ from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import job_selection
 from shadowrelay.database.content import stored
-from shadowrelay.database.job_selection import Found
+from shadowrelay.database.job_selection import Selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import being_sent
 from shadowrelay.database.transport import TransportDatabase
@@ -133,7 +133,7 @@ class Carrying:
 
         now = self.clock()
 
-        def read(ledger: SqlLedger) -> Found:
+        def read(ledger: SqlLedger) -> Selection:
             after = jobs.own(ledger, job.id).after
             return job_selection.page(ledger, job.filter, job.made_at, now, after, LOOK)
 
@@ -147,7 +147,7 @@ class Carrying:
         working = self._working[job.id]
         left = sorted(working.waiting)
         while left:
-            part = await self._part(job, Found(left, None))
+            part = await self._part(job, Selection(left, None))
             left = left[len(part.ids) :]
             await self._do(job, replace(part, place=None))
 
@@ -159,18 +159,26 @@ class Carrying:
             after: MessageId | None = FIRST
             while after is not None:
 
-                def read(ledger: SqlLedger, after: MessageId = after) -> Found:
+                def read(ledger: SqlLedger, after: MessageId = after) -> Selection:
                     return job_selection.taken(ledger, after, MOST)
 
                 part = await self._part(job, await self.database.transact(read))
                 await self._do(job, replace(part, place=None))
                 after = part.place if part.more else None
             working.walked = promotions
-        if all_done and not working.waiting and working.walked == self.database.ledger.tracked["RESUBMIT"]:
-            await self.database.transact(lambda ledger: _close(ledger, job.id))
+        if not all_done or working.waiting:
+            return
+
+        def close(ledger: SqlLedger) -> bool:
+            """A copy whose promotion is pending is looked at when it is promoted."""
+            if ledger.tracked["RESUBMIT"] != promotions or job_selection.promoting(ledger):
+                return False
+            return _close(ledger, job.id)
+
+        if await self.database.transact(close):
             self.tell()
 
-    async def _part(self, job: Job, found: Found) -> _Part:
+    async def _part(self, job: Job, found: Selection) -> _Part:
         """As much of what was found as one transaction may have, with the reports that are due."""
         ids = found.ids[: MOST_WRITTEN if verbs.needs_reports(job) else MOST]
         whole = len(ids) == len(found.ids)
@@ -266,10 +274,12 @@ def _finished(ledger: SqlLedger, job: Job) -> bool:
     return not own.pending and (own.closed or job.state is JobState.STOPPED)
 
 
-def _close(ledger: SqlLedger, job_id: RequestId) -> None:
+def _close(ledger: SqlLedger, job_id: RequestId) -> bool:
     own = jobs.own(ledger, job_id)
-    if own.done and not own.closed and ledger.job(job_id) is not None:
-        ledger.apply(Decision(None, (jobs.further(replace(own, closed=True)),)))
+    if not own.done or own.closed or ledger.job(job_id) is None:
+        return False
+    ledger.apply(Decision(None, (jobs.further(replace(own, closed=True)),)))
+    return True
 
 
 def _begin_again(ledger: SqlLedger) -> None:

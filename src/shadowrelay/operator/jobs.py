@@ -14,7 +14,7 @@ from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.ownership import jobs
-from shadowrelay.core.ownership.jobs import Refusal
+from shadowrelay.core.ownership.jobs import JobRefused
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.tracking_row import timestamp
@@ -44,7 +44,7 @@ PREVIEW, LOOK = "preview-job", "look-job"
 PATIENCE = 15.0  # seconds that a member may take to count
 LOOK_PATIENCE = 2.0  # seconds that a member may take to say how far it is
 
-Tree = dict[str, Any]
+_Tree = dict[str, Any]
 
 
 class NoSuchJob(CannotDo):
@@ -80,7 +80,7 @@ class Jobs:
     def name(self) -> ServerName:
         return self.database.ledger.name
 
-    async def preview(self, wanted: Filter, operator: str = "") -> Tree:
+    async def preview(self, wanted: Filter, operator: str = "") -> _Tree:
         """What a job with that filter would be about, on every node that answers: counts, and the first ten
         messages. Raises CannotDo.
         """
@@ -106,7 +106,7 @@ class Jobs:
             "sample": sample[: job_selection.MOST_SAMPLED],
         }
 
-    async def _count(self, wanted: Filter) -> Tree:
+    async def _count(self, wanted: Filter) -> _Tree:
         now = self.clock()
         found = await self.database.read(lambda readers: job_selection.counted(readers, wanted, now))
         return {
@@ -139,7 +139,7 @@ class Jobs:
         *,
         until: datetime | None = None,
         with_report: bool = False,
-    ) -> Tree:
+    ) -> _Tree:
         """Make a job. Raises CannotDo."""
         now = whole(self.clock())
         job = Job(
@@ -166,7 +166,7 @@ class Jobs:
             raise CannotDo(f"the job cannot be given to members: {error}") from error
         members = self.contacts().members
         made = await self.database.transact(lambda ledger: ledger.apply(jobs.add(ledger, job, members)))
-        if isinstance(made, Refusal):
+        if isinstance(made, JobRefused):
             raise CannotDo(made.why)
         log.warning(
             "job_added",
@@ -179,7 +179,7 @@ class Jobs:
         self.wake()
         return await self._shown(made, [])
 
-    async def stop(self, job_id: str, operator: str) -> Tree:
+    async def stop(self, job_id: str, operator: str) -> _Tree:
         """Stop a job on all members: what was done stays done. Raises NoSuchJob."""
         known, now = await self._found(job_id), whole(self.clock())
         after = await self.database.transact(
@@ -191,13 +191,13 @@ class Jobs:
         self.wake()
         return await self._shown(after, [])
 
-    async def show(self, job_id: str, operator: str = "") -> Tree:
+    async def show(self, job_id: str, operator: str = "") -> _Tree:
         """A job, and how far each node is, as it says now. Raises NoSuchJob."""
         job = await self._found(job_id)
         act = self._act(LOOK, operator, {"job": job.id})
         return await self._shown(job, await self._asked_all(act, LOOK_PATIENCE))
 
-    async def all(self) -> list[Tree]:
+    async def all(self) -> list[_Tree]:
         """All jobs, the latest first, as far as this node knows."""
         found = await self.database.transact(lambda ledger: tuple(ledger.jobs()))
         return [await self._shown(job, []) for job in reversed(found)]
@@ -214,7 +214,7 @@ class Jobs:
             raise CannotDo(f"several jobs begin with {given}: {', '.join(one.id for one in found)}")
         return found[0]
 
-    async def _shown(self, job: Job, answers: Sequence[tuple[ServerName, Told | str]]) -> Tree:
+    async def _shown(self, job: Job, answers: Sequence[tuple[ServerName, Told | str]]) -> _Tree:
         progress = await self.database.transact(
             lambda ledger: {one.node: one for one in ledger.job_progress(job.id)}
         )
@@ -300,7 +300,7 @@ def whole(at: datetime) -> datetime:
     return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
-def shown(job: Job) -> Tree:
+def shown(job: Job) -> _Tree:
     """A job as the API shows it, without how far it is."""
     return {
         "id": job.id,
@@ -319,7 +319,7 @@ def shown(job: Job) -> Tree:
     }
 
 
-def filter_shown(wanted: Filter) -> Tree:
+def filter_shown(wanted: Filter) -> _Tree:
     """A filter as the API takes and shows it: ages in seconds."""
     told = filter_told(wanted)
     for name, value in (("older", wanted.older), ("younger", wanted.younger)):
@@ -328,7 +328,7 @@ def filter_shown(wanted: Filter) -> Tree:
     return told
 
 
-def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> Tree:
+def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> _Tree:
     counts = {one: getattr(known, one) if known else 0 for one in _COUNTS}
     return {
         "node": name,
@@ -342,7 +342,7 @@ def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -
     }
 
 
-def _sums(nodes: Sequence[Mapping[str, Any]]) -> Tree:
+def _sums(nodes: Sequence[Mapping[str, Any]]) -> _Tree:
     return {name: sum(one[name] for one in nodes) for name in _COUNTS}
 
 
@@ -356,7 +356,7 @@ def _phase(job: Job, nodes: Sequence[Mapping[str, Any]]) -> Phase:
     return Phase.RUNNING
 
 
-def _silent(name: ServerName, why: str) -> Tree:
+def _silent(name: ServerName, why: str) -> _Tree:
     return {
         "node": name,
         "answers": False,
@@ -368,11 +368,11 @@ def _silent(name: ServerName, why: str) -> Tree:
     }
 
 
-def _answers(name: ServerName, told: Tree) -> Tree:
+def _answers(name: ServerName, told: _Tree) -> _Tree:
     return {"node": name, "answers": True, "why": "", **told}
 
 
-def _counts(told: Told) -> Tree | str:
+def _counts(told: Told) -> _Tree | str:
     """What a member counted; a sentence if it is not understood."""
     counts = {name: told.get(name) for name in ("messages", "recipients", "octets")}
     sample = told.get("sample")

@@ -35,7 +35,7 @@ LOOK = "look-suspensions"
 
 PATIENCE = 2.0  # seconds that a member may take
 
-Tree = dict[str, Any]
+_Tree = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,13 +60,13 @@ class Suspending:
 
     async def suspend(
         self, queue: NextHop, operator: str, reason: str, until: datetime | None = None
-    ) -> Tree:
+    ) -> _Tree:
         """Suspend a queue on all members. Raises CannotDo."""
         if until is not None and until <= self.clock():
             raise CannotDo("until has to be in the future")
         return await self._change(queue, operator, reason, until, suspended=True)
 
-    async def resume(self, queue: NextHop, operator: str, reason: str) -> Tree:
+    async def resume(self, queue: NextHop, operator: str, reason: str) -> _Tree:
         """Resume a queue on all members. Raises CannotDo."""
         known = await self.database.transact(lambda ledger: ledger.suspension(queue))
         if known is None or not known.in_force(self.clock()):
@@ -75,7 +75,7 @@ class Suspending:
 
     async def _change(
         self, queue: NextHop, operator: str, reason: str, until: datetime | None, *, suspended: bool
-    ) -> Tree:
+    ) -> _Tree:
         if not reason.strip():
             raise CannotDo("this needs a reason: members and their tracking logs show it")
         now = whole(self.clock())
@@ -110,14 +110,14 @@ class Suspending:
         await self.share()
         return await self.show(queue, operator)
 
-    async def show(self, queue: NextHop, operator: str = "") -> Tree:
+    async def show(self, queue: NextHop, operator: str = "") -> _Tree:
         """The record of one queue. Raises CannotDo if there is none."""
         for found in await self.all(operator):
             if found["queue"] == queue:
                 return found
         raise CannotDo(f"the queue {queue} was never suspended")
 
-    async def all(self, operator: str = "") -> list[Tree]:
+    async def all(self, operator: str = "") -> list[_Tree]:
         """All records, with what each member says about them now."""
         act, contacts = self._act(LOOK, operator, {}), self.contacts()
 
@@ -134,7 +134,7 @@ class Suspending:
         records = await self.database.transact(lambda ledger: tuple(ledger.suspensions()))
         return [self._shown(one, here) for one in records]
 
-    def _shown(self, record: Suspension, answers: dict[ServerName, Told | str]) -> Tree:
+    def _shown(self, record: Suspension, answers: dict[ServerName, Told | str]) -> _Tree:
         nodes = [_node(name, record, answer) for name, answer in answers.items()]
         now = self.clock()
         suspended = record.in_force(now)
@@ -182,7 +182,7 @@ class Suspending:
         return await self.database.transact(read)
 
 
-def _node(name: ServerName, record: Suspension, answer: Told | str) -> Tree:
+def _node(name: ServerName, record: Suspension, answer: Told | str) -> _Tree:
     """Whether a node has the record as it is here, and how many attempts to the next hop are under way."""
     if isinstance(answer, str):
         return {"node": name, "answers": False, "has": False, "sending": None, "why": answer}

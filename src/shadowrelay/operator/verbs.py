@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery.journal import JournalCopy
-from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, settle
+from shadowrelay.core.decisions import Content, Decision
+from shadowrelay.core.delivery import operated
+from shadowrelay.core.delivery.operated import NOBODY, Done, results
+from shadowrelay.core.delivery.settling import Ending, Report
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.jobs import Job, Verb
-from shadowrelay.core.messages import Copy
-from shadowrelay.core.ownership.transfer import saved
+from shadowrelay.core.messages import FOREVER, Copy
+from shadowrelay.core.operating import By
 from shadowrelay.core.steps import WriteReports
-from shadowrelay.core.values import dataclass, replace
+from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.delivery.reports import Reporter
-
-BOUNCED = "554 5.3.0 Given up by the postmaster"
-NOWHERE = Hop(server="", inside=False, mailbox=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ class Written:
     """The reports of a message, for recipients with these numbers."""
 
     numbers: tuple[int, ...]
-    reports: tuple[Report | JournalCopy, ...]
+    reports: tuple[Report, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +33,11 @@ class ReportWriter:
 
     reporter: Reporter
 
-    async def write(self, job: Job, copy: Copy, numbers: Sequence[int], content: Content) -> Written:
-        step = WriteReports(copy, _results(job, numbers), NOWHERE, dsn_offered=True)
-        return Written(tuple(numbers), await self.reporter.write(step, content))
+    async def write(self, job: Job, copy: Copy, numbers: Collection[int], content: Content) -> Written:
+        ending = Ending.REMOVED if job.verb is Verb.REMOVE else Ending.REJECTED
+        ends = results((one for one in copy.recipients if one.number in numbers), ending)
+        written = await self.reporter.write(WriteReports(copy, ends, NOBODY, dsn_offered=True), content)
+        return Written(tuple(numbers), tuple(one for one in written if isinstance(one, Report)))
 
 
 def needs_reports(job: Job) -> bool:
@@ -48,25 +48,34 @@ def perform(
     ledger: SqlLedger,
     job: Job,
     copy: Copy,
-    numbers: Sequence[int],
+    numbers: Collection[int],
     written: Mapping[MessageId, Written] | None,
     now: datetime,
 ) -> bool:
     """Do it to these recipients of a message that no attempt has in hand. Returns whether that changed it."""
+    by = By(job.operator, job.reason, job.id)
+    reports = written[copy.id].reports if written else ()
+    return bool(ledger.apply(_decided(ledger, job, copy.id, numbers, by, reports, now)).numbers)
+
+
+def _decided(
+    ledger: SqlLedger,
+    job: Job,
+    message_id: MessageId,
+    numbers: Collection[int],
+    by: By,
+    reports: Collection[Report],
+    now: datetime,
+) -> Decision[Done]:
     match job.verb:
         case Verb.RETRY:
-            some = [one for one in copy.unsettled if one.number in numbers]
-            after = copy.with_recipients(replace(one, next_attempt=None) for one in some)
-            ledger.apply(saved(copy, after))
-            return True
+            return operated.retry(ledger, message_id, numbers, by, now)
+        case Verb.SUSPEND:
+            until = job.until or FOREVER
+            return operated.suspend(ledger, message_id, numbers, by, now, until=until, ordered_at=job.made_at)
+        case Verb.RESUME:
+            return operated.resume(ledger, message_id, numbers, by, now, ordered_at=job.made_at)
+        case Verb.REMOVE:
+            return operated.remove(ledger, message_id, numbers, by, now, reports=reports)
         case Verb.BOUNCE:
-            reports = written[copy.id].reports if written else ()
-            ledger.apply(settle(ledger, copy.id, _results(job, numbers), reports, NOWHERE, now))
-            return True
-        case _:
-            raise NotImplementedError(job.verb)
-
-
-def _results(job: Job, numbers: Sequence[int]) -> tuple[AttemptResult, ...]:
-    del job
-    return tuple(AttemptResult(one, Ending.REJECTED, BOUNCED, remote=False) for one in numbers)
+            return operated.bounce(ledger, message_id, numbers, by, now, reports=reports)

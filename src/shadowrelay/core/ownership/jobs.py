@@ -30,7 +30,7 @@ _UNDO = {Verb.SUSPEND, Verb.RESUME}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class JobRefused:
     """A job is not taken: a sentence for the operator."""
 
     why: str
@@ -51,18 +51,18 @@ def fault(job: Job) -> str:
     return ""
 
 
-def add(ledger: Ledger, job: Job, members: Collection[ServerName]) -> Decision[Job | Refusal]:
+def add(ledger: Ledger, job: Job, members: Collection[ServerName]) -> Decision[Job | JobRefused]:
     """Store a new job. Again with its id: no change. ``members``: the others."""
     if known := ledger.job(job.id):
         return Decision(known)
     if why := fault(job):
-        return Decision(Refusal(why))
+        return Decision(JobRefused(why))
     open_here = sum(not through(ledger, one) for one in ledger.jobs())
     if open_here >= MOST_OPEN:
-        return Decision(Refusal(f"{open_here} jobs run here: wait until some are done, or stop one"))
+        return Decision(JobRefused(f"{open_here} jobs run here: wait until some are done, or stop one"))
     room = _room(ledger, members)
     if room is None:
-        return Decision(Refusal(f"{MOST_KEPT} jobs are open: stop some, or retire members that are gone"))
+        return Decision(JobRefused(f"{MOST_KEPT} jobs are open: stop some, or retire members that are gone"))
     return Decision(job, (job, *room))
 
 

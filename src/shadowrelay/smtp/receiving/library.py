@@ -46,12 +46,12 @@ _V1 = re.compile(
     rb"|TCP6(?: [0-9A-Fa-f.:]+){2}(?: (?:0|[1-9][0-9]{0,4})){2})\r\n"
 )
 
-Verb = TypeVar("Verb", bound=Callable[..., object])
+SmtpVerb = TypeVar("SmtpVerb", bound=Callable[..., object])
 
 
-def syntax(text: str, extended: str | None = None) -> Callable[[Verb], Verb]:
+def syntax(text: str, extended: str | None = None) -> Callable[[SmtpVerb], SmtpVerb]:
     """The library's decorator, for HELP; it has lost the type."""
-    return cast("Callable[[Verb], Verb]", library_syntax(text, extended))
+    return cast("Callable[[SmtpVerb], SmtpVerb]", library_syntax(text, extended))
 
 
 class CommandReader:

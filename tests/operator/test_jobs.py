@@ -1,0 +1,214 @@
+"""Jobs on real nodes: verbs on messages by filter, carried out page by page on every member."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sending import MESSAGE, sent
+from stations import Station, boundary, eventually, station
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.jobs import Filter, Verb
+from shadowrelay.core.messages import FOREVER, Status
+from shadowrelay.database.queue import claim, unclaim
+from shadowrelay.members import reconcile, repair
+from shadowrelay.operator import carrying
+from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.jobs import NoSuchJob
+from shadowrelay.operator.retire import retire
+from shadowrelay.safety_net import pace
+
+INSIDE = NextHop("inside")
+QUEUE = Filter(queue=INSIDE)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stage in (reconcile, repair):
+        monkeypatch.setattr(stage, "INTERVAL", 0.03)
+    monkeypatch.setattr(carrying, "INTERVAL", 0.05)
+    monkeypatch.setattr(pace, "REFRESH", 0.1)
+
+
+async def running(*stations: Station) -> None:
+    for one in stations:
+        one.run_links()
+        one.run_reconcile()
+        one.run(one.node.resubmitting.run())
+        one.run(one.node.hand.carrying.run())
+    for one in stations:
+        await eventually(lambda one=one: len(one.node.boundary.reachable()) == len(stations) - 1)  # type: ignore[misc]
+
+
+async def give(one: Station, verb: Verb, wanted: Filter = QUEUE, **more: Any) -> str:
+    made = await one.node.hand.jobs.add(verb, wanted, "ann", "a broken queue", **more)
+    return str(made["id"])
+
+
+async def came_to(one: Station, job: str, phase: str, *, within: float = 10.0) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    async def there() -> bool:
+        with suppress(NoSuchJob):  # it was not told yet
+            found.update(await one.node.hand.jobs.show(job))
+        return found.get("phase") == phase
+
+    await eventually(there, within=within)
+    return found
+
+
+async def away(one: Station) -> None:
+    await one.quiet()
+    for connector in one.connectors:
+        await connector.stop(0)
+
+
+async def statuses(one: Station) -> list[Status]:
+    return [each.status for copy in await one.copies() for each in copy.recipients]
+
+
+async def test_what_one_node_is_told_to_remove_is_removed_on_every_node_and_their_copies_go(
+    tmp_path: Path,
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as stations:
+        await running(*stations)
+        for one in stations:
+            assert (await sent(one, MESSAGE)).startswith("250 ")
+        job = await give(stations[0], Verb.REMOVE)
+        shown = await came_to(stations[1], job, "done")
+        assert (shown["did"], shown["pending"], shown["waiting"]) == (3, 0, 0)
+        assert [(one["has"], one["done"]) for one in shown["nodes"]] == [(True, True)] * 3
+        for one in stations:
+            assert set(await statuses(one)) == {Status.REMOVED}
+            (row,) = [row for row in await one.tracked() if row["event-id"] == "REMOVE"]
+            assert row["source"] == "ADMIN"
+            assert f"S:Operator=ann;S:Reason=a broken queue;S:Job={job}" in row["custom-data"]
+
+
+async def test_a_message_that_an_attempt_has_in_hand_is_left_and_looked_at_again(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await running(one)
+        await sent(one, MESSAGE)
+        now = one.node.clock()
+        (fork,) = await one.read(lambda ledger: claim(ledger, INSIDE, now, 5))
+        job = await give(one, Verb.REMOVE)
+
+        async def waits() -> bool:
+            return bool((await one.node.hand.jobs.show(job))["waiting"] == 1)
+
+        await eventually(waits)
+        assert await statuses(one) == [Status.READY]
+        assert (await one.node.hand.jobs.show(job))["phase"] == "running"
+        await one.read(lambda ledger: unclaim(ledger, fork.copy.id, INSIDE))
+        assert (await came_to(one, job, "done"))["did"] == 1
+        assert await statuses(one) == [Status.REMOVED]
+
+
+async def test_messages_that_came_after_the_job_are_not_meant(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await running(one)
+        job = await give(one, Verb.REMOVE)
+        await sent(one, MESSAGE)
+        assert (await came_to(one, job, "done"))["did"] == 0
+        assert await statuses(one) == [Status.READY]
+
+
+async def test_suspended_messages_wait_and_resumed_ones_are_due(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (one, other):
+        await running(one, other)
+        await sent(one, MESSAGE)
+        job = await give(other, Verb.SUSPEND)
+        await came_to(one, job, "done")
+        (copy,) = await one.copies()
+        assert copy.recipients[0].suspended == FOREVER
+        (held,) = await other.copies()
+        assert held.recipients[0].suspended == FOREVER
+        await came_to(one, await give(one, Verb.RESUME, Filter(suspended=True)), "done")
+        (copy,) = await one.copies()
+        assert copy.recipients[0].suspended is None
+
+
+async def test_a_job_goes_on_after_a_restart_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "MOST", 2)
+    one = await station(tmp_path, "mx1", [])
+    for _ in range(5):
+        await sent(one, MESSAGE)
+    hand = one.node.hand
+    job = await give(one, Verb.REMOVE)
+    (record,) = await one.read(lambda ledger: ledger.jobs())
+    hand.carrying._working[record.id] = carrying._Working()
+    assert await hand.carrying._page(record)
+    (progress,) = await one.read(lambda ledger: ledger.job_progress(record.id))
+    assert (progress.did, progress.done) == (2, False)
+    assert (await statuses(one)).count(Status.REMOVED) == 2
+    await one.stop()
+    again = await station(tmp_path, "mx1", [], disk=1)
+    try:
+        await running(again)
+        assert (await came_to(again, job, "done"))["did"] == 5
+        assert set(await statuses(again)) == {Status.REMOVED}
+    finally:
+        await again.stop()
+
+
+async def test_a_stopped_job_goes_no_further_and_a_member_learns_it(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (one, other):
+        await sent(one, MESSAGE)
+        job = await give(one, Verb.REMOVE)
+        assert (await one.node.hand.jobs.stop(job, "ann"))["phase"] == "stopped"
+        await running(one, other)
+        assert (await came_to(other, job, "stopped"))["did"] == 0
+        assert await statuses(one) == [Status.READY]
+
+
+async def test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_where_it_is_promoted(
+    tmp_path: Path,
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as (owner, second, third):
+        await running(owner, second, third)
+        await sent(owner, MESSAGE)
+        await away(owner)
+        for one in (second, third):
+            await eventually(lambda one=one: owner.name not in one.node.boundary.reachable(), within=20)  # type: ignore[misc]
+        job = await give(second, Verb.REMOVE)
+        shown = await came_to(second, job, "pending")
+        assert [one["has"] for one in shown["nodes"]] == [True, False, True]
+        for one in (second, third):
+            await one.read(lambda ledger, one=one: retire(ledger, owner.name, one.node.clock()))  # type: ignore[misc]
+            one.node.retired(owner.name)
+        shown = await came_to(second, job, "done", within=20)
+        assert shown["did"] == 1
+
+
+async def test_a_preview_counts_on_every_node_and_says_who_is_silent(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as (one, other, silent):
+        await running(one, other, silent)
+        await sent(one, MESSAGE)
+        await sent(other, MESSAGE)
+        await away(silent)
+        await eventually(lambda: silent.name not in one.node.boundary.reachable(), within=20)
+        found = await one.node.hand.jobs.preview(QUEUE)
+        assert (found["messages"], found["recipients"], found["whole"]) == (2, 2, False)
+        assert [(node["node"], node["answers"], node["messages"]) for node in found["nodes"]] == [
+            (one.name, True, 1), (other.name, True, 1), (silent.name, False, 0)
+        ]  # fmt: skip
+        assert found["nodes"][2]["why"]
+        assert {sample["node"] for sample in found["sample"]} == {one.name, other.name}
+
+
+async def test_a_job_without_a_condition_or_a_reason_is_refused(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        jobs = one.node.hand.jobs
+        with pytest.raises(CannotDo, match="a filter needs a condition"):
+            await jobs.add(Verb.REMOVE, Filter(), "ann", "why")
+        with pytest.raises(CannotDo, match="needs a reason"):
+            await jobs.add(Verb.REMOVE, QUEUE, "ann", " ")
+        with pytest.raises(CannotDo, match="in the future"):
+            past = datetime.now(UTC) - timedelta(hours=1)
+            await jobs.add(Verb.SUSPEND, QUEUE, "ann", "why", until=past)
