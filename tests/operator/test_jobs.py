@@ -209,6 +209,6 @@ async def test_a_job_without_a_condition_or_a_reason_is_refused(tmp_path: Path) 
             await jobs.add(Verb.REMOVE, Filter(), "ann", "why")
         with pytest.raises(CannotDo, match="needs a reason"):
             await jobs.add(Verb.REMOVE, QUEUE, "ann", " ")
+        past = datetime.now(UTC) - timedelta(hours=1)
         with pytest.raises(CannotDo, match="in the future"):
-            past = datetime.now(UTC) - timedelta(hours=1)
             await jobs.add(Verb.SUSPEND, QUEUE, "ann", "why", until=past)

@@ -164,9 +164,7 @@ class JobPages:
         count = found["messages"]
         shown |= {
             "title": f"{verb.capitalize()} {many(count, 'message')}?",
-            "meaning": _MEANINGS[order.verb]
-            if count
-            else "No message that waits now matches.",
+            "meaning": _MEANINGS[order.verb] if count else "No message that waits now matches.",
             "button": f"{verb.capitalize()} {many(count, 'message')}",
             "nodes": found["nodes"],
             "sample": [_line(one) for one in found["sample"]],

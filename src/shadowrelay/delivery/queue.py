@@ -53,10 +53,6 @@ LOOKS = 4.0  # times what a look took, until the next one: looking through thous
 GATHER = 0.01  # seconds between two looks, at least: messages that come meanwhile are claimed together
 
 
-def _nobody_asks(_: NextHop) -> None:
-    """Nobody waits for mail of that next hop."""
-
-
 class Queue:
     """The stage that delivers. Setting ``wake`` tells it that there may be something to send. ``failed`` is
     called after each attempt that leaves a next hop in retry.
@@ -79,7 +75,7 @@ class Queue:
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
         self.attempts = measures.ByHop(self._fixed)  # how long attempts take
-        self.failed: Callable[[NextHop], None] = _nobody_asks
+        self.failed: Callable[[NextHop], None] = lambda _: None  # nobody waits for mail of that next hop
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
@@ -149,9 +145,8 @@ class Queue:
                     await self._start_late(name, outbound)
                 continue
             free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
-            free = min(free, self._policy.max_outbound_connections - len(self._workers))
-            if outbound.probed:
-                free = min(free, 1 - len(outbound.probes))
+            only = 1 - len(outbound.probes) if outbound.probed else free
+            free = min(free, only, self._policy.max_outbound_connections - len(self._workers))
             if free <= 0:
                 self._short = True
                 await self._start_late(name, outbound)
@@ -206,8 +201,8 @@ class Queue:
         """May this fork, claimed some time ago, be sent now?
 
         It may not after a silence in which members may have promoted their copies, nor if they told us that
-        they did or that the fork is delivered, nor if an operator suspended it or its queue. Every attempt asks
-        this. If nothing has happened to the message since the claim, memory gives the answer.
+        they did or that the fork is delivered, nor if an operator suspended it or its queue. Every attempt
+        asks this. If nothing has happened to the message since the claim, memory gives the answer.
         """
         await self._note_silence()
         if chores.held_back(self._database.ledger) or self.suspended(claimed.next_hop):
