@@ -9,7 +9,7 @@ from typing import TypeAlias
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.retry import brought_forward, since
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.transfer import NO_INCARNATION, saved
 from shadowrelay.core.reception.acknowledging import REPEATED_WITHIN
@@ -121,6 +121,15 @@ def _claimed(
         ledger.follow(message_id)
         claims.append(ActiveFork(copy, next_hop, due, content))
     return claims
+
+
+def may_be_sent(ledger: SqlLedger, claimed: ActiveFork, now: datetime) -> bool:
+    """Is a claimed fork still this node's to send, unsettled, and not suspended?"""
+    copy = ledger.copy(claimed.copy.id)
+    if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
+        return False
+    free = {one.number for one in copy.unsettled if not one.is_suspended(now)}
+    return {one.number for one in claimed.recipients} <= free
 
 
 def _is_due(copy: Copy, recipient: Recipient, now: datetime) -> bool:

@@ -16,7 +16,6 @@ from shadowrelay import failpoints, measures
 from shadowrelay.core.decisions import Part
 from shadowrelay.core.delivery.settling import Ending, Hop, settle
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Confirmation
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
@@ -25,7 +24,15 @@ from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import SendOn, Sent
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import ActiveFork, bring_forward, claim, claim_late, due_hops, unclaim
+from shadowrelay.database.queue import (
+    ActiveFork,
+    bring_forward,
+    claim,
+    claim_late,
+    due_hops,
+    may_be_sent,
+    unclaim,
+)
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.detour import Detour
@@ -210,15 +217,8 @@ class Queue:
         if self._database.ledger.undisturbed(claimed.copy.id):
             return True
 
-        def look(ledger: SqlLedger) -> bool:
-            copy = ledger.copy(claimed.copy.id)
-            if copy is None or not copy.owned or copy.confirmation is Confirmation.ASK:
-                return False
-            now = self._clock()
-            free = {one.number for one in copy.unsettled if not one.is_suspended(now)}
-            return {one.number for one in claimed.recipients} <= free
-
-        return await self._database.transact_briefly(look)
+        now = self._clock()
+        return await self._database.transact_briefly(lambda ledger: may_be_sent(ledger, claimed, now))
 
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Start up to ``most`` workers. Returns how many were started."""
