@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
 from time import monotonic
@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.access import Access, access_by
@@ -25,6 +25,7 @@ from shadowrelay.admin.jobs import JobRoutes
 from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
+from shadowrelay.admin.openapi import document
 from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
 from shadowrelay.admin.reloading import ReloadRoutes
@@ -82,11 +83,15 @@ def build_app(
         *JobRoutes(api).routes(),
         *_cluster_routes(api, ClusterRoutes(node)),
         Route("/api/v1/events", api.reads(EventRoutes(node).stream)),
+        api.read("/api/v1/openapi.json", api.openapi),
         Route("/metrics", api.reads(api.metrics)),
         Route(LIVE, api.live),
         Route("/healthz/ready", api.ready),
     ]
-    return Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app.router.redirect_slashes = False  # a path that is not there is 404, and nothing else
+    api.routes = app.routes
+    return app
 
 
 def _resubmit_routes(api: Answers, of: ResubmitRoutes) -> list[Route]:
@@ -133,6 +138,7 @@ class _Api(Answers):
     def __init__(self, node: RunningNode, access: Access, clock: Callable[[], datetime]) -> None:
         super().__init__(node, access)
         self.clock = clock
+        self.routes: Sequence[BaseRoute] = ()
         self._looking = Looking(node, self.clock, monotonic)
         self._metrics = Metrics(installed("shadowrelay"))
 
@@ -278,6 +284,10 @@ class _Api(Answers):
     async def end_drain(self, request: Request) -> Response:
         del request
         return json_response(render.drain(self.node, await self.node.end_drain()))
+
+    async def openapi(self, request: Request) -> dict[str, Any]:
+        del request
+        return document(installed("shadowrelay"), self.routes)
 
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)
