@@ -144,7 +144,7 @@ async def test_json_is_the_answer_of_the_api(node):
     async with serving(node) as port:
         for command, key in [
             (("status",), "exposed"),
-            (("queue", "list"), "queues"),
+            (("queue", "list", "--here"), "queues"),
             (("shadow", "list"), "shadow_queues"),
             (("safety-net", "list"), "messages"),
             (("message", "list"), "messages"),

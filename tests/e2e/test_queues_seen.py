@@ -21,7 +21,7 @@ def seen(lab: RunningLab, *words: str) -> str:
 
 
 def queue(lab: RunningLab) -> dict[str, object]:
-    (found,) = json.loads(seen(lab, "queue", "list", "--json"))["queues"]
+    (found,) = json.loads(seen(lab, "queue", "list", "--json", "--here"))["queues"]
     return dict(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -37,11 +38,14 @@ class ClusterRoutes:
 
     async def find(self, request: Request) -> dict[str, Any]:
         given = request.query_params
-        if unknown := sorted(set(given) - {"q", "after", "limit"}):
-            raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known are q, after and limit")
+        if unknown := sorted(set(given) - {"q", "after", "limit", "here"}):
+            raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are q, after, limit and here")
         try:
             return await self._view.find(
-                given.get("q", ""), given.get("after", "").lower(), page_limit(given, 50)
+                given.get("q", ""),
+                given.get("after", "").lower(),
+                page_limit(given, 50),
+                here=_here(given),
             )
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
@@ -49,11 +53,13 @@ class ClusterRoutes:
     async def trace(self, request: Request) -> dict[str, Any]:
         """The id may be a beginning, if one message alone begins so, anywhere."""
         given = request.query_params
-        if unknown := sorted(set(given) - {"after"}):
-            raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known is after")
+        if unknown := sorted(set(given) - {"after", "here"}):
+            raise RequestRefused(400, f"unknown parameter {', '.join(unknown)}; known are after and here")
         try:
             return await self._view.trace(
-                await self._whole(request.path_params["id"].lower()), given.get("after", "")
+                await self._whole(request.path_params["id"].lower()),
+                given.get("after", ""),
+                here=_here(given),
             )
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
@@ -67,3 +73,10 @@ class ClusterRoutes:
         if not like:
             raise RequestRefused(404, f"no node knows a message {wanted} now; its log may: give the whole id")
         return str(like[0])
+
+
+def _here(given: Mapping[str, str]) -> bool:
+    """Is this node alone to be looked at?"""
+    if given.get("here", "false") not in {"true", "false"}:
+        raise RequestRefused(400, "here is true or false")
+    return given.get("here") == "true"

@@ -106,7 +106,7 @@ class Looking:
         found = await self._ask(lambda ledger: search.known(ledger, ids))
         return {"messages": [render_messages.known(one) for one in found]}
 
-    def looks(self) -> Mapping[str, view.Look]:
+    def looks(self) -> Mapping[str, view.OwnLook]:
         """What members may ask for."""
         return {
             view.STATUS: self._look_status,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from shadowrelay.admin.client import AdminClient
+from shadowrelay.cli.finding import find, trace
 from shadowrelay.cli.viewing import (
     JsonTree,
     clean,
@@ -20,9 +21,9 @@ from shadowrelay.cli.viewing import (
 _STATES = ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "shadow", "safety_net")
 
 
-@click.group(short_help="List messages of a node, or show one.")
+@click.group(short_help="Find messages, show one or its life, or list those of a node.")
 def message() -> None:
-    """List messages of a node, or show one."""
+    """Find messages on all nodes, show one or its life, or list those of a node."""
 
 
 @message.command("list")
@@ -38,6 +39,10 @@ def list_some(node: AdminClient, state: str, after: str | None, limit: int, *, a
     """
     empty = f"No message is {state.replace('_', ' ')}."
     list_messages(node, state, after, limit, as_json=as_json, empty=empty)
+
+
+message.add_command(find)
+message.add_command(trace)
 
 
 @message.command()

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.completing import hops_here
+from shadowrelay.cli.viewing import (
+    JsonTree,
+    console,
+    node_options,
+    of_all,
+    print_json,
+    print_lines,
+    print_silent,
+    print_table,
+    reporting,
+    silent,
+    where_options,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _COLUMNS = (
     "queue",
@@ -41,51 +60,37 @@ def queue() -> None:
 
 
 @queue.command("list")
+@where_options
 @node_options
-def list_queues(node: AdminClient, *, as_json: bool) -> None:
-    """One row per next hop: its next attempt, and why its mail waits.
+def list_queues(node: AdminClient, *, cluster: bool | None, as_json: bool) -> None:
+    """One row per node and next hop: its next attempt, and why its mail waits.
 
     The column "due" counts messages that may be sent now and are not being sent. A second table shows the
     hosts of next hops that have several. A third shows shadow queues of hops: mail that they took and have
-    not delivered yet. It is no backlog.
+    not delivered yet. It is no backlog. A node that does not answer is a line that says so.
+
+    With --json: one object a line, each with its kind (queue, hop_shadow_queue, or node for one that does not
+    answer); with --here, the answer of the API in one document.
     """
     with reporting():
-        answer = node.get("queues")
+        everybody = of_all(node, "queues", cluster=cluster)
+        answer = _together(everybody) if everybody else node.get("queues")
+    if as_json and everybody:
+        print_lines("queue", answer["queues"])
+        print_lines("hop_shadow_queue", answer["hop_shadow_queues"])
+        return print_lines("node", _without_lists(silent(everybody)))
     if as_json:
         return print_json(answer)
-    rows = [
-        [
-            found["identity"],
-            found["status"],
-            found["messages"],
-            found["waiting"],
-            found["recipients"],
-            found["exposed"],
-            found["oldest"],
-            found["next_attempt"],
-            found["why"] or found["last_error"],
-        ]
-        for found in answer["queues"]
-    ]
-    print_table(console(), _COLUMNS, rows, "The queues are empty.")
+    out = console()
+    print_table(out, _COLUMNS, [_row(found) for found in answer["queues"]], "The queues are empty.")
     hosts = [
-        [
-            found["identity"],
-            host["host"],
-            host["route"],
-            host["preference"],
-            host["weight"],
-            host["sessions"],
-            host["failures"],
-            host["rests_until"],
-            host["last_error"],
-        ]
+        [found["identity"], *_host(host)]
         for found in answer["queues"]
         for host in found.get("hosts", ())
         if len(found["hosts"]) > 1
     ]
     if hosts:
-        print_table(console(), _HOSTS, hosts, "")
+        print_table(out, _HOSTS, hosts, "")
     hops = [
         [
             found["identity"],
@@ -98,5 +103,103 @@ def list_queues(node: AdminClient, *, as_json: bool) -> None:
         for found in answer.get("hop_shadow_queues", ())
     ]
     if hops:
-        print_table(console(), _SHADOWS, hops, "")
+        print_table(out, _SHADOWS, hops, "")
+    if everybody:
+        print_silent(out, everybody)
     return None
+
+
+def _together(everybody: JsonTree) -> JsonTree:
+    """The queues of all nodes that answer."""
+    return {
+        kind: [one for each in everybody["nodes"] for one in each.get(kind, ())]
+        for kind in ("queues", "hop_shadow_queues")
+    }
+
+
+def _without_lists(nodes: Iterable[JsonTree]) -> Iterator[JsonTree]:
+    for one in nodes:
+        yield {key: one[key] for key in ("node", "answers", "why")}
+
+
+def _row(found: JsonTree) -> list[object]:
+    return [
+        found["identity"],
+        found["status"],
+        found["messages"],
+        found["waiting"],
+        found["recipients"],
+        found["exposed"],
+        found["oldest"],
+        found["next_attempt"],
+        found["why"] or found["last_error"],
+    ]
+
+
+def _host(host: JsonTree) -> list[object]:
+    return [
+        host["host"],
+        host["route"],
+        host["preference"],
+        host["weight"],
+        host["sessions"],
+        host["failures"],
+        host["rests_until"],
+        host["last_error"],
+    ]
+
+
+@queue.command("show")
+@click.argument("hop", metavar="HOP", shell_complete=hops_here)
+@where_options
+@node_options
+def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, as_json: bool) -> None:
+    """Show all that nodes know of one next hop: what its mail waits for, its hosts, its last attempts.
+
+    HOP is a route, or a route with a domain, as queue list names it: world, or world/example.net.
+    """
+    name = hop.rpartition("\\")[2]
+    with reporting():
+        answer = node.get("cluster", "queues", name)
+    if cluster is False:
+        answer["nodes"] = answer["nodes"][:1]
+    if as_json:
+        return print_json(answer)
+    out = console()
+    for one in answer["nodes"]:
+        if one["answers"]:
+            _show(out, name, one)
+    return print_silent(out, answer)
+
+
+_ATTEMPTS = ("time", "message", "host", "outcome", "took", "reply")
+
+
+def _show(out: Console, hop: str, one: JsonTree) -> None:
+    found = one["queue"] or {}
+    facts: list[list[object]] = [
+        ["status", found.get("status") or "no mail waits here"],
+        ["messages", found.get("messages")],
+        ["due", found.get("waiting")],
+        ["exposed", found.get("exposed")],
+        ["oldest", found.get("oldest")],
+        ["next attempt", found.get("next_attempt")],
+        ["why it waits", found.get("why") or None],
+        ["last error", found.get("last_error") or None],
+        ["sessions", f"{one['sessions']} of {one['places']}"],
+        ["awaits", f"{one['awaits']}, since {one['awaits_since']}" if one["awaits"] else None],
+        ["failures", one["failures"] or None],
+        ["rests until", one["rests_until"]],
+    ]
+    print_table(out, ("queue", f"{one['node']}\\{hop}"), [fact for fact in facts if fact[1] is not None], "")
+    if one["hosts"]:
+        out.print()
+        print_table(out, _HOSTS[1:], [_host(host) for host in one["hosts"]], "")
+    if attempts := one.get("attempts"):
+        out.print()
+        rows = [
+            [at["at"], at["message"], at["host"], at["outcome"], f"{at['seconds']:.3g} s", at["reply"]]
+            for at in attempts
+        ]
+        print_table(out, _ATTEMPTS, rows, "")
+    out.print()

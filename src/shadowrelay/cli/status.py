@@ -15,9 +15,12 @@ from shadowrelay.cli.viewing import (
     counted,
     lasting,
     node_options,
+    of_all,
     print_json,
+    print_silent,
     print_table,
     reporting,
+    where_options,
 )
 
 if TYPE_CHECKING:
@@ -25,13 +28,19 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show how a node is: exposure, backlog, copies, members.")
+@where_options
 @node_options
-def status(node: AdminClient, *, as_json: bool) -> None:
-    """Show how a node is: exposure and damage first, then backlog, copies held for others, and members."""
+def status(node: AdminClient, *, cluster: bool | None, as_json: bool) -> None:
+    """Show how a node is: exposure and damage first, then backlog, copies held for others, and members.
+
+    A last table shows all nodes, as far as they answer. With --json the answer of this node has all of
+    them as "nodes".
+    """
     with reporting():
-        answer = node.get("status")
+        everybody = of_all(node, "status", cluster=cluster)
+        answer = everybody["nodes"][0]["status"] if everybody else node.get("status")
     if as_json:
-        return print_json(answer)
+        return print_json({**answer, "nodes": everybody["nodes"]} if everybody else answer)
     out = console()
     up = timedelta(seconds=round(answer["uptime"]))
     ready = "ready" if answer["ready"] else f"NOT READY: {clean(answer['not_ready_because'])}"
@@ -46,7 +55,55 @@ def status(node: AdminClient, *, as_json: bool) -> None:
     _counts(out, answer)
     out.print()
     print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in answer["peers"]], "This node has no members.")
+    if everybody:
+        _nodes(out, everybody)
     return None
+
+
+_NODE_COLUMNS = (
+    "node",
+    "takes mail",
+    "queued",
+    "oldest",
+    "exposed",
+    "damaged",
+    "set aside",
+    "held",
+    "alarms",
+)
+
+
+def _nodes(out: Console, everybody: JsonTree) -> None:
+    """A row for each node; those that do not answer are lines that say so."""
+    out.print()
+    found = [one["status"] for one in everybody["nodes"] if one["answers"]]
+    print_table(out, _NODE_COLUMNS, [_node_row(one) for one in found], "")
+    print_silent(out, everybody)
+    exposed = sum(one["exposed"] for one in found)
+    if exposed > found[0]["exposed"]:
+        out.print(f"EXPOSED on all nodes that answer: {counted(exposed, 'message')}", style="bold red")
+
+
+def _node_row(one: JsonTree) -> list[object]:
+    alarms = [
+        "" if one["ready"] else one["not_ready_because"],
+        "" if one.get("redundancy", True) else "shadow redundancy is off",
+        f"{one['promoting']} to promote" if one["promoting"] else "",
+        f"{one['damaged_aside']} damaged everywhere" if one["damaged_aside"] else "",
+        "its database was corrupt" if one["corrupt_database"] else "",
+        one.get("warning", ""),
+    ]
+    return [
+        one["name"],
+        one["ready"],
+        one["queued"],
+        one["oldest_queued"],
+        one["exposed"],
+        one["damaged"] + one["damaged_aside"],
+        one["set_aside"],
+        one["shadow_held"],
+        [alarm for alarm in alarms if alarm],
+    ]
 
 
 def _exposure(out: Console, answer: JsonTree) -> None:

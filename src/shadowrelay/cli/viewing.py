@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 JsonTree = dict[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 DEFAULT_URL = "http://127.0.0.1:8025"
 _PIPE_WIDTH = 10_000
@@ -113,18 +116,82 @@ def console() -> Console:
 
 
 def print_table(to: Console, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
-    """Print rows under their columns, or the sentence ``empty`` if there are none."""
-    from rich.table import Table
+    """Print rows under their columns, or the sentence ``empty`` if there are none: see ``cli.tables``."""
+    from shadowrelay.cli.tables import laid_out
 
     if not rows:
         to.print(empty)
         return
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in {"id", "queue"})
-    for row in rows:
-        table.add_row(*map(clean, row))
-    to.print(table)
+    cells = [[shown(to, value) for value in row] for row in rows]
+    for line in laid_out(columns, cells, to.width):
+        to.print(line, soft_wrap=True)
+
+
+def shown(to: Console, value: object) -> str:
+    """A value for that console: on a terminal with short times."""
+    return short_times(clean(value), datetime.now(UTC)) if to.is_terminal else clean(value)
+
+
+def short_times(text: str, now: datetime) -> str:
+    """The text with short times, in UTC: ``21:07:31`` today, ``2026-11-21 10:00`` else.
+
+    A text that is a time and nothing else says how long ago it was, up to an hour.
+    """
+    if _TIME.fullmatch(text):
+        return _ago(datetime.fromisoformat(text), now)
+    return _TIME.sub(lambda found: _clock(datetime.fromisoformat(found.group()), now), text)
+
+
+def _ago(moment: datetime, now: datetime) -> str:
+    seconds = (now - moment).total_seconds()
+    if abs(seconds) >= 3600:
+        return _clock(moment, now)
+    number = abs(round(seconds))
+    long = f"{number // 60} min" if number >= 60 else f"{number} s"
+    return f"{long} ago" if seconds >= 0 else f"in {long}"
+
+
+def _clock(moment: datetime, now: datetime) -> str:
+    return f"{moment:%H:%M:%S}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def print_lines(kind: str, found: Iterable[JsonTree]) -> None:
+    """Print a list as JSON Lines: one object a line, each with its ``kind``."""
+    for one in found:
+        click.echo(json.dumps({"kind": kind, **one}))
+
+
+def where_options(command: Command) -> Command:
+    """Options ``--cluster`` and ``--here``, given to the command as ``cluster``: None if neither is given."""
+    return click.option(
+        "--cluster/--here",
+        "cluster",
+        default=None,
+        help="Show all nodes, or this one alone. [default: all, if the node has members]",
+    )(command)
+
+
+def of_all(node: AdminClient, *path: str, cluster: bool | None) -> JsonTree | None:
+    """What all nodes say; None if this node alone is meant: it has no members, or is of an older version."""
+    if cluster is False:
+        return None
+    try:
+        answer = node.get("cluster", *path)
+    except ApiError as error:
+        if cluster is None and error.status == 404:
+            return None
+        raise
+    return answer if cluster or len(answer["nodes"]) > 1 else None
+
+
+def silent(answer: JsonTree) -> list[JsonTree]:
+    """The nodes that did not answer, or not to the end."""
+    return [one for one in answer["nodes"] if one["why"]]
+
+
+def print_silent(to: Console, answer: JsonTree) -> None:
+    for one in silent(answer):
+        to.print(f"{clean(one['node'])}: {clean(one['why'])}", style="yellow", soft_wrap=not to.is_terminal)
 
 
 def clean(value: object) -> str:

@@ -22,7 +22,7 @@ from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.smtp.members.client import NO_ANSWER
 
 Json: TypeAlias = dict[str, Any]
-Look: TypeAlias = Callable[[Told], Awaitable[Json]]
+OwnLook: TypeAlias = Callable[[Told], Awaitable[Json]]
 """What this node sees of itself. Raises ActRefused for arguments that it does not understand."""
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
@@ -50,7 +50,7 @@ class View:
     """
 
     name: ServerName
-    looks: Mapping[str, Look]
+    looks: Mapping[str, OwnLook]
     members: Callable[[], Iterable[ServerName]]
     reachable: Callable[[], Collection[ServerName]]
     ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
@@ -71,15 +71,15 @@ class View:
         """All that each node knows of one next hop."""
         return {"node": self.name, "next_hop": hop, "nodes": await self.everybody(QUEUE, {"next_hop": hop})}
 
-    async def find(self, query: str, after: str = "", limit: int = 50) -> Json:
+    async def find(self, query: str, after: str = "", limit: int = 50, *, here: bool = False) -> Json:
         """A page of the messages that match on any node, newest first, each with where its copies are.
 
         ``next``: give it as ``after`` for the next page; None if there is no more. Raises ActRefused if the
-        query says nothing.
+        query says nothing. ``here``: of this node alone.
         """
         until = self.seconds() + PATIENCE
         arguments = {"query": query, "limit": limit, **({"after": after} if after else {})}
-        nodes = await self.everybody(FIND, arguments, until=until)
+        nodes = await self.everybody(FIND, arguments, until=until, here=here)
         page = finding.page(nodes, limit)
         asked = {}
         for name in (entry["node"] for entry in nodes if entry["answers"]):
@@ -92,7 +92,7 @@ class View:
             page.add(name, said if isinstance(said, str) else said["messages"])
         return {"node": self.name, "query": query, **page.shown()}
 
-    async def trace(self, message_id: str, after: str = "") -> Json:
+    async def trace(self, message_id: str, after: str = "", *, here: bool = False) -> Json:
         """The life of a message over all nodes, from their tracking logs: also of rows that no file has yet.
 
         The newest files come first; ``next``, given as ``after``, goes on with older ones. Raises ActRefused
@@ -103,7 +103,7 @@ class View:
         except ValueError as error:
             raise ActRefused(str(error)) from None
         end = self.seconds() + PATIENCE
-        wanted = [name for name in self._everybody() if not after or name in older]
+        wanted = [name for name in self._everybody(here=here) if not after or name in older]
         said = await asyncio.gather(
             *(self._said(name, TRACE, {"id": message_id, **_older(older.get(name))}, end) for name in wanted)
         )
@@ -116,18 +116,24 @@ class View:
             "next": tracing.cursor(nodes),
         }
 
-    def _everybody(self) -> tuple[ServerName, ...]:
-        return (self.name, *sorted(self.members()))
+    def _everybody(self, *, here: bool) -> tuple[ServerName, ...]:
+        return (self.name, *(() if here else sorted(self.members())))
 
     async def everybody(
-        self, action: str, arguments: Told, under: str = "", until: float | None = None
+        self,
+        action: str,
+        arguments: Told,
+        under: str = "",
+        until: float | None = None,
+        *,
+        here: bool = False,
     ) -> list[Json]:
         """What each node answers to a look, this node first, then the members by name.
 
         Each entry has ``node``, ``answers`` and ``why``: why there is no answer. What the node says follows;
         as the value of ``under``, if that is given. ``until``: when patience ends.
         """
-        names = self._everybody()
+        names = self._everybody(here=here)
         end = self.seconds() + PATIENCE if until is None else until
         said = await asyncio.gather(*(self._said(name, action, arguments, end) for name in names))
         return [_entry(name, answer, under) for name, answer in zip(names, said, strict=True)]
