@@ -97,6 +97,8 @@ class Cluster:
                 shutil.rmtree(node.data_dir)
             for unsealed in node.tracking_dir.glob(".*"):
                 unsealed.unlink()
+            if lost:
+                layout.note_lost(self.directory, lost)
         return lost
 
     def start(self, name: str, environ: Mapping[str, str] = MappingProxyType({})) -> bool:

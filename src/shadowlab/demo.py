@@ -19,8 +19,6 @@ from shadowlab.story import Story
 
 MESSAGES = 12
 OWNER = "mx1"
-LOST = "lost-databases"
-"""A file in the lab's directory: ids of the databases that the demonstration destroyed, one per line."""
 SENDER = f"sender@{OUTSIDE_DOMAIN}"
 
 _SOON = 30.0  # seconds that a step may take on a slow machine; most take one second
@@ -100,7 +98,6 @@ class _Demonstration:
         self.story.step(f"{OWNER} is killed (SIGKILL), and its disk is wiped")
         self.cluster.kill(OWNER)
         lost = self.cluster.wipe(OWNER)
-        (self.cluster.directory / LOST).write_text(f"{lost}\n", "utf-8")
         self.story.tell(f"database {lost} is gone; audit: --lost {lost}")
         self.story.step(f"{OWNER} comes back, empty")
         self.cluster.start(OWNER)

@@ -23,7 +23,10 @@ MOST_NODES = 16
 
 PORTS_PER_NODE, PORTS_OF_MAILBOX = 3, 2
 
-CONTENTS = ("lab.json", "ca", "nodes", "tracking", "logs", MAILBOX, LINKS)
+LOST = "lost-databases"
+"""A file in the lab's directory: ids of the databases whose disks were lost, one a line, for the audit."""
+
+CONTENTS = ("lab.json", "ca", "nodes", "tracking", "logs", MAILBOX, LINKS, LOST, "audit")
 """What the lab makes in its directory."""
 
 Address = tuple[str, int]
@@ -148,6 +151,20 @@ class Layout:
             return replace(self, mailbox=replace(self.mailbox, pid=pid))
         nodes = (replace(node, pid=pid) if node.short == name else node for node in self.nodes)
         return replace(self, nodes=tuple(nodes))
+
+
+def lost_in(directory: Path) -> tuple[str, ...]:
+    """The databases that were lost in that lab."""
+    try:
+        return tuple((directory / LOST).read_text("utf-8").split())
+    except FileNotFoundError:
+        return ()
+
+
+def note_lost(directory: Path, database: str) -> None:
+    """Note that this database was lost."""
+    with (directory / LOST).open("a", encoding="utf-8") as book:
+        book.write(f"{database}\n")
 
 
 def path_of(directory: Path) -> Path:

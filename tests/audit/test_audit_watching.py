@@ -175,7 +175,7 @@ def test_a_line_of_who_watches_has_its_time(tmp_path: Path, logs: Path, command:
         assert process.stdout
         at, _, rest = process.stdout.readline().partition(" ")
         assert AT.fullmatch(at)
-        assert rest.startswith(f"{len(files_of(logs))} ")
+        assert rest.startswith("✓ Proven" if command == "verify" else f"{len(files_of(logs))} ")
         process.send_signal(signal.SIGINT)
         ended(process, 0)
     once = subprocess.run(

@@ -208,3 +208,29 @@ def test_a_command_without_a_lab_makes_no_directory(lab: RunningLab, words: tupl
 
 def test_without_a_lab_a_command_says_how_to_make_one(lab: RunningLab):
     assert "lab up --dir" in command(lab, "status", status=1)
+
+
+@pytest.mark.slow
+def test_an_audit_of_a_lab_that_lost_a_disk_needs_no_argument(
+    lab: RunningLab, capfd: pytest.CaptureFixture[str]
+):
+    lab.up("tracking.max_file_age=2s")
+    lab.cluster.refuse()
+    lab.send(3)
+    wait_until(lambda: list((lab.directory / "tracking" / "mx1").glob("MSGTRK*.LOG")), "it closes a log")
+    database = lab.status("mx1").database_id
+    command(lab, "kill", "mx1")
+    assert "shadowlab audit" in command(lab, "wipe", "mx1")
+    command(lab, "start", "mx1")
+    lab.cluster.accept()
+    wait_until(lambda: lab.status("mx3").queued == 0 == lab.status("mx3").shadow_held, "all is delivered")
+    command(lab, "down")
+    capfd.readouterr()
+    command(lab, "audit")
+    told = capfd.readouterr().out.splitlines()
+    assert told[0].startswith("✓ Proven of the 3 messages"), told
+    assert told[1].startswith("  not in the proof: "), told
+    assert database in told[1], told
+    assert (lab.directory / "audit" / "report.html").exists()
+    (lab.directory / "lost-databases").unlink()
+    command(lab, "audit")  # its own logs tell, too, which database is gone

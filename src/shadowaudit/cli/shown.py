@@ -17,14 +17,21 @@ _MOST = 12
 
 
 def show(verdict: Verdict, out: Path, console: Console, *, report: bool, at: str = "") -> None:
-    """Problems first, then what is allowed, then the verdict, what it leaves out, and where to read more.
+    """The verdict in a sentence, what it leaves out, then why: problems first, then what is allowed.
 
     ``at``: the time, where one verdict follows another.
     """
     totals = verdict.totals
     given_back = f"{many:,} given back; " if (many := totals.get("resubmitted", 0)) else ""
     console.print(
-        f"{at}{' ' if at else ''}{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
+        f"{at}{' ' if at else ''}{_SIGN[verdict.status]} {escape(verdict.sentence)}[/]",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for caveat in verdict.caveats:
+        console.print(f"  not in the proof: {escape(caveat)}", highlight=False, style="dim", soft_wrap=True)
+    console.print(
+        f"{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
         f"{counted(totals.get('rows', 0), 'row')} about "
         f"{counted(totals.get('messages', 0), 'message')}; {totals.get('delivered', 0):,} deliveries; "
         f"{given_back}{totals.get('suspects', 0):,} judged row by row",
@@ -44,9 +51,6 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool, at: str
         console.print(_table(verdict))
     for note in verdict.evidence.notes:
         console.print(f"[cyan]note[/] {escape(note)}", highlight=False, soft_wrap=True)
-    console.print(f"{_SIGN[verdict.status]} {escape(verdict.sentence)}[/]", highlight=False, soft_wrap=True)
-    for caveat in verdict.caveats:
-        console.print(f"  not in the proof: {escape(caveat)}", highlight=False, style="dim", soft_wrap=True)
     name = "report.html" if report else "verdict.json"
     console.print(f"Report: {escape(str(out / name))}", highlight=False, soft_wrap=True)
     console.print(escape(verdict.work), highlight=False, style="dim", soft_wrap=True)

@@ -36,7 +36,7 @@ def write_report(out: Path, verdict: Verdict) -> Path:
     stats = pq.read_table(out / "stats.parquet").to_pylist()
     copies = pq.read_table(out / "copies.parquet").to_pylist()
     groups = _groups(verdict, Tables(out).examples(EXAMPLES))
-    told = (("What stays unprovable", verdict.caveats), ("Notes", verdict.evidence.notes))
+    told = (("Notes", verdict.evidence.notes),)
     page = rendered(
         "page.html",
         verdict=verdict,

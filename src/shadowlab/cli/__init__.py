@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowlab.cli.audit import audit
 from shadowlab.cli.breaking import chaos, cut, heal
 from shadowlab.cli.links import links
 from shadowlab.cli.options import done, in_directory, in_new_directory, keeping, problems
@@ -32,7 +33,7 @@ def main() -> None:
     """
 
 
-for _command in (cut, heal, chaos, links):
+for _command in (cut, heal, chaos, links, audit):
     main.add_command(_command)
 
 
@@ -112,15 +113,14 @@ def stop(node: str, directory: Path) -> None:
 def wipe(node: str, directory: Path) -> None:
     """Remove the data of a node that is down, as if its disk were lost.
 
-    Its closed tracking files stay: they count as shipped elsewhere. Tell the audit which database is gone:
-    --lost, as this command prints it.
+    Its closed tracking files stay: they count as shipped elsewhere. shadowlab audit knows which database is
+    gone; to shadowaudit say --lost.
     """
     with problems():
         lost = Cluster(directory).wipe(node)
     click.echo(f"{node} has lost its data" + (f": database {lost} is gone" if lost else ""))
     if lost:
-        tracking = shlex.quote(str(directory / "tracking"))
-        click.echo(f"Audit: shadowaudit verify {tracking} --allow-open --lost {lost}")
+        click.echo(f"Audit: shadowlab audit --dir {shlex.quote(str(directory))}")
 
 
 @main.command("start")
