@@ -51,6 +51,7 @@ from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import ByHop, Measures
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
@@ -113,6 +114,7 @@ class FakeNode:
     redundant: bool = True
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
+    attempted: list[RecentAttempt] = field(default_factory=list)
     traced: list[dict[str, Any]] = field(default_factory=list)  # events of its tracking log
     elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
     measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
@@ -169,6 +171,9 @@ class FakeNode:
 
     def hop(self, name: NextHop) -> HopStatus:
         return self.hops.get(name, HopStatus(sessions=0, places=40, limit="a limit"))
+
+    def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
+        return self.attempted
 
     def hop_watch(self, hop: ServerName) -> HopWatch:
         return self.hop_watches.get(hop, HopWatch(hop))

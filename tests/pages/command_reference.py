@@ -17,20 +17,21 @@ HEAD = """\
 
 <!-- Made by: .venv/bin/python -m tests.pages.command_reference -->
 
-`shadowrelay COMMAND`; each takes `--help`. Those that look at a node ask its [admin API](api.md), which `--admin` or `SHADOWRELAY_ADMIN` names.
-[`shadowlab COMMAND`](#shadowlab) starts, breaks and heals a cluster on one machine.
+`shadowrelay COMMAND`; each takes `--help`. Those that look at a node ask its [admin API](api.md), which
+`--admin` or `SHADOWRELAY_ADMIN` names. [`shadowlab COMMAND`](#shadowlab) starts, breaks and heals a cluster
+on one machine.
 
 | exit status | of all commands |
 |---|---|
 | 0 | done. A list may be empty, and a node that does not answer is a line that says so |
-| 1 | the command failed, or did not come to its end: the node refused or did not answer, something is left, or what was asked for is not there. The last line on standard error says why |
+| 1 | failed, refused, or not done to its end; or what was asked for is not there. Standard error says why |
 | 2 | wrong usage or wrong settings: nothing was done |
 | 130 | interrupted by Ctrl-C |
 
-On a terminal, tables are as wide as it is: columns that find no room go below their row. Times are in UTC, and short: `3 min ago`,
-`21:07:31` today, else the date too. In a pipe a row is one line, and times are whole. `--json` prints single
-things as one document, and lists over all nodes as JSON Lines: one object a line. `NO_COLOR` switches colours off.
-`shadowrelay completion` helps the shell to complete words.
+On a terminal, tables are as wide as it is: columns that find no room go below their row. Times are in UTC,
+and short: `3 min ago`, `21:07:31` today, else the date too. In a pipe a row is one line, and times are whole.
+`--json` prints single things as one document, and lists over all nodes as JSON Lines: one object a line.
+`NO_COLOR` switches colours off. `shadowrelay completion` helps the shell to complete words.
 
 | command | |
 |---|---|

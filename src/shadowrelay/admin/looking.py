@@ -80,6 +80,9 @@ class Looking:
         return {
             "queue": found and render.queue(self.node.name, found, hop, now),
             **render.next_hop(hop, now),
+            "error": hop.error,
+            "suspension": render.suspension(await self._ask(lambda ledger: ledger.suspension(name)), now),
+            "attempts": [render.attempt(one) for one in self.node.recent(name)],
         }
 
     async def _queues(self, now: datetime) -> list[QueueView]:

@@ -18,6 +18,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import Measures
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
@@ -271,6 +272,10 @@ class RunningNode(Protocol):
 
     def hop(self, name: NextHop) -> HopStatus:
         """The status of a next hop, even if nothing was sent to it yet."""
+        ...
+
+    def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
+        """The last attempts at a next hop since the start, the last one first."""
         ...
 
     def hop_watch(self, hop: ServerName) -> HopWatch:

@@ -23,10 +23,12 @@ from shadowrelay.core.members.second_opinion import others
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
 from shadowrelay.database.views import Counts, Snapshot
+from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.operator.view import Json
 
 
@@ -295,6 +297,29 @@ def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
     if found.due is None:
         return "asking"
     return "retry" if found.due > now else "ready"
+
+
+def attempt(found: RecentAttempt) -> Json:
+    return {
+        "at": timestamp(found.at),
+        "message": found.message,
+        "host": found.host,
+        "outcome": found.outcome,
+        "reply": found.reply,
+        "seconds": round(found.seconds, 3),
+    }
+
+
+def suspension(found: Suspension | None, now: datetime) -> Json | None:
+    """The suspension of a queue, if it is in force."""
+    if found is None or not found.in_force(now):
+        return None
+    return {
+        "operator": found.operator,
+        "reason": found.reason,
+        "since": timestamp(found.changed_at),
+        "until": maybe(found.until),
+    }
 
 
 def shadow_queue(name: str, found: ShadowQueue, peer: Json | None) -> Json:

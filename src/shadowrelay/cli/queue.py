@@ -172,6 +172,13 @@ def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, as_json: bo
     return print_silent(out, answer)
 
 
+def _suspended(found: JsonTree | None) -> str | None:
+    if not found:
+        return None
+    until = f"until {found['until']}" if found["until"] else "until it is resumed"
+    return f"by {found['operator']} since {found['since']}, {until}: {found['reason']}"
+
+
 _ATTEMPTS = ("time", "message", "host", "outcome", "took", "reply")
 
 
@@ -189,7 +196,9 @@ def _show(out: Console, hop: str, one: JsonTree) -> None:
         ["sessions", f"{one['sessions']} of {one['places']}"],
         ["awaits", f"{one['awaits']}, since {one['awaits_since']}" if one["awaits"] else None],
         ["failures", one["failures"] or None],
+        ["failed last", one.get("error") or None],
         ["rests until", one["rests_until"]],
+        ["suspended", _suspended(one.get("suspension"))],
     ]
     print_table(out, ("queue", f"{one['node']}\\{hop}"), [fact for fact in facts if fact[1] is not None], "")
     if one["hosts"]:

@@ -38,6 +38,7 @@ from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.lists import Lists
+from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.delivery.rerouting import rerouted
 from shadowrelay.delivery.script import deliver, write_down
@@ -82,6 +83,7 @@ class Queue:
         self._fixed = frozenset(route.name for route in routes if not route.mx)
         self.hops = {name: Outbound(hosts.template(name)) for name in self._fixed}
         self.attempts = measures.ByHop(self._fixed)  # how long attempts take
+        self.recent = RecentAttempts()
         self.failed: Callable[[NextHop], None] = lambda _: None  # nobody waits for mail of that next hop
         self._database = database
         self._boundary = boundary
@@ -322,6 +324,8 @@ class Queue:
                 began = measures.now()
                 sent, session = await self._sender.send(claimed, outbound, heard)
                 self.attempts.since(claimed.next_hop, began)
+                took = measures.now() - began
+                self.recent.note(claimed.next_hop, claimed.copy.id, sent, took, self._clock())
             again = not sent.results or any(
                 one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
             )

@@ -25,6 +25,7 @@ from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
+from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
@@ -259,6 +260,9 @@ class Node:
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
         return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+
+    def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
+        return self.queue.recent.of(name)
 
     def hop_watch(self, hop: ServerName) -> HopWatch:
         return self.hop_conversations.watch(hop)
