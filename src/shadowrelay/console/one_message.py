@@ -61,7 +61,7 @@ def one_message(id_: str, here: Told | None, found: Told | None, traced: Told) -
         "queued": bool(states & _IN_QUEUES) or "shadow" in states,
         "copies": list(_copies(copies)),
         "talks": list(_talks(events)),
-        "timeline": [{**one, "text": text_of(one)} for one in events],
+        "timeline": list(_timeline(events)),
     }
 
 
@@ -77,16 +77,40 @@ def _copies(copies: list[Told]) -> Iterator[dict[str, Any]]:
 
 
 def _talks(events: list[Told]) -> Iterator[dict[str, Any]]:
-    """The last replies of next hops, the latest first."""
-    talks = [one for one in reversed(events) if one["event"] in _TALKS and (one["status"] or one["context"])]
-    for one in talks[:_MOST_TALKS]:
-        yield {
-            "at": one["at"],
-            "node": one["node"],
-            "event": one["event"],
-            "server": one["server"],
-            "reply": one["status"] or one["context"],
-        }
+    """The last replies of next hops, the latest first; the same reply again and again is one line."""
+    line: dict[str, Any] = {}
+    told = 0
+    for one in reversed(events):
+        reply = one["status"] or one["context"]
+        if one["event"] not in _TALKS or not reply:
+            continue
+        same = {"node": one["node"], "event": one["event"], "server": one["server"], "reply": reply}
+        if line and all(line[name] == value for name, value in same.items()):
+            line["times"] += 1
+            continue
+        if line:
+            yield line
+            told += 1
+        if told == _MOST_TALKS:
+            return
+        line = {**same, "at": one["at"], "times": 1}
+    if line:
+        yield line
+
+
+def _timeline(events: list[Told]) -> Iterator[dict[str, Any]]:
+    """The rows as lines. What a node tells again and again is one line, with how often and until when."""
+    line: dict[str, Any] = {}
+    for one in events:
+        text = text_of(one)
+        if line and (line["node"], line["event"], line["text"]) == (one["node"], one["event"], text):
+            line |= {"times": line["times"] + 1, "last": one["at"]}
+            continue
+        if line:
+            yield line
+        line = {"node": one["node"], "event": one["event"], "at": one["at"], "text": text, "times": 1}
+    if line:
+        yield line
 
 
 def text_of(event: Told) -> str:
