@@ -19,6 +19,7 @@ from shadowrelay.admin.api import build_app
 from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberState, MemberStatus, RefusalView
 from shadowrelay.admin.server import bind, serve
+from shadowrelay.console.app import Console
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, HopShadow, SaveCopy
 from shadowrelay.core.delivery import settling
 from shadowrelay.core.delivery.hop_watch import HopWatch
@@ -260,6 +261,7 @@ async def serving(
     access: Access | None = None,
     routes: Sequence[Route] = (),
     port: int = 0,
+    console: Console | None = None,
     **more: Any,
 ) -> AsyncIterator[int]:
     """The port where the node's API is served, with ``routes`` besides."""
@@ -267,6 +269,8 @@ async def serving(
     port = sock.getsockname()[1]
     app = build_app(node, token=token, access=access, clock=lambda: NOW)
     app.router.routes.extend(routes)
+    if console:
+        console.into(app)
     task = asyncio.create_task(serve(app, sock, stop, **more))
     try:
         yield port
