@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -98,13 +99,24 @@ async def logged_in(port: int, node: FakeNode, secret: str) -> str:
     return got.raw_headers["set-cookie"].partition(";")[0]
 
 
+def attributes(page: str) -> set[str]:
+    found: set[str] = set()
+
+    class Names(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.update(name for name, _ in attrs)
+
+    Names().feed(page)
+    return found
+
+
 def csrf_of(page: Got) -> str:
     found = re.search(r'name="csrf" value="([^"]+)"', page.text)
     assert found
     return unescape(found[1])
 
 
-@pytest.mark.parametrize("path", (*PAGES, f"/messages/{message_id(1)}", f"/jobs/{message_id(7)}"))
+@pytest.mark.parametrize("path", [*PAGES, f"/messages/{message_id(1)}", f"/jobs/{message_id(7)}"])
 async def test_a_page_keeps_to_itself_and_shows_what_is_hostile_as_text(node: ConsoleNode, path: str):
     async with console(node) as port:
         page = await ask(port, path)
@@ -115,7 +127,7 @@ async def test_a_page_keeps_to_itself_and_shows_what_is_hostile_as_text(node: Co
     assert page.headers["cache-control"] == "no-store"
     assert "<script>alert" not in page.text
     assert "<img src=x" not in page.text
-    assert not re.search(r"<[^>]*\s(style|on[a-z]+)=", page.text)
+    assert not {name for name in attributes(page.text) if name == "style" or name.startswith("on")}
     assert re.findall(r"<script[^>]*>", page.text) == [
         re.search(r'<script type="module" src="/static/[0-9a-f]{12}/console.js">', page.text)[0]  # type: ignore[index]
     ]

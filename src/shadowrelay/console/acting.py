@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused
-from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.node import OperatorsHand, RunningNode
 from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import filters
 from shadowrelay.console.filters import about
@@ -81,7 +81,7 @@ class JobPages:
         ]
 
     @property
-    def _hand(self) -> Any:
+    def _hand(self) -> OperatorsHand:
         return self._node.hand
 
     async def suspensions(self, hop: str, operator: str = "") -> Sequence[Told]:

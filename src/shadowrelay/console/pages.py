@@ -154,7 +154,8 @@ class QueuePages:
             )
         down = given["sort"].startswith("-") or not given["sort"]
         found.sort(key=lambda one: one["next_hop"])
-        found.sort(key=lambda one: one[key], reverse=down)
+        # The oldest first is the largest age first.
+        found.sort(key=lambda one: one[key], reverse=down != (key == "oldest"))
         pages = max(1, -(-len(found) // _QUEUES_A_PAGE))
         page = min(_page(given["page"]), pages)
         shown = {
