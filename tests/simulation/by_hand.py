@@ -19,7 +19,7 @@ from shadowrelay.core.delivery.settling import Ending, Report
 from shadowrelay.core.identifiers import DatabaseId, MessageId, RequestId
 from shadowrelay.core.jobs import Verb
 from shadowrelay.core.ledger import Transaction
-from shadowrelay.core.messages import Copy
+from shadowrelay.core.messages import Copy, Status
 from shadowrelay.core.operating import By
 from shadowrelay.core.steps import WriteReports
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 LOOK = 0.02
 """Seconds between looks at what is still pending."""
 
-WENT_BACK = frozenset({"rolled back", rot.PAGE, rot.ROW, "disk lost"})
-"""Faults that may make a disk forget what it has acknowledged."""
+WENT_BACK = frozenset({"rolled back", rot.PAGE, rot.ROW})
+"""Faults that may make a disk forget what it has acknowledged, and yet keep the message."""
 
 BY = By("op", "it is spam", RequestId("01900000-0000-7000-9000-0000000000aa"))
 
@@ -100,6 +100,9 @@ def look(world: World) -> None:
             continue
         if node.ledger.state.database_id != order.database:
             continue
+        copy = node.ledger.copy(order.message_id)
+        if copy is None or not all(_shows(copy, order, number) for number in order.numbers):
+            continue  # the node forgot it, or something overtook it
         busy = any(one == order.message_id for one, _ in node.active)
         if not busy and not operated.pending(node.ledger, order.message_id):
             order.confirmed = world.now
@@ -107,22 +110,32 @@ def look(world: World) -> None:
             world.point("confirmed", order.verb.value, order.message_id)
 
 
+def _shows(copy: Copy, order: Order, number: int) -> bool:
+    """Does the node have the recipient as the order wants it?"""
+    (one,) = (one for one in copy.recipients if one.number == number)
+    return one.status is Status.REMOVED if order.verb is Verb.REMOVE else one.suspended is not None
+
+
 def against(world: World) -> list[str]:
-    """Deliveries against a confirmed order, by nodes whose disks did not go back since."""
+    """Deliveries against a confirmed order, by nodes whose disks did not go back."""
     found = []
-    back = [one.start for one in world.impairments if one.kind in WENT_BACK]
+    back = [(one.one, one.start) for one in world.impairments if one.kind in WENT_BACK]
     for order in world.orders:
         if order.confirmed is None:
             continue
         for number in order.numbers:
             for one in world.deliveries.get((order.message_id, number), ()):
                 late = order.confirmed < one.started < order.ended
-                if late and not any(at < one.started for at in back):
+                if late and not any(name == one.node and at < one.started for name, at in back):
                     found.append(
                         f"{one.node} delivered {order.message_id} to {number} at {one.started:.3f}, "
                         f"{order.verb.value} was confirmed at {order.confirmed:.3f}"
                     )
     return found
+
+
+LOSSES = ("away", "disk lost", "disk lost", "freeze", "partition", "crash at commit", "rolled back")
+"""Faults in which a copy is promoted."""
 
 
 class Hand:
@@ -136,7 +149,7 @@ class Hand:
 
     def plan(self, start: float) -> None:
         """Orders while a fault comes and goes."""
-        for _ in range(self.draw.randint(3, 8)):
+        for _ in range(self.draw.randint(4, 12)):
             self.world.after(start - self.world.now + self.draw.uniform(0.1, 14.0), self._order)
 
     def finish(self) -> None:

@@ -13,7 +13,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import LISTS, AddressBook, DistributionList
 
 from . import rot
-from .by_hand import Hand
+from .by_hand import LOSSES, Hand
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
 from .memory_ledger import CheckedLedger, Disagreement
@@ -120,6 +120,8 @@ class Run:
                     kinds, self.victims = ("machine cut off",), [self.machines.choice((*shared, *elsewhere))]
                 case 1:  # its mail is taken over by a member elsewhere, which is lost in turn
                     kinds, self.victims = ("away", "disk lost"), [shared[0], elsewhere[0]]
+        if by_hand and not shared and seed % 4:  # what is ordered is relied on by those who promote copies
+            kinds = tuple(random.Random(seed ^ 0x10DD).choices(LOSSES, k=faults))
         self.plan = Plan(
             nodes,
             kinds,
@@ -171,6 +173,8 @@ class Run:
                 sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
             if shared and self.machines.random() < 0.7:
                 sink.closed_until = float("inf")
+            if by_hand and seed % 4 and name != "back":
+                sink.closed_until = 10.0 + 40.0 * random.Random(f"{seed}{name}").random()
         self._journal(seed)
 
     def _unhurried(self, policy: Policy) -> Policy:

@@ -6,14 +6,33 @@ from __future__ import annotations
 
 import pytest
 
-from .seeds import run_seed
+from shadowrelay.core.jobs import Verb
+
+from .seeds import Run, run_seed
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
+def problems(seeds: range) -> dict[int, list[str]]:
+    verdicts = {seed: run_seed(seed, by_hand=True)[0] for seed in seeds}
+    return {seed: verdict.problems[:3] for seed, verdict in verdicts.items() if verdict.problems}
+
+
+@pytest.mark.parametrize("first", range(0, 100, 50))
 def test_no_seed_delivers_against_a_confirmed_order_or_loses_other_mail(first: int) -> None:
-    wrong = {}
-    for seed in range(first, first + 40):
-        verdict, _ = run_seed(seed, by_hand=True)
-        if verdict.problems:
-            wrong[seed] = verdict.problems[:3]
-    assert wrong == {}
+    assert problems(range(first, first + 50)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(100, 1100, 250))
+def test_no_seed_of_very_many_delivers_against_a_confirmed_order(first: int) -> None:
+    assert problems(range(first, first + 250)) == {}
+
+
+def test_most_orders_are_confirmed_and_some_wait_for_a_member_that_is_away() -> None:
+    orders = []
+    for seed in (77, 79, 81):
+        run = Run(seed, by_hand=True)
+        assert run.go().problems == []
+        orders += run.world.orders
+    waited = [one.confirmed - one.given for one in orders if one.confirmed is not None]
+    assert {one.verb for one in orders if one.confirmed} == {Verb.REMOVE, Verb.SUSPEND}
+    assert max(waited) > 2.0
