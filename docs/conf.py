@@ -32,6 +32,7 @@ html_theme = "furo"
 html_title = "shadowrelay"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("copy.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_copyright = False
 html_theme_options = {

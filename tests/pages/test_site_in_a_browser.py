@@ -36,7 +36,8 @@ async function measure(page, width) {
     colours[theme] = names.length ? frame.contentWindow.getComputedStyle(names[0]).fill : "";
   }
   const box = names.length ? seen.querySelector(".flow").getBoundingClientRect() : {width: 0};
-  found[`${page} ${width}`] = {over: root.scrollWidth - root.clientWidth, colours, picture: box.width};
+  found[`${page} ${width}`] = {over: root.scrollWidth - root.clientWidth, colours, picture: box.width,
+    blocks: seen.querySelectorAll("div.highlight pre").length, buttons: seen.querySelectorAll("button.copy").length};
   frame.remove();
 }
 (async () => {
@@ -113,3 +114,8 @@ def test_the_picture_fits_and_is_legible_in_the_light_and_in_the_dark(seen: dict
     )
     assert light < 200  # dark ink
     assert dark > 600  # light ink
+
+
+def test_each_block_of_code_has_a_button_to_copy_it(seen: dict[str, Any]):
+    assert {name for name, one in seen.items() if one["blocks"] != one["buttons"]} == set()
+    assert any(one["blocks"] for one in seen.values())
