@@ -6,6 +6,7 @@ from tests.simulation.mutants import MUTANTS
 
 from .planted_accepting import ACCEPTING
 from .planted_acknowledging import ACKNOWLEDGING
+from .planted_admin import ADMIN
 from .planted_admitting import ADMITTING
 from .planted_asking import ASKING
 from .planted_audit_comparing import COMPARING
@@ -57,6 +58,7 @@ RELAY: tuple[Fault, ...] = (
     *HOSTS,
     *MAILBOX,
     *OPERATING,
+    *ADMIN,
     *PACING,
     *REDIRECTING,
     *DAMAGE,

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, ServerName
 from shadowrelay.tracking import files as log_files
+from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.format import parse_row, row_identity
+from shadowrelay.tracking.tail import LogDirectory
 from shadowrelay.tracking.verify import verify_file
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -343,3 +345,46 @@ async def test_under_load_fsyncs_keep_their_distance(node, outbox, monkeypatch) 
     mx1.stopping.set()
     await task
     assert [number for number, _ in mx1.logged()] == list(range(1, sequence + 1))
+
+
+async def test_subscribers_hear_of_a_row_once_it_is_on_disk(tmp_path: Path, outbox, clock) -> None:
+    """A file shows a row to readers before it is synced; nothing is told of it before."""
+    database = DatabaseId("6f0d7a3e-0000-4000-8000-000000000001")
+    lineage = Lineage(database, (Beginning(Incarnation(BOOT), 0),), 0)
+    synced: list[int] = []
+    heard: list[tuple[int, int]] = []
+
+    class Told(TrackingEvents):
+        def tell(self, upto, rows) -> None:
+            heard.append((upto, len(synced)))
+            super().tell(upto, rows)
+
+    events = Told(LogDirectory(tmp_path, "mx1", lambda: lineage))
+    stop = asyncio.Event()
+    writer = TrackingWriter(
+        outbox,
+        directory=tmp_path,
+        node=ServerName("mx1"),
+        limits=LogLimits(),
+        committed=asyncio.Event(),
+        clock=clock,
+        sync_interval=0.02,
+        events=events,
+    )
+    syncing = writer._sync
+
+    def sync() -> None:
+        syncing()
+        synced.append(1)
+
+    writer._sync = sync  # type: ignore[method-assign]
+    outbox.add(1, 2, 3)
+    running = asyncio.create_task(writer.run(stop))
+    with events.subscribe("0") as subscription:
+        batch = await anext(subscription.batches(5))
+        assert [row.sequence for row in batch.rows] == [1, 2, 3]
+        assert batch.rows[0].columns()["event-id"] == "SEND"
+    stop.set()
+    await running
+    assert heard
+    assert heard[0] == (3, 1)
