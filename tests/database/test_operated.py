@@ -7,17 +7,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from opened import NOW, OTHER, OTHER_DATABASE, SECOND, database, message, save
+from opened import NOW, OTHER, OTHER_DATABASE, SECOND, database, incarnation, message, save
 
-from shadowrelay.core.decisions import Decision, DropEvents, Verdict, VerdictKind
+from shadowrelay.core.decisions import Decision, DropEvents, Member, Verdict, VerdictKind
 from shadowrelay.core.delivery import operated, retry
 from shadowrelay.core.delivery.operated import Done
-from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
+from shadowrelay.core.delivery.settling import Report
+from shadowrelay.core.events.reports import ReportKind, report_id
+from shadowrelay.core.identifiers import Beginning, Lineage, Mark, MessageId, NextHop, RequestId
 from shadowrelay.core.messages import FOREVER, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import order_held
+from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired, reserve_rank
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     FRONT,
@@ -222,3 +225,38 @@ async def test_rows_say_who_did_it_and_why_for_each_next_hop(tmp_path: Path) -> 
             assert f'"event-id":"{kind}"' in columns
             assert signed in columns
             assert "S:Fork=" in columns
+
+
+async def test_a_holder_whose_offer_was_under_way_is_told_of_the_order_once_it_has_the_copy(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        copy = message("inside")
+        opening = incarnation(7)
+        member = Member(OTHER, Lineage(OTHER_DATABASE, (Beginning(opening, 0),), 5))
+        await found.transact(save(copy))
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (member,))))
+        await found.transact(lambda ledger: ledger.apply(reserve_rank(ledger, copy.id, OTHER)))
+        await do(found, lambda ledger: operated.suspend(ledger, copy.id, None, BY, NOW))
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (DropEvents(OTHER_DATABASE),))))
+        attempt = OfferAttempt(OTHER, Leg.ACKNOWLEDGED, 1, "250", OTHER_DATABASE, Mark(opening, 5))
+        assert await found.transact(
+            lambda ledger: ledger.apply(repaired(ledger, copy.id, attempt, NOW + SECOND))
+        )
+        assert [one.kind for one in await told(found)] == [VerdictKind.SUSPENDED]
+        assert await pending(found, copy.id) == [OTHER_DATABASE]
+
+
+async def test_a_removal_whose_report_is_not_safe_yet_is_pending_before_anybody_is_told(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        copy = held("inside")
+        await found.transact(save(copy))
+        report = Report(
+            id=report_id(copy.id, 1, ReportKind.FAILED), about=1, content=b"removed", next_hop=OUTSIDE
+        )
+        await do(found, lambda ledger: operated.remove(ledger, copy.id, None, BY, NOW, reports=(report,)))
+        assert await told(found) == []
+        assert await pending(found, copy.id) == [OTHER_DATABASE]
+        assert await due(found, OUTSIDE) == [1]  # the report

@@ -37,6 +37,7 @@ from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
 from .planted_measures import MEASURES
 from .planted_operating import OPERATING
+from .planted_operator import ORDERING
 from .planted_pacing import PACING
 from .planted_redirecting import REDIRECTING
 from .planted_sites import SITES
@@ -59,6 +60,7 @@ RELAY: tuple[Fault, ...] = (
     *MAILBOX,
     *OPERATING,
     *ADMIN,
+    *ORDERING,
     *PACING,
     *REDIRECTING,
     *DAMAGE,

@@ -1,0 +1,118 @@
+"""Faults in what operators order of messages, and in who hears of it."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_ROWS = "database/test_operated.py::"
+_TOLD = "members/test_orders_told.py::"
+
+ORDERING = (
+    Fault(
+        name="a holder does not hear of a suspension",
+        rule="whoever may hold a copy is told of an operator's order",
+        file="core/delivery/operated.py",
+        edits=(("    told = addressed(listeners(after), orders(after, changed), now)\n", "    told = ()\n"),),
+        test=_TOLD + "test_a_copy_that_is_promoted_stays_suspended_until_an_operator_resumes_it",
+    ),
+    Fault(
+        name="a suspension does not count where the copy was promoted",
+        rule="an order counts at any epoch and in any role, as a settlement does",
+        file="core/reception/holding.py",
+        edits=(
+            (
+                "    if verdict.settled_at is None:\n",
+                "    if verdict.settled_at is None or not copy.held:\n",
+            ),
+        ),
+        test=_TOLD + "test_a_copy_that_is_promoted_stays_suspended_until_an_operator_resumes_it",
+    ),
+    Fault(
+        name="an order is shown as done before the holders have acknowledged it",
+        rule="an order is pending until every database that may hold a copy has acknowledged it",
+        file="core/delivery/operated.py",
+        edits=(("    found = list(ledger.unacknowledged_orders(message_id))\n", "    found = []\n"),),
+        test=_TOLD + "test_a_removal_is_pending_until_the_holder_has_heard_of_it",
+    ),
+    Fault(
+        name="a removal with a report is shown as done before anybody is told of it",
+        rule="a removal is pending while it waits for its report",
+        file="core/delivery/operated.py",
+        edits=(("        found += listeners(copy)\n", "        found += ()\n"),),
+        test=_ROWS + "test_a_removal_whose_report_is_not_safe_yet_is_pending_before_anybody_is_told",
+    ),
+    Fault(
+        name="what an operator ordered expires as other events do",
+        rule="events of an operator's order wait until they are acknowledged",
+        file="database/queries.sql",
+        edits=(
+            (
+                " AND kind NOT IN ('taken', 'suspended', 'resumed') AND argument",
+                " AND kind NOT IN ('taken') AND ''",
+            ),
+        ),
+        test=_ROWS + "test_only_what_tells_of_orders_waits_for_a_member_however_long_it_is_away",
+    ),
+    Fault(
+        name="what an attempt has in hand is removed",
+        rule="recipients that an attempt has in hand are left: the attempt decides first",
+        file="core/delivery/operated.py",
+        edits=(
+            (
+                "    return tuple(one for one in meant if one.next_hop not in sending), waiting\n",
+                "    return tuple(meant), waiting\n",
+            ),
+        ),
+        test=_ROWS + "test_recipients_that_an_attempt_has_in_hand_are_left",
+    ),
+    Fault(
+        name="a suspended message is due",
+        rule="a suspended recipient is not due",
+        file="database/records.py",
+        edits=(("    if recipient.suspended == FOREVER:\n        return None\n", ""),),
+        test=_ROWS + "test_what_is_suspended_is_not_due_before_its_end_and_its_age_counts_from_then",
+    ),
+    Fault(
+        name="a message ages while it is suspended",
+        rule="suspended mail does not expire",
+        file="core/delivery/retry.py",
+        edits=(("    return max((copy.received_at, *ends))\n", "    return copy.received_at\n"),),
+        test=_ROWS + "test_what_is_suspended_is_not_due_before_its_end_and_its_age_counts_from_then",
+    ),
+    Fault(
+        name="an attempt begins though the message was suspended after its claim",
+        rule="a suspension stops an attempt that has not begun",
+        file="delivery/queue.py",
+        edits=((" if not one.is_suspended(now)}", "}"),),
+        test=_TOLD + "test_an_attempt_does_not_begin_once_the_message_is_suspended",
+    ),
+    Fault(
+        name="of two orders the one that was heard last counts",
+        rule="of an operator's orders the one that was given last counts, in whatever order they are heard",
+        file="core/messages.py",
+        edits=((" or (known and known >= (at, until or at)):", ":"),),
+        test=_ROWS + "test_of_two_orders_the_one_that_was_given_last_counts",
+    ),
+    Fault(
+        name="a copy that is made later is not suspended",
+        rule="an offer of a copy carries the last order about each recipient",
+        file="members/answering.py",
+        edits=(("                suspended=fork.suspended,\n", ""),),
+        test=_TOLD + "test_a_copy_that_is_made_later_is_suspended_too",
+    ),
+    Fault(
+        name="an order that was given while a copy was on its way is not in that copy",
+        rule="a new holder is told of orders that are not in its copy",
+        file="core/reception/redundancy.py",
+        edits=((" + orders(after, after.unsettled)", ""),),
+        test=_ROWS + "test_a_holder_whose_offer_was_under_way_is_told_of_the_order_once_it_has_the_copy",
+    ),
+    Fault(
+        name="a member of an earlier version hears a word that it does not know",
+        rule="a member of version 3 hears of a removal as of a failure",
+        file="wire/xqdiscard.py",
+        edits=(('        return replace(verdict, argument="failed")\n', "        return verdict\n"),),
+        test="smtp/test_member_dialogues.py::"
+        "test_the_dialogue_goes_as_it_is_written[operators_orders_version_3]",
+    ),
+)
