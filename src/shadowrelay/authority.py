@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -210,3 +211,37 @@ def _write(path: Path, content: bytes, *, mode: int) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(fresh, path)
+
+
+def sign(directory: Path, octets: bytes) -> bytes:
+    """The authority's signature of octets, by ECDSA with SHA-256. Raises AuthorityError, OSError."""
+    _, key = _load(authority_pair(directory))
+    return key.sign(octets, ec.ECDSA(hashes.SHA256()))
+
+
+def signed(octets: bytes, signature: bytes, *, trusted: Path, now: datetime) -> bool:
+    """Did an authority of the file ``trusted`` (PEM) sign these octets? Its certificate must be valid now.
+
+    Raises AuthorityError if the file cannot be read.
+    """
+    try:
+        certificates = x509.load_pem_x509_certificates(trusted.read_bytes())
+    except (OSError, ValueError) as problem:
+        raise AuthorityError(f"{trusted} cannot be read: {problem}") from problem
+    return any(_signed_by(one, octets, signature, now) for one in certificates)
+
+
+def _signed_by(certificate: x509.Certificate, octets: bytes, signature: bytes, now: datetime) -> bool:
+    key = certificate.public_key()
+    try:
+        authority = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+    valid = certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+    if not (authority and valid and isinstance(key, ec.EllipticCurvePublicKey)):
+        return False
+    try:
+        key.verify(signature, octets, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True

@@ -28,7 +28,7 @@ from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.openapi import document
 from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
-from shadowrelay.admin.reloading import ReloadRoutes
+from shadowrelay.admin.reloading import MemberRoutes, ReloadRoutes
 from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.admin.sessions import SessionRoutes
@@ -81,6 +81,8 @@ def build_app(
         *SessionRoutes(api).routes(),
         api.change("/api/v1/reload", ReloadRoutes(node).reload),
         *JobRoutes(api).routes(),
+        api.read("/api/v1/members", MemberRoutes(node).list),
+        api.change("/api/v1/members", MemberRoutes(node).announce),
         *_cluster_routes(api, ClusterRoutes(node)),
         Route("/api/v1/events", api.reads(EventRoutes(node).stream)),
         api.read("/api/v1/openapi.json", api.openapi),

@@ -21,6 +21,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import Measures
 from shadowrelay.operator.jobs import Jobs
+from shadowrelay.operator.announcing import Announces
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.reloading import ClusterReload
@@ -213,6 +214,9 @@ class OperatorsHand(Protocol):
 
     @property
     def suspensions(self) -> Suspending: ...
+
+    @property
+    def announcing(self) -> Announces: ...
 
 
 class RunningNode(Protocol):

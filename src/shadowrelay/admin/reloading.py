@@ -1,4 +1,4 @@
-"""Answers the routes by which settings files are read again (docs/reference/api.md)."""
+"""Answers the routes by which settings are read again, and members join (docs/reference/api.md)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from shadowrelay.admin.body import body_of, operator_of
+from shadowrelay.admin.body import body_of, operator_of, text_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.operator.acts import ActRefused
+from shadowrelay.operator.announcing import AnnouncementRefused
 
 
 class ReloadRoutes:
@@ -29,6 +30,31 @@ class ReloadRoutes:
             return await reloading.own(dry_run=dry_run)
         except ActRefused as refused:
             raise RequestRefused(503, str(refused)) from refused
+
+
+class MemberRoutes:
+    """The same, about members."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+
+    async def list(self, request: Request) -> dict[str, Any]:
+        """The members of this node, and where it has each from."""
+        del request
+        shown = [
+            {"name": one.name, "address": one.address, "site": one.site, "host": one.host, "from": one.source}
+            for one in self._node.hand.announcing.members()
+        ]
+        return {"name": self._node.name, "members": shown}
+
+    async def announce(self, request: Request) -> dict[str, Any]:
+        """Take a member that the authority announces."""
+        body = await body_of(request, {"signed"})
+        try:
+            name, new = await self._node.hand.announcing.take(text_of(body, "signed"))
+        except AnnouncementRefused as refused:
+            raise RequestRefused(409, str(refused)) from refused
+        return {"name": name, "new": new}
 
 
 def _flag(body: Any, name: str) -> bool:

@@ -24,6 +24,7 @@ COMMANDS = {
     "completion": "Print what a shell needs to complete these commands.",
     "config": "Check a settings file, show the settings in force, or where mail goes.",
     "drain": "Empty a node before it is stopped: deliver, hand over, say what is left.",
+    "member": "Add a member to a running cluster, or list the members.",
     "message": "Find messages, show one or its life, or list those of a node.",
     "peer": "Show the members, or say that one is gone for good.",
     "reload": "Read the settings file of a running node again, or of all nodes.",

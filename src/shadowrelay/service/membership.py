@@ -36,6 +36,7 @@ class Membership:
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self.announced: dict[ServerName, MemberSettings] = {}
+        self.turn = asyncio.Lock()  # held while settings, certificates or members are taken
 
     def called_at(self, name: ServerName) -> str:
         """The address of a member, as settings or announcement have it."""

@@ -55,7 +55,7 @@ class Reloading:
         self._read = read
         self._named = named
         self._writer = writer
-        self._turn = asyncio.Lock()
+        self._turn = node.membership.turn
         self._restart: tuple[Change, ...] = ()
         self._refused: tuple[str, ...] = ()
         self._asked = asked

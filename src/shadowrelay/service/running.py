@@ -163,7 +163,13 @@ async def _serve(
         node.connectors = senders if opening.done() else []
         stages = _start_stages(node, group, listed=listed) if opening.done() else [opening]
         node.reloading = Reloading(node, read, named, writer, again)
-        background = [*stages, group.create_task(node.reloading.run(), name="reloading"), guard, sampling]
+        background = [
+            *stages,
+            group.create_task(node.reloading.run(), name="reloading"),
+            group.create_task(node.hand.announcing.run(), name="announcing"),
+            guard,
+            sampling,
+        ]
         gc.freeze()  # modules and settings stay for good: no collection looks at them again
         gc.set_threshold(20_000, 20, 50)  # a message allocates few cycles: collect less often
         log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
@@ -198,6 +204,7 @@ async def _prepare(node: Node) -> None:
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.retired(member.name)
+    await node.hand.announcing.begin()
     await node.resubmitting.look()  # what was switched counts before anything is accepted
 
 
