@@ -153,6 +153,16 @@ _NODE = (
         body=body(dry_run=FLAG, cluster=FLAG, operator=MAYBE),
     ),
     Operation(
+        "GET", f"{_V1}/members", "The members, and where each is from.", answer(name=TEXT, members=OBJECTS)
+    ),
+    Operation(
+        "POST",
+        f"{_V1}/members",
+        "Take a member that the authority announces.",
+        answer(name=TEXT, new=FLAG),
+        body=body("signed", signed=TEXT),
+    ),
+    Operation(
         "GET",
         f"{_V1}/events",
         "Tracking events as they are committed: server-sent events without end.",

@@ -12,8 +12,8 @@ from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.view import View
-from shadowrelay.service.jobs import NodeJobs
 from shadowrelay.service.announcing import Announcing
+from shadowrelay.service.jobs import NodeJobs
 from shadowrelay.service.minting import mint
 from shadowrelay.settings import Settings
 from shadowrelay.tracking.events import TrackingEvents
@@ -53,12 +53,16 @@ class Hand:
         made = NodeJobs(node)
         self.jobs, self.suspensions, self.carrying = made.jobs, made.suspensions, made.carrying
         self._of_jobs = made.actions()
-
         self.announcing = Announcing(node)
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node by XOPERATE."""
-        return {**self.view.actions(), **self.reloading.actions(), **self._of_jobs, **self.announcing.actions()}
+        return {
+            **self.view.actions(),
+            **self.reloading.actions(),
+            **self._of_jobs,
+            **self.announcing.actions(),
+        }
 
 
 def tokens_of(settings: Settings) -> Iterator[Token]:
