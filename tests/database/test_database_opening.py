@@ -342,7 +342,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of half a megabyte."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=768k", "none", str(disk)]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)]
     if os.geteuid() or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mounting is not allowed here")
     yield disk

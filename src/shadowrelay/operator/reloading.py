@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
-
-Json: TypeAlias = dict[str, Any]
+from shadowrelay.operator.view import Json
 
 RELOAD = "reload"
 """The action of XOPERATE by which a member reads its settings again."""

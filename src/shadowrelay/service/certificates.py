@@ -12,7 +12,7 @@ from shadowrelay.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-Stamp = tuple[int, int, int] | None
+_Stamp = tuple[int, int, int] | None
 """What tells one content of a file from another: inode, time of change and size; None: there is no file."""
 
 
@@ -24,7 +24,7 @@ class Certificates:
     def __init__(self, settings: Settings) -> None:
         self._files = {path: _stamp(path) for _, path in files(settings)}
         self._shown = {key: path for key, path in files(settings) if key.endswith("certificate")}
-        self._refused: dict[Path, Stamp] | None = None
+        self._refused: dict[Path, _Stamp] | None = None
         self._wrong = ""
 
     @property
@@ -85,7 +85,7 @@ def _set(table: str, **found: Path | None) -> Iterator[tuple[str, Path]]:
             yield f"{table}.{key}", path
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> _Stamp:
     try:
         found = path.stat()
     except OSError:
