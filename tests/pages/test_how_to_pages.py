@@ -15,6 +15,7 @@ from tests.pages.shell import Shell
 DOCS = operated.ROOT / "docs"
 HOW_TO = DOCS / "how-to"
 OPERATED = ("add-a-node", "replace-a-dead-node", "upgrade", "change-the-boundary")
+NIGHT = "night-shift"  # tests/e2e/test_night_shift.py
 ELSEWHERE = ("operations/certificates", "recovery")
 TOOLS = {"kubernetes": "kubectl", "monitor": "promtool"}
 
@@ -47,7 +48,7 @@ def test_commands_that_need_no_cluster_are_run(page: str, tool: str, tmp_path: P
 
 def test_every_page_is_followed_by_a_test_or_says_why_not():
     pages = {page.stem for page in HOW_TO.glob("*.md")}
-    assert {page for page in pages if to_run(page)} == {*OPERATED, *TOOLS}
+    assert {page for page in pages if to_run(page)} == {*OPERATED, *TOOLS, NIGHT}
 
 
 def test_stand_ins_are_programs():

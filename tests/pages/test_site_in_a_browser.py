@@ -37,7 +37,8 @@ async function measure(page, width) {
   }
   const box = names.length ? seen.querySelector(".flow").getBoundingClientRect() : {width: 0};
   found[`${page} ${width}`] = {over: root.scrollWidth - root.clientWidth, colours, picture: box.width,
-    blocks: seen.querySelectorAll("div.highlight pre").length, buttons: seen.querySelectorAll("button.copy").length};
+    blocks: seen.querySelectorAll("div.highlight pre").length,
+    buttons: seen.querySelectorAll("button.copy").length};
   frame.remove();
 }
 (async () => {
