@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from shadowrelay.authority import AuthorityError, Pair, init, issue
+from shadowrelay.authority import AuthorityError, Pair, init, issue, sign, signed
 
 NOW = datetime.now(UTC)
 
@@ -155,3 +156,20 @@ async def test_a_member_of_another_authority_is_refused(tmp_path: Path) -> None:
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await handshake(server, client, "mx1.example.net")
     assert theirs.certificate.exists()
+
+
+def test_only_an_authority_that_is_trusted_and_valid_signs_and_no_octet_may_change(tmp_path: Path) -> None:
+    ours, theirs = init(tmp_path / "ca", name="lab", now=NOW), init(tmp_path / "other", name="lab", now=NOW)
+    member = issue(tmp_path / "ca", "mx1.example.net", now=NOW)
+    signature = sign(tmp_path / "ca", b"mx4 joins")
+    assert signed(b"mx4 joins", signature, trusted=ours.certificate, now=NOW)
+    assert not signed(b"mx5 joins", signature, trusted=ours.certificate, now=NOW)
+    assert not signed(b"mx4 joins", signature, trusted=theirs.certificate, now=NOW)
+    assert not signed(b"mx4 joins", signature, trusted=ours.certificate, now=NOW + timedelta(days=4000))
+    key = serialization.load_pem_private_key(member.key.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    by_member = key.sign(b"mx4 joins", ec.ECDSA(hashes.SHA256()))
+    assert not signed(b"mx4 joins", by_member, trusted=member.certificate, now=NOW), "it is no authority"
+    both = tmp_path / "both.pem"
+    both.write_bytes(theirs.certificate.read_bytes() + ours.certificate.read_bytes())
+    assert signed(b"mx4 joins", signature, trusted=both, now=NOW)

@@ -40,6 +40,7 @@ from .planted_operating import OPERATING
 from .planted_operator import ORDERING
 from .planted_pacing import PACING
 from .planted_redirecting import REDIRECTING
+from .planted_reload import RELOAD
 from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planted_switching import SWITCHING
@@ -67,6 +68,7 @@ RELAY: tuple[Fault, ...] = (
     *DATABASE,
     *SPECIFIED,
     *SWITCHING,
+    *RELOAD,
     *MEASURES,
     *LISTS,
     *DOCUMENTS,

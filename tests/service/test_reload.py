@@ -1,0 +1,69 @@
+"""A settings file that cannot be made changes nothing of a node, not even what could be made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shadowrelay.service import connectors
+from shadowrelay.service.reload import Reloading
+from shadowrelay.settings import Settings, settings_from_tree
+from tests.stations import boundary
+
+
+class NoWriter:
+    def limit(self, limits: object) -> None:
+        """Of a tracking log that nobody writes."""
+
+
+def other(found: Settings, **changes: Any) -> Settings:
+    """The settings of a station, with other values."""
+    tree = found.model_dump(exclude_none=True) | changes
+    return settings_from_tree(tree)
+
+
+def state(node: Any) -> list[object]:
+    return [
+        node.settings,
+        tuple(node.routes),
+        node.policy.resubmit_rate,
+        node.hosts.ways("new"),
+        node.connectors[0].options,
+        sorted(node.boundary.watches),
+    ]
+
+
+ROUTES = {"new": {"domains": ["*"], "host": "127.0.0.1", "port": 10, "tls": "none"}}
+
+
+async def test_a_file_that_cannot_be_made_after_its_check_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (one, _):
+        node = one.node
+        node.connectors = one.connectors
+        file = other(node.settings, routes=ROUTES, resubmit_rate=7, members=[])
+        named = {"peer": one.connectors[0], "receive.default": one.connectors[1]}
+        reloading = Reloading(node, lambda: file, named, NoWriter(), asyncio.Event())  # type: ignore[arg-type]
+        before = state(node)
+
+        def vanished(*_: object) -> None:
+            raise OSError("the certificate is gone")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(connectors, "for_senders", vanished)
+            shown = await reloading.reload()
+        assert not shown.taken
+        assert shown.wrong == ["the certificate is gone"]
+        assert state(node) == before
+        assert "the certificate is gone" in reloading.warning
+        shown = await reloading.reload()
+        assert shown.taken
+        assert state(node) != before
+        assert [route.name for route in node.routes] == ["new"]
+        assert node.policy.resubmit_rate == 7
+        assert not node.boundary.watches
+        assert reloading.warning == ""
