@@ -1,10 +1,13 @@
-"""``shadowrelay message``: lists, shows, resumes, bounces and drops messages of a node."""
+"""``shadowrelay message``: lists and shows messages, and does the verbs of operators to messages."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
-from shadowrelay.admin.client import AdminClient
+from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.cli.acting import filter_of, give, message_verb, until_option, with_report_option
 from shadowrelay.cli.finding import find, trace
 from shadowrelay.cli.viewing import (
     JsonTree,
@@ -21,9 +24,12 @@ from shadowrelay.cli.viewing import (
 _STATES = ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "shadow", "safety_net")
 
 
-@click.group(short_help="Find messages, show one or its life, or list those of a node.")
+@click.group(short_help="Find messages, show one or its life; retry, suspend, resume, remove or bounce some.")
 def message() -> None:
-    """Find messages on all nodes, show one or its life, or list those of a node."""
+    """Find messages on all nodes, show one or its life, or list those of a node.
+
+    Retry, suspend, resume, remove or bounce messages on all nodes.
+    """
 
 
 @message.command("list")
@@ -87,30 +93,67 @@ def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
 
 
 @message.command()
-@click.argument("message_id", metavar="ID")
-@node_options
-def resume(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Put message ID, which is set aside, back into the queue; its age begins anew.
+@message_verb
+def retry(node: AdminClient, ids: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Try messages now, on all nodes: those with these IDs, or all that match.
 
-    A node that was away for very long sets aside messages that no holder confirms: they may have been
-    delivered.
-
-    A damaged message is set aside when no member has a good copy of it. This command does not send it, but
-    looks for a good copy again, on this node's disk and at every member. Use it after a disk was repaired.
+    Suspended messages stay suspended.
     """
-    _decide(node, message_id, "resume", as_json=as_json)
+    give(node, "retry", filter_of(ids, given), given, as_json=as_json)
 
 
 @message.command()
-@click.argument("message_id", metavar="ID")
-@node_options
-def bounce(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Fail message ID, which is set aside, and tell its sender.
+@until_option
+@message_verb
+def suspend(node: AdminClient, ids: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Deliver messages no more until they are resumed, on all nodes: those with these IDs, or all that match.
 
-    The report of a damaged message quotes nothing of it. If the rows of a message are damaged, its sender is
-    unknown: see shadowrelay message drop.
+    Suspended mail does not expire. A suspension is pending until every member that may hold a copy knows it.
     """
-    _decide(node, message_id, "bounce", as_json=as_json)
+    give(node, "suspend", filter_of(ids, given), given, as_json=as_json)
+
+
+@message.command()
+@message_verb
+def resume(node: AdminClient, ids: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Deliver suspended messages again, on all nodes: those with these IDs, or all that match.
+
+    One ID of a message that is set aside puts it back into the queue of this node; its age begins anew, and
+    no reason is needed. A node that was away for very long sets aside messages that no holder confirms: they
+    may have been delivered. A damaged message is set aside when no member has a good copy of it. Then this
+    command does not send it, but looks for a good copy again, on this node's disk and at every member. Use it
+    after a disk was repaired.
+    """
+    wanted = filter_of(ids, given)
+    if _set_aside(node, wanted, given):
+        return _decide(node, ids[0], "resume", as_json=as_json)
+    return give(node, "resume", wanted, given, as_json=as_json)
+
+
+@message.command()
+@with_report_option
+@message_verb
+def remove(node: AdminClient, ids: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Never deliver messages, on all nodes: those with these IDs, or all that match.
+
+    A removal is pending until no attempt is under way and every member that may hold a copy knows it.
+    """
+    give(node, "remove", filter_of(ids, given), given, as_json=as_json)
+
+
+@message.command()
+@message_verb
+def bounce(node: AdminClient, ids: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Fail messages and tell their senders, on all nodes: those with these IDs, or all that match.
+
+    One ID of a message that is set aside on this node fails without a reason. The report of a damaged message
+    quotes nothing of it. If the rows of a message are damaged, its sender is unknown: see shadowrelay message
+    drop.
+    """
+    wanted = filter_of(ids, given)
+    if _set_aside(node, wanted, given):
+        return _decide(node, ids[0], "bounce", as_json=as_json)
+    return give(node, "bounce", wanted, given, as_json=as_json)
 
 
 @message.command()
@@ -132,6 +175,20 @@ def drop(node: AdminClient, message_id: str, *, yes: bool, as_json: bool) -> Non
             err=True,
         )
     _decide(node, message_id, "drop", as_json=as_json)
+
+
+def _set_aside(node: AdminClient, wanted: JsonTree, given: dict[str, Any]) -> bool:
+    """Is one message meant, which is set aside on this node? Without a reason nothing else can be meant."""
+    if set(wanted) != {"ids"} or len(wanted["ids"]) != 1 or given["dry_run"]:
+        return False
+    if not given["reason"]:
+        return True
+    try:
+        return bool(node.get("messages", wanted["ids"][0])["state"] == "set_aside")
+    except ApiError as error:
+        if error.status == 404:  # another node may have it
+            return False
+        raise click.ClickException(clean(error)) from error
 
 
 def _decide(node: AdminClient, message_id: str, verb: str, *, as_json: bool) -> None:

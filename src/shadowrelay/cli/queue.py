@@ -9,6 +9,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.completing import hops_here
+from shadowrelay.cli.queue_acts import ACTS
 from shadowrelay.cli.viewing import (
     JsonTree,
     console,
@@ -212,3 +213,7 @@ def _show(out: Console, hop: str, one: JsonTree) -> None:
         ]
         print_table(out, _ATTEMPTS, rows, "")
     out.print()
+
+
+for act in ACTS:
+    queue.add_command(act)

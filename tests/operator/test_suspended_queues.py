@@ -1,0 +1,138 @@
+"""Suspended queues on real nodes: no member delivers to that next hop until it is resumed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sending import MESSAGE, sent
+from stations import Station, boundary, eventually
+
+from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
+from shadowrelay.core.messages import Stage, Status
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.members import reconcile
+from shadowrelay.operator.counting import CannotDo
+from shadowrelay.safety_net import pace
+
+INSIDE = NextHop("inside")
+RECORD = Suspension(
+    id=RequestId("01900000-0000-7000-9000-000000000001"),
+    next_hop=INSIDE,
+    suspended=True,
+    operator="ann",
+    reason="it loses mail",
+    changed_by=ServerName("mx1.example.org"),
+    changed_at=datetime(2026, 11, 21, tzinfo=UTC),
+)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "INTERVAL", 0.03)
+    monkeypatch.setattr(pace, "REFRESH", 0.1)
+
+
+async def meet(*stations: Station) -> None:
+    for one in stations:
+        one.run_links()
+        one.run(one.node.resubmitting.run())
+    for one in stations:
+
+        async def met(one: Station = one) -> bool:
+            return bool(await one.read(lambda ledger: tuple(ledger.members())))
+
+        await eventually(met)
+
+
+async def suspend(one: Station, **more: Any) -> dict[str, Any]:
+    return await one.node.hand.suspensions.suspend(INSIDE, "ann", "it loses mail", **more)
+
+
+async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_have_it(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as (first, second, late):
+        for connector in late.connectors:
+            await connector.stop(0)
+        await meet(first, second)
+        await eventually(lambda: late.name not in first.node.boundary.reachable(), within=20)
+        shown = await suspend(first)
+        assert (shown["suspended"], shown["pending"]) == (True, True)
+        await eventually(lambda: second.node.suspended(INSIDE))
+        await late.listen()
+        for one in (first, second):
+            one.knows(late)
+        late.run_links()
+        late.run(late.node.resubmitting.run())
+
+        async def in_force() -> bool:
+            return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
+
+        await eventually(in_force, within=20)
+        assert late.node.suspended(INSIDE)
+        (row,) = [row for row in await late.tracked() if row["event-id"] == "SUSPEND"]
+        assert (row["source"], row["source-context"]) == ("ADMIN", "inside")
+        assert "S:Queue=inside;S:Operator=ann;S:Reason=it loses mail" in row["custom-data"]
+        assert not (await late.node.hand.suspensions.resume(INSIDE, "bob", "mended"))["suspended"]
+        await eventually(lambda: not any(one.node.suspended(INSIDE) for one in (first, second, late)))
+
+
+async def test_nothing_is_claimed_for_a_suspended_queue_and_late_mail_does_not_expire(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await one.node.resubmitting.look()
+        await sent(one, MESSAGE)
+        await suspend(one)
+        one.clock.ahead = timedelta(days=5)
+        one.run_queue()
+        await one.node.queue._dispatch()
+        assert await one.rows("temp.active") == 0
+        one.wall.ahead = one.clock.ahead
+        await one.node.hand.suspensions.resume(INSIDE, "ann", "mended")
+
+        async def tried() -> bool:
+            return "DEFER" in await one.events()
+
+        await eventually(tried)
+        (copy,) = await one.copies()
+        assert (copy.stage, copy.recipients[0].status) == (Stage.QUEUED, Status.READY)
+        assert not {"FAIL", "DSN"} & set(await one.events())
+
+
+async def test_a_queue_that_is_suspended_after_the_claim_gets_no_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await sent(one, MESSAGE)
+        queue = one.node.queue
+        begin = queue._begin
+
+        def begun(outbound: Any, claims: Any) -> None:
+            """The suspension becomes known between the claim and the attempt."""
+            if claims:
+                queue.suspended.take([RECORD])
+            begin(outbound, claims)
+
+        monkeypatch.setattr(queue, "_begin", begun)
+        one.run_queue()
+        await eventually(lambda: one.node.suspended(INSIDE))
+
+        async def given_back() -> bool:
+            return await one.rows("temp.active") == 0
+
+        await eventually(given_back)
+        assert "DEFER" not in await one.events()
+
+
+async def test_a_queue_that_is_not_suspended_cannot_be_resumed(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        with pytest.raises(CannotDo, match="is not suspended"):
+            await one.node.hand.suspensions.resume(INSIDE, "ann", "why")
+
+
+async def test_a_suspension_with_an_end_ends_by_itself(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await suspend(one, until=one.node.clock() + timedelta(hours=1))
+        assert one.node.suspended(INSIDE)
+        one.clock.ahead = timedelta(hours=2)
+        assert not one.node.suspended(INSIDE)
