@@ -55,7 +55,7 @@ _HOSTS = (
 _SHADOWS = ("shadow queue", "hop", "messages", "oldest", "failed heartbeats", "last error")
 
 
-@click.group(short_help="Show the queues of a node: the backlog.")
+@click.group(short_help="Show the queues of all nodes; retry, suspend, resume or empty one.")
 def queue() -> None:
     """Show the queues of a node: the backlog. Shadow queues are not part of it."""
 

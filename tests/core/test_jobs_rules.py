@@ -1,0 +1,260 @@
+"""Jobs and suspended queues as decisions: merging, what is meant, and time in which mail does not age."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import permutations
+from typing import Any
+
+import pytest
+from core.ledger_at_hand import NOW, A, B, C, LedgerAtHand, M, message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shadowrelay.core import suspending
+from shadowrelay.core.decisions import Decision
+from shadowrelay.core.filtering import numbers, overruled
+from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
+from shadowrelay.core.ownership import jobs
+from shadowrelay.core.suspending import SuspendedQueues
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.wire.jobs import (
+    job_from,
+    job_progress_from,
+    job_progress_told,
+    job_told,
+    suspension_from,
+    suspension_told,
+)
+
+HOP = NextHop("world")
+HOUR = timedelta(hours=1)
+
+
+def a_job(number: int = 1, **changes: Any) -> Job:
+    found: dict[str, Any] = {
+        "id": RequestId(f"01900000-0000-7000-9000-{number:012x}"),
+        "verb": Verb.REMOVE,
+        "filter": Filter(queue=HOP),
+        "operator": "ann",
+        "reason": "why",
+        "made_by": A,
+        "made_at": NOW + timedelta(seconds=number),
+        "changed_by": A,
+        "changed_at": NOW,
+    }
+    return Job(**found | changes)
+
+
+def a_suspension(**changes: Any) -> Suspension:
+    found: dict[str, Any] = {
+        "id": RequestId("01900000-0000-7000-9000-000000000001"),
+        "next_hop": HOP,
+        "suspended": True,
+        "operator": "ann",
+        "reason": "why",
+        "changed_by": A,
+        "changed_at": NOW,
+    }
+    return Suspension(**found | changes)
+
+
+changes = st.builds(
+    lambda revision, stopped, by, at: a_job(
+        revision=revision,
+        state=JobState.STOPPED if stopped else JobState.RUNNING,
+        changed_by=by,
+        changed_at=NOW + timedelta(seconds=at),
+    ),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from([A, B, C]),
+    st.integers(0, 3),
+)
+records = st.builds(
+    lambda revision, suspended, by, at, id_: a_suspension(
+        revision=revision,
+        suspended=suspended,
+        changed_by=by,
+        changed_at=NOW + timedelta(seconds=at),
+        id=RequestId(f"01900000-0000-7000-9000-{id_:012x}"),
+    ),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from([A, B, C]),
+    st.integers(0, 3),
+    st.integers(1, 9),
+)
+
+
+@given(st.lists(changes, min_size=2, max_size=4))
+def test_the_order_in_which_changes_of_a_job_are_heard_makes_no_difference(heard: list[Job]) -> None:
+    ends = set()
+    for order in permutations(heard):
+        ledger = LedgerAtHand(A)
+        for job in order:
+            ledger.apply(jobs.merge(ledger, job, (), B, (B,)))
+        (end,) = ledger.jobs()
+        ends.add((end.state, end.revision, end.changed_by, end.changed_at))
+    assert len(ends) == 1
+    if any(one.state is JobState.STOPPED for one in heard):
+        assert next(iter(ends))[0] is JobState.STOPPED
+
+
+@given(st.lists(records, min_size=2, max_size=4, unique_by=lambda one: one.id))
+def test_the_order_in_which_suspensions_are_heard_makes_no_difference(heard: list[Suspension]) -> None:
+    ends = set()
+    for order in permutations(heard):
+        ledger = LedgerAtHand(B)
+        for record in order:
+            ledger.apply(suspending.merged(ledger, record, NOW))
+        ends.add(ledger.suspension(HOP))
+    assert len(ends) == 1
+
+
+def test_a_report_of_progress_that_is_overtaken_changes_nothing() -> None:
+    ledger, job = LedgerAtHand(A), a_job()
+    newer = JobProgress(job=job.id, node=B, did=5, done=True, step=3)
+    for one in (newer, replace(newer, did=1, done=False, step=2)):
+        ledger.apply(jobs.merge(ledger, job, (one,), B, (B,)))
+    assert ledger.job_progress(job.id) == [newer]
+
+
+def test_a_member_tells_nothing_about_another_one() -> None:
+    ledger, job = LedgerAtHand(A), a_job()
+    ledger.apply(jobs.merge(ledger, job, (JobProgress(job=job.id, node=C, step=9),), B, (B, C)))
+    assert ledger.job_progress(job.id) == []
+
+
+def test_of_too_many_jobs_those_that_are_over_are_forgotten_first_and_do_not_come_back() -> None:
+    ledger = LedgerAtHand(A)
+    for number in range(1, jobs.MOST_KEPT + 1):
+        ledger.apply(jobs.merge(ledger, a_job(number), (), B, ()))
+    assert ledger.apply(jobs.merge(ledger, a_job(999), (), B, ())) is None
+    over = JobProgress(job=a_job(7).id, node=A, done=True, closed=True, step=1)
+    ledger.apply(replace_progress(over))
+    assert ledger.apply(jobs.merge(ledger, a_job(999), (), B, ())) == a_job(999)
+    assert ledger.job(a_job(7).id) is None
+    assert len(ledger.jobs()) == jobs.MOST_KEPT
+    assert ledger.apply(jobs.merge(ledger, a_job(7), (), B, ())) is None
+
+
+def replace_progress(progress: JobProgress) -> Any:
+    return Decision(None, (progress,))
+
+
+def test_a_job_is_over_when_every_member_that_is_not_retired_closed_it_and_nothing_is_pending() -> None:
+    ledger, job = LedgerAtHand(A), a_job()
+    ledger.apply(jobs.add(ledger, job, (B,)))
+    own = JobProgress(job=job.id, node=A, done=True, closed=True, pending=1, step=1)
+    ledger.apply(replace_progress(own))
+    assert not jobs.over(ledger, job, ())
+    ledger.apply(replace_progress(replace(own, pending=0, step=2)))
+    assert jobs.over(ledger, job, ())
+    assert not jobs.over(ledger, job, (B,))
+
+
+@pytest.mark.parametrize("verb", [Verb.SUSPEND, Verb.RESUME])
+def test_a_later_order_to_suspend_or_resume_overrules_an_earlier_one(verb: Verb) -> None:
+    first, later = a_job(1, verb=Verb.SUSPEND), a_job(2, verb=verb)
+    assert jobs.to_overrule(first, [first, later]) == [later]
+    assert jobs.to_overrule(later, [first, later]) == []
+    assert jobs.to_overrule(a_job(1), [later]) == []
+
+
+def test_what_is_told_between_members_is_read_back() -> None:
+    job = a_job(
+        verb=Verb.SUSPEND,
+        filter=Filter(
+            ids=(M,), queue=HOP, sender="", recipient="*@a.test", domain="a.test", subject="x", error="y",
+            suspended=False, older=HOUR, younger=2 * HOUR, larger=1, smaller=2,
+        ),
+        until=NOW + HOUR,
+    )  # fmt: skip
+    assert job_from(job_told(job)) == job
+    progress = JobProgress(
+        job=job.id, node=B, after=M, did=1, late=2, waiting=3, pending=4, done=True, step=5
+    )
+    assert job_progress_from(job_progress_told(progress)) == progress
+    record = a_suspension(until=NOW + HOUR, spans=((NOW - 2 * HOUR, NOW - HOUR),))
+    assert suspension_from(suspension_told(record)) == record
+
+
+def test_mail_does_not_age_in_the_spans_in_which_its_queue_was_suspended() -> None:
+    record = a_suspension(
+        suspended=False, spans=((NOW - 5 * HOUR, NOW - 3 * HOUR), (NOW - 2 * HOUR, NOW - HOUR))
+    )
+    queues = SuspendedQueues({HOP: record})
+    domain = NextHop("world/example.net")
+    assert queues.not_aged(HOP, NOW - 10 * HOUR, NOW) == 3 * HOUR
+    assert queues.not_aged(domain, NOW - 4 * HOUR, NOW) == 2 * HOUR
+    assert queues.not_aged(NextHop("worldwide"), NOW - 10 * HOUR, NOW) == timedelta(0)
+    assert queues.received_by(HOP, HOUR, NOW) == NOW - HOUR
+    assert queues.received_by(HOP, 2 * HOUR, NOW) == NOW - 3 * HOUR
+    assert queues.received_by(HOP, 3 * HOUR, NOW) == NOW - 6 * HOUR
+
+
+spans = st.lists(st.integers(0, 1000), min_size=2, max_size=8, unique=True).map(sorted)
+
+
+@given(spans, st.integers(0, 1000), st.integers(1, 2000))
+def test_what_is_late_by_its_age_is_late_by_the_moment_of_its_reception(
+    ends: list[int], received: int, age: int
+) -> None:
+    pairs = tuple(
+        (NOW + timedelta(seconds=begin), NOW + timedelta(seconds=end))
+        for begin, end in zip(ends[::2], ends[1::2], strict=False)
+    )
+    queues, now = (
+        SuspendedQueues({HOP: a_suspension(suspended=False, spans=pairs)}),
+        NOW + timedelta(seconds=1000),
+    )
+    at, limit = NOW + timedelta(seconds=received), timedelta(seconds=age)
+    aged = now - at - queues.not_aged(HOP, at, now)
+    boundary = queues.received_by(HOP, limit, now)
+    if aged > limit:
+        assert at < boundary
+    if at < boundary:
+        assert aged >= limit
+
+
+def test_a_change_keeps_the_spans_of_before_and_the_time_until_now() -> None:
+    ledger = LedgerAtHand(A)
+    ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
+    later = NOW + HOUR
+    resumed = ledger.apply(suspending.changed(ledger, a_suspension(suspended=False, changed_at=later), later))
+    assert resumed is not None
+    assert (resumed.revision, resumed.spans) == (2, ((NOW, later),))
+    again = later + HOUR
+    until = a_suspension(changed_at=again, until=again + HOUR)
+    ledger.apply(suspending.changed(ledger, until, again))
+    end = ledger.apply(
+        suspending.changed(
+            ledger, a_suspension(suspended=False, changed_at=again + 5 * HOUR), again + 5 * HOUR
+        )
+    )
+    assert end is not None
+    assert end.spans == ((NOW, later), (again, again + HOUR))
+
+
+def test_a_filter_means_a_message_only_if_all_conditions_hold() -> None:
+    copy = message()
+    one = copy.unsettled[0]
+    made = copy.received_at + HOUR
+    assert numbers(Filter(ids=(copy.id,)), copy, made, made) == tuple(r.number for r in copy.unsettled)
+    assert numbers(Filter(ids=(copy.id,)), copy, copy.received_at, made) == ()
+    for wanted, meant in [
+        (Filter(recipient=one.address.lower()), True),
+        (Filter(recipient=one.address.lower(), larger=copy.envelope.size + 1), False),
+        (Filter(queue=one.next_hop, older=HOUR), True),
+        (Filter(queue=one.next_hop, older=2 * HOUR), False),
+        (Filter(younger=timedelta(minutes=1)), False),
+        (Filter(error="no such text"), False),
+        (Filter(suspended=True), False),
+        (Filter(suspended=False), True),
+    ]:
+        assert (one.number in numbers(wanted, copy, made, made)) is meant, wanted
+    later = replace(a_job(), filter=Filter(suspended=True), made_at=made, verb=Verb.RESUME)
+    assert overruled([later], copy) == {r.number for r in copy.unsettled}
