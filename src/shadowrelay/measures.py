@@ -95,6 +95,7 @@ class Measures:
     ``acknowledgement``: from the end of the content to the 250, for 250s that do not wait by design.
     ``shadow_commit``: from the offer of a copy of new mail to the holder's acknowledgement. ``delivery``: one
     attempt. ``scrub``: one message read and compared. ``resubmit``: one batch of messages made.
+    ``spans``: of traces, by what became of them.
     """
 
     acknowledgement: Histogram = field(default_factory=Histogram)
@@ -102,6 +103,7 @@ class Measures:
     delivery: ByHop = field(default_factory=ByHop)
     scrub: Histogram = field(default_factory=Histogram)
     resubmit: Histogram = field(default_factory=lambda: Histogram(SLOW))
+    spans: Mapping[str, int] = field(default_factory=dict)
 
 
 def bounded(

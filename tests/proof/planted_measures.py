@@ -1,4 +1,4 @@
-"""Faults in what a node measures, and in what it remembers of its crashes."""
+"""Faults in what a node measures and traces, and in what it remembers of its crashes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from .planting import Fault
 
 _POISON = "database/test_database_poison.py::"
 _PROCESS = "service/test_poison.py::"
+_TRACES = "tracking/test_traces.py::"
 _TALLY = "database/test_tally.py::"
 
 MEASURES = (
@@ -56,6 +57,32 @@ MEASURES = (
         file="core/ownership/set_aside.py",
         edits=((" or not copy.owned:\n", " or not copy.queued:\n"),),
         test=_POISON + "test_a_copy_held_for_another_member_stays_and_its_crashes_are_counted",
+    ),
+    Fault(
+        name="spans wait for the collector without bound",
+        rule="a collector that hangs costs spans, and no memory without bound",
+        file="tracking/traces.py",
+        edits=(("        if len(self._waiting) >= MOST_WAITING:\n", "        if not MOST_WAITING:\n"),),
+        test=_TRACES + "test_a_collector_that_hangs_costs_spans_and_nobody_waits",
+    ),
+    Fault(
+        name="each node makes traces of its own",
+        rule="the id of a trace follows from the id of the message, so that all nodes agree",
+        file="tracking/traces.py",
+        edits=(
+            (
+                ' hashlib.sha256(f"trace {message_id}".encode())',
+                ' hashlib.sha256(f"{time.time_ns()}".encode())',
+            ),
+        ),
+        test=_TRACES + "test_all_nodes_agree_on_the_trace_and_what_follows_stands_below_the_reception",
+    ),
+    Fault(
+        name="spans have addresses whatever the settings say",
+        rule="spans have neither addresses nor subjects unless the settings say so",
+        file="tracking/traces.py",
+        edits=(("        if self._addresses:\n", "        if _ADDRESSES:\n"),),
+        test=_TRACES + "test_a_span_has_no_address_and_no_subject_unless_the_settings_say_so",
     ),
     Fault(
         name="a message that comes in with an older id is not the oldest of its queue",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from shadowrelay.database.queue_views import Depths
 from shadowrelay.measures import OTHER, Measures
@@ -32,6 +32,14 @@ def durations(measures: Measures) -> Iterator[Metric]:
     for hop, found in sorted(measures.delivery.each.items()):
         attempts.add_metric([hop], found.cumulative(), found.total)
     yield attempts
+    spans = CounterMetricFamily(
+        "shadowrelay_trace_spans",
+        "Spans of traces since the start, by what came of them.",
+        labels=["result"],
+    )
+    for result in ("exported", "dropped"):
+        spans.add_metric([result], measures.spans.get(result, 0))
+    yield spans
 
 
 def depths(found: Depths, now: datetime) -> Iterator[Metric]:

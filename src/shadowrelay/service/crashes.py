@@ -44,7 +44,7 @@ class Crashes:
             self._note, self._stamp = b"", ""
         signals.fatal_to(self._file)
 
-    async def count(self, database: TransportDatabase, now: datetime) -> None:
+    async def count(self, database: TransportDatabase, now: datetime, kind: type[InHand] = InHand) -> None:
         """Count a crash that was noted, and begin a new file of what is in hand.
 
         A note counts once: what it says, and when it was written, is stored with the counts.
@@ -64,7 +64,7 @@ class Crashes:
         except OSError as error:
             log.warning("crash_note_not_emptied", error=str(error))
         try:
-            database.in_hand = InHand.on_disk(self._directory)
+            database.in_hand = kind.on_disk(self._directory)
         except OSError as error:
             log.warning("in_hand_not_noted", error=str(error), consequence="crashes are not counted")
 

@@ -21,6 +21,7 @@ from shadowrelay.tracking.tail import LogDirectory
 
 if TYPE_CHECKING:
     from shadowrelay.service.node import Node
+    from shadowrelay.tracking.traces import Traces
 
 
 class Hand:
@@ -30,6 +31,7 @@ class Hand:
 
     def __init__(self, node: Node) -> None:
         self.access = Access(tuple(tokens_of(node.settings)))
+        self.traces: Traces | None = None
         directory = node.settings.tracking.directory
         self.events = TrackingEvents(LogDirectory(directory, node.name, lambda: node.database.lineage))
         self.view = View(

@@ -295,6 +295,7 @@ class Node:
             delivery=self.queue.attempts,
             scrub=self.scrub.looks,
             resubmit=self.resubmitting.batches,
+            spans=self.hand.traces.counts if self.hand.traces else {},
         )
 
     def late(self) -> LateStatus:

@@ -23,7 +23,7 @@ from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.chores import Chores
 from shadowrelay.safety_net.expiry import Expiry
-from shadowrelay.service import connectors
+from shadowrelay.service import connectors, tracing
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.node import Node, NodeFailed, utcnow
@@ -151,7 +151,10 @@ async def _serve(
         for key, connector in named.items():  # all of them, before anybody is greeted
             await _listen(key, connector)
         listed = await list_part_of(database, Taken.START)  # before any other row of this start
-        await crashes.count(database, utcnow())
+        await crashes.count(database, utcnow(), tracing.in_hand(settings))
+        node.hand.traces = tracing.traces(settings, database)
+        if node.hand.traces is not None:
+            group.create_task(node.hand.traces.run(node.hand.events), name="traces")
         opening = group.create_task(opened(node), name="opening")
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:

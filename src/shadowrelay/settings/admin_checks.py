@@ -1,13 +1,31 @@
-"""Checks the tokens of the admin API."""
+"""Checks the tokens of the admin API, and whether traces can be made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 from shadowrelay.admin.access import read_secret
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.route_checks import Refuse
 from shadowrelay.settings.schema import Settings
+
+
+def trace_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Traces need a library that is an extra of this package."""
+    if settings.traces.endpoint and not _can_trace():
+        yield refuse(
+            "traces.endpoint",
+            "the library for traces is not installed: pip install 'shadowrelay[traces]', or leave it out",
+            value=settings.traces.endpoint,
+        )
+
+
+def _can_trace() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def admin_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:

@@ -11,7 +11,7 @@ from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, read_recipients
-from shadowrelay.settings.admin_checks import admin_checks
+from shadowrelay.settings.admin_checks import admin_checks, trace_checks
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.pinned import pinned_certificate
@@ -64,6 +64,7 @@ def cross_checks(
     if not broken & {"routes", "journal"}:
         yield from _journals(settings, refuse)
     yield from admin_checks(settings, refuse)
+    yield from trace_checks(settings, refuse)
     if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
         yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:

@@ -8,7 +8,17 @@ from enum import StrEnum
 from pydantic import Field
 
 from shadowrelay.settings.section import Section
-from shadowrelay.settings.values import Duration, FilePath, HostPort, Label, ListenAddress, Secret, Size
+from shadowrelay.settings.values import (
+    Duration,
+    FilePath,
+    Flag,
+    HostPort,
+    Label,
+    ListenAddress,
+    Secret,
+    Size,
+    WebAddress,
+)
 
 _SECOND = timedelta(seconds=1)
 
@@ -68,6 +78,13 @@ class Tracking(Section):
     max_age: Duration = Field(
         timedelta(days=30), ge=_SECOND, le=timedelta(days=3650), description="Older files are deleted."
     )
+
+
+class TraceSettings(Section):
+    endpoint: WebAddress | None = Field(
+        None, description="Where a collector takes OTLP over HTTP; without it there are no traces."
+    )
+    addresses: Flag = Field(False, description="Whether spans have addresses and subjects.")
 
 
 class Log(Section):

@@ -43,6 +43,7 @@ WHEN: Mapping[str, Reload] = {
     "admin": _NOW,
     "tracking.directory": _RESTART,
     "tracking": _NOW,
+    "traces": _RESTART,
     # It counts while the database is opened, which is at the start.
     "opening_timeout": _RESTART,
     **dict.fromkeys(("accepted_domains", "relay_networks", "drain_timeout", "scrub_interval"), _NOW),

@@ -19,7 +19,7 @@ from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings.hosts import Dns, RouteHostSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
-from shadowrelay.settings.outputs import Admin, Log, Tracking
+from shadowrelay.settings.outputs import Admin, Log, TraceSettings, Tracking
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Cidr,
@@ -369,6 +369,7 @@ class Settings(PolicySettings):
         description="The message tracking log.",
     )
     log: Log = Field(default_factory=Log, description="The diagnostic log.")
+    traces: TraceSettings = Field(default_factory=TraceSettings, description="OpenTelemetry traces.")
 
     _origins: Mapping[str, Origin] = PrivateAttr(default_factory=dict)
 

@@ -267,6 +267,11 @@ DomainPattern = Annotated[
 Cidr = Annotated[
     Network, BeforeValidator(parse_network), _TEXT, Format("a network such as 10.1.0.0/16 or 2001:db8::/32")
 ]
+WebAddress = Annotated[
+    str,
+    StringConstraints(pattern=r"^https?://[^\s/]+(/\S*)?$", max_length=1000),
+    Format("an address such as http://127.0.0.1:4318/v1/traces"),
+]
 FilePath = Annotated[Path, BeforeValidator(parse_path), _TEXT, Format("a path")]
 Label = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$"), Format("1 to 64 of letters, digits, and _ . -")
