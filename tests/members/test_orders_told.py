@@ -121,6 +121,7 @@ async def test_a_holder_that_promoted_its_copy_hears_of_the_removal_and_delivers
 async def test_a_copy_that_is_promoted_stays_suspended_until_an_operator_resumes_it(tmp_path: Path) -> None:
     async with two_copies(tmp_path) as ((owner, holder), copy):
         await order(owner, operated.suspend, copy)
+        assert await pending(owner, copy.id) == (holder.database.lineage.database_id,)
         await taken_over(holder, owner)
         holder.run_links()
 

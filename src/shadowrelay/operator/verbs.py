@@ -7,6 +7,7 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Content, Decision
 from shadowrelay.core.delivery import operated
+from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.operated import NOBODY, Done, results
 from shadowrelay.core.delivery.settling import Ending, Report
 from shadowrelay.core.identifiers import MessageId
@@ -24,7 +25,7 @@ class Written:
     """The reports of a message, for recipients with these numbers."""
 
     numbers: tuple[int, ...]
-    reports: tuple[Report, ...]
+    reports: tuple[Report | JournalCopy, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class ReportWriter:
         ending = Ending.REMOVED if job.verb is Verb.REMOVE else Ending.REJECTED
         ends = results((one for one in copy.recipients if one.number in numbers), ending)
         written = await self.reporter.write(WriteReports(copy, ends, NOBODY, dsn_offered=True), content)
-        return Written(tuple(numbers), tuple(one for one in written if isinstance(one, Report)))
+        return Written(tuple(numbers), tuple(written))
 
 
 def needs_reports(job: Job) -> bool:
@@ -64,7 +65,7 @@ def _decided(
     message_id: MessageId,
     numbers: Collection[int],
     by: By,
-    reports: Collection[Report],
+    reports: Collection[Report | JournalCopy],
     now: datetime,
 ) -> Decision[Done]:
     match job.verb:
