@@ -1,4 +1,4 @@
-"""Mail that an operator removes while a member with copies of it is cut off: pending, then gone everywhere."""
+"""Mail that an operator removes while a member with copies is cut off: pending, then gone everywhere."""
 
 from __future__ import annotations
 

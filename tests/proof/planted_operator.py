@@ -44,11 +44,11 @@ ORDERING = (
     Fault(
         name="what an operator ordered expires as other events do",
         rule="events of an operator's order wait until they are acknowledged",
-        file="database/queries.sql",
+        file="database/queue.py",
         edits=(
             (
-                " AND kind NOT IN ('taken', 'suspended', 'resumed') AND argument",
-                " AND kind NOT IN ('taken') AND ''",
+                'SQL["expire_events"], (',
+                """SQL["expire_events"].split(" AND ")[0] + " AND kind <> 'taken'", (""",
             ),
         ),
         test=_ROWS + "test_only_what_tells_of_orders_waits_for_a_member_however_long_it_is_away",
@@ -82,9 +82,9 @@ ORDERING = (
     Fault(
         name="an attempt begins though the message was suspended after its claim",
         rule="a suspension stops an attempt that has not begun",
-        file="delivery/queue.py",
+        file="database/queue.py",
         edits=((" if not one.is_suspended(now)}", "}"),),
-        test=_TOLD + "test_an_attempt_does_not_begin_once_the_message_is_suspended",
+        test=_TOLD + "test_a_claim_that_has_not_begun_does_not_begin_once_the_message_is_suspended",
     ),
     Fault(
         name="of two orders the one that was heard last counts",
