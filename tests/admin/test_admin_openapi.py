@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 import schemathesis
-from admin_node import a_node, ask, serving
+from admin_node import MX2, a_node, ask, fill, meet, received, serving
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import load_all_checks
 from schemathesis.specs.openapi.checks import (
@@ -61,6 +62,19 @@ def _success(operation: dict[str, Any]) -> dict[str, Any]:
     content = operation.get("responses", {}).get("200", {}).get("content", {})
     found: dict[str, Any] = content.get("application/json", {}).get("schema", {})
     return found
+
+
+async def test_a_list_is_whole_or_comes_page_by_page(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node, serving(node) as port:
+        await fill(node, meet(MX2), received(1, MX2, "a@inside.test", "b@outside.test"))
+        whole = (await ask(port, "/api/v1/queues")).json
+        first = (await ask(port, "/api/v1/queues?limit=1")).json
+        after = quote(first["next"])
+        second = (await ask(port, f"/api/v1/queues?limit=1&after={after}")).json
+        assert (len(whole["queues"]), whole["next"], second["next"]) == (2, None, None)
+        assert first["queues"] + second["queues"] == whole["queues"]
+        for wrong in ("after=nothing", "limit=0", "limit=501"):
+            assert (await ask(port, f"/api/v1/queues?{wrong}")).status == 400
 
 
 async def test_a_path_with_a_slash_at_its_end_is_no_other_path(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli import main
 from shadowrelay.cli.top_app import TopApp
 from shadowrelay.cli.top_figures import SeenNode, look, pace, quantile, total
-from shadowrelay.cli.top_frame import Frame, Sorted, ago, draw
-from shadowrelay.cli.top_watch import Watch, told
+from shadowrelay.cli.top_frame import Sorted, TopFrame, ago, draw
+from shadowrelay.cli.top_watch import NodesWatch, told
 from shadowrelay.core.delivery.settling import Ending
 
 PAGE = """
@@ -81,7 +81,7 @@ def test_two_looks_tell_what_happens_in_a_second() -> None:
 def test_a_frame_fits_its_width_and_says_what_is_not_safe_and_who_is_away(width: int) -> None:
     away = SeenNode("http://mx3:1", "mx3.example.net", why="no answer from the node: connection refused")
     events = ["02:00:00 mx1 FAIL 000000000001 " + "x" * 300]
-    lines = draw(Frame(nodes=[seen(), away], events=events, now=NOW), width, 30)
+    lines = draw(TopFrame(nodes=[seen(), away], events=events, now=NOW), width, 30)
     text = "\n".join(line.text for line in lines)
     assert max(len(line.text) for line in lines) <= width
     assert len(lines) <= 30
@@ -97,7 +97,7 @@ def test_queues_are_sorted_by_messages_by_age_or_by_name() -> None:
     firsts = []
     by = Sorted.MESSAGES
     for _ in range(3):
-        lines = [line.text for line in draw(Frame(nodes=[seen()], events=[], now=NOW, sorted_by=by), 80)]
+        lines = [line.text for line in draw(TopFrame(nodes=[seen()], events=[], now=NOW, sorted_by=by), 80)]
         firsts.append(lines[lines.index(next(x for x in lines if x.startswith("queue"))) + 1].split()[0])
         by = by.next()
     assert firsts == ["outside", "inside", "inside"]
@@ -133,7 +133,7 @@ def test_a_node_that_is_not_there_is_told_and_ends_the_command() -> None:
 async def test_the_screen_shows_figures_and_events_and_obeys_its_keys(node: FakeNode, width: int) -> None:
     await fill(node, received(1, MX2), received(2, MX2))
     async with writing(node), serving(node) as port:
-        watch = Watch([AdminClient(f"http://127.0.0.1:{port}", timeout=5)], 0.2)
+        watch = NodesWatch([AdminClient(f"http://127.0.0.1:{port}", timeout=5)], 0.2)
         app = TopApp(watch, 0.2)
 
         def shown() -> str:

@@ -26,6 +26,7 @@ from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.openapi import document
+from shadowrelay.admin.paging import paged
 from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
 from shadowrelay.admin.reloading import MemberRoutes, ReloadRoutes
@@ -152,12 +153,12 @@ class _Api(Answers):
         return json_response(await self._looking.status())
 
     async def queues(self, request: Request) -> Response:
-        del request
-        return json_response(await self._looking.queues())
+        found = await self._looking.queues()
+        return json_response(paged(request.query_params, found, "queues", "identity"))
 
     async def shadow_queues(self, request: Request) -> Response:
-        del request
-        return json_response(await self._looking.shadow_queues())
+        found = await self._looking.shadow_queues()
+        return json_response(paged(request.query_params, found, "shadow_queues", "identity"))
 
     async def messages(self, request: Request) -> Response:
         state, after, limit = _page_of(request)

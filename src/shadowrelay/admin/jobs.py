@@ -13,6 +13,7 @@ from shadowrelay.admin.answering import Answers
 from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import OperatorsHand
+from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.recipients import canonical
@@ -63,8 +64,7 @@ class JobRoutes:
         return self._api.node.hand
 
     async def list(self, request: HttpRequest) -> dict[str, Any]:
-        del request
-        return {"jobs": await self._hand.jobs.all()}
+        return paged(request.query_params, {"jobs": await self._hand.jobs.all()}, "jobs", "id")
 
     async def show(self, request: HttpRequest) -> dict[str, Any]:
         with _refusing():
@@ -96,7 +96,8 @@ class JobRoutes:
             return await self._hand.jobs.stop(request.path_params["id"], operator_of(body))
 
     async def suspensions(self, request: HttpRequest) -> dict[str, Any]:
-        return {"suspensions": await self._hand.suspensions.all(_asks(request))}
+        found = {"suspensions": await self._hand.suspensions.all(_asks(request))}
+        return paged(request.query_params, found, "suspensions", "queue")
 
     async def act_on_queue(self, request: HttpRequest) -> dict[str, Any]:
         body = await body_of(request, {"queue", "act", "operator", "reason", "until"})

@@ -91,8 +91,20 @@ _NODE = (
             peers=OBJECTS,
         ),
     ),
-    Operation("GET", f"{_V1}/queues", "The queues.", answer(queues=OBJECTS, hop_shadow_queues=OBJECTS)),
-    Operation("GET", f"{_V1}/shadow-queues", "Copies for other members.", answer(shadow_queues=OBJECTS)),
+    Operation(
+        "GET",
+        f"{_V1}/queues",
+        "The queues.",
+        answer(queues=OBJECTS, hop_shadow_queues=OBJECTS, next=MAYBE),
+        query=PAGE,
+    ),
+    Operation(
+        "GET",
+        f"{_V1}/shadow-queues",
+        "Copies for other members.",
+        answer(shadow_queues=OBJECTS, next=MAYBE),
+        query=PAGE,
+    ),
     Operation(
         "GET",
         f"{_V1}/messages",
@@ -187,7 +199,9 @@ _SAFETY_NET = (
             **PAGE,
         },
     ),
-    Operation("GET", f"{_V1}/resubmit", "The resubmit requests.", answer(requests=OBJECTS)),
+    Operation(
+        "GET", f"{_V1}/resubmit", "The resubmit requests.", answer(requests=OBJECTS, next=MAYBE), query=PAGE
+    ),
     Operation(
         "POST",
         f"{_V1}/resubmit",
@@ -223,7 +237,7 @@ _SAFETY_NET = (
 )
 
 _JOBS = (
-    Operation("GET", f"{_V1}/jobs", "The jobs.", answer(jobs=OBJECTS)),
+    Operation("GET", f"{_V1}/jobs", "The jobs.", answer(jobs=OBJECTS, next=MAYBE), query=PAGE),
     Operation(
         "POST",
         f"{_V1}/jobs",
@@ -250,7 +264,13 @@ _JOBS = (
     ),
     Operation("GET", f"{_V1}/jobs/{{id}}", "One job, and how far each member is.", OBJECT, statuses=(409,)),
     Operation("POST", f"{_V1}/jobs/{{id}}/stop", "Stop a job.", OBJECT, body=body(operator=MAYBE)),
-    Operation("GET", f"{_V1}/suspensions", "The suspended queues.", answer(suspensions=OBJECTS)),
+    Operation(
+        "GET",
+        f"{_V1}/suspensions",
+        "The suspended queues.",
+        answer(suspensions=OBJECTS, next=MAYBE),
+        query=PAGE,
+    ),
     Operation(
         "POST",
         f"{_V1}/suspensions",

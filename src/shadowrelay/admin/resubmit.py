@@ -11,6 +11,7 @@ from starlette.requests import Request as HttpRequest
 from shadowrelay.admin import render_resubmit
 from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
 from shadowrelay.admin.guard import RequestRefused, page_limit
+from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
 from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
 from shadowrelay.database import resubmission
@@ -29,9 +30,8 @@ class ResubmitRoutes:
         self._clock = clock
 
     async def list(self, request: HttpRequest) -> dict[str, Any]:
-        del request
-        shown = await self._resubmission().all()
-        return {"requests": [render_resubmit.request(one) for one in shown]}
+        shown = {"requests": [render_resubmit.request(one) for one in await self._resubmission().all()]}
+        return paged(request.query_params, shown, "requests", "id")
 
     async def show(self, request: HttpRequest) -> dict[str, Any]:
         found = await self._found(request)

@@ -11,8 +11,8 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.top_figures import RATES, all_queues, latency, quantile, rate, total
-from shadowrelay.cli.top_frame import Frame, draw
-from shadowrelay.cli.top_watch import Watch
+from shadowrelay.cli.top_frame import TopFrame, draw
+from shadowrelay.cli.top_watch import NodesWatch
 from shadowrelay.cli.viewing import duration, node_options, reporting
 
 
@@ -59,21 +59,21 @@ def top(
     if not (once or as_json):
         from shadowrelay.cli.top_app import TopApp  # textual is slow to import, and no other command needs it
 
-        TopApp(Watch(clients, seconds), seconds).run()
+        TopApp(NodesWatch(clients, seconds), seconds).run()
         return
-    watch = Watch(clients, seconds)
+    watch = NodesWatch(clients, seconds)
     with reporting():
         watch.once()
     if as_json:
         click.echo(json.dumps(_figures(watch), indent=2))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    frame = Frame(nodes=watch.nodes, events=watch.events, now=datetime.now(UTC))
+    frame = TopFrame(nodes=watch.nodes, events=watch.events, now=datetime.now(UTC))
     for line in draw(frame, width):
         click.echo(click.style(line.text, bold=line.head, fg="red" if line.bad else None))
 
 
-def _figures(watch: Watch) -> dict[str, object]:
+def _figures(watch: NodesWatch) -> dict[str, object]:
     nodes, measured = watch.nodes, latency(watch.nodes)
     return {
         "per_second": {name: rate(nodes, name) for name in RATES},

@@ -10,8 +10,8 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Static
 
-from shadowrelay.cli.top_frame import Frame, Sorted, draw
-from shadowrelay.cli.top_watch import Watch
+from shadowrelay.cli.top_frame import Sorted, TopFrame, draw
+from shadowrelay.cli.top_watch import NodesWatch
 
 
 class TopApp(App[None]):
@@ -25,7 +25,7 @@ class TopApp(App[None]):
         Binding("s", "sort", "sort"),
     ]
 
-    def __init__(self, watch: Watch, interval: float) -> None:
+    def __init__(self, watch: NodesWatch, interval: float) -> None:
         super().__init__()
         self._watch = watch
         self._interval = interval
@@ -54,8 +54,8 @@ class TopApp(App[None]):
         self._sorted_by = self._sorted_by.next()
         self._show()
 
-    def _look(self) -> Frame:
-        return Frame(nodes=self._watch.nodes, events=self._watch.events, now=datetime.now(UTC))
+    def _look(self) -> TopFrame:
+        return TopFrame(nodes=self._watch.nodes, events=self._watch.events, now=datetime.now(UTC))
 
     def _again(self) -> None:
         if not self._paused:
@@ -63,7 +63,7 @@ class TopApp(App[None]):
             self._show()
 
     def _show(self) -> None:
-        frame = Frame(
+        frame = TopFrame(
             nodes=self._frame.nodes,
             events=self._frame.events,
             now=self._frame.now,

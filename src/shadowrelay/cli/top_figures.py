@@ -62,21 +62,21 @@ def look(page: str, at: float) -> Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class NodePace:
     """What happened at one node between two looks, a second. ``latency``: 250s by seconds, cumulative."""
 
     rates: Mapping[str, float]
     latency: Mapping[float, float]
 
 
-def pace(before: Look | None, now: Look) -> Pace:
+def pace(before: Look | None, now: Look) -> NodePace:
     """``before`` None, or of a process that has ended: nothing is known yet."""
     if (
         before is None
         or now.at <= before.at
         or now.value("start_time_seconds") != before.value("start_time_seconds")
     ):
-        return Pace(dict.fromkeys(RATES, 0.0), {})
+        return NodePace(dict.fromkeys(RATES, 0.0), {})
     seconds = now.at - before.at
     rates = {
         name: sum(now.events.get(one, 0.0) - before.events.get(one, 0.0) for one in events) / seconds
@@ -85,7 +85,7 @@ def pace(before: Look | None, now: Look) -> Pace:
     latency = {
         bound: count - before.acknowledged.get(bound, 0.0) for bound, count in now.acknowledged.items()
     }
-    return Pace(rates, latency)
+    return NodePace(rates, latency)
 
 
 def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
@@ -114,7 +114,7 @@ class SeenNode:
     url: str
     name: str
     look: Look | None = None
-    pace: Pace = field(default_factory=lambda: Pace({}, {}))
+    pace: NodePace = field(default_factory=lambda: NodePace({}, {}))
     why: str = ""
 
 

@@ -36,7 +36,7 @@ class Sorted(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TopLine:
     """A line of a frame; ``bad`` is shown in red, ``head`` in bold."""
 
     text: str
@@ -45,7 +45,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
+class TopFrame:
     """What a frame shows. ``events``: the newest last."""
 
     nodes: Sequence[SeenNode]
@@ -55,18 +55,18 @@ class Frame:
     paused: bool = False
 
 
-def draw(frame: Frame, width: int, height: int = 1000) -> list[Line]:
+def draw(frame: TopFrame, width: int, height: int = 1000) -> list[TopLine]:
     """The lines: at most ``width`` columns and ``height`` lines, the newest events last."""
     width = max(width, _LEAST)
-    lines = [*_head(frame), Line(""), *_queues(frame, width), Line(""), *_members(frame, width)]
+    lines = [*_head(frame), TopLine(""), *_queues(frame, width), TopLine(""), *_members(frame, width)]
     room = height - len(lines) - 2
     if frame.events and room > 0:
-        lines += [Line(""), Line("events", head=True)]
-        lines += [Line(text) for text in frame.events[-room:]]
-    return [Line(_cut(one.text, width), one.bad, one.head) for one in lines[:height]]
+        lines += [TopLine(""), TopLine("events", head=True)]
+        lines += [TopLine(text) for text in frame.events[-room:]]
+    return [TopLine(_cut(one.text, width), one.bad, one.head) for one in lines[:height]]
 
 
-def _head(frame: Frame) -> list[Line]:
+def _head(frame: TopFrame) -> list[TopLine]:
     nodes, away = frame.nodes, [node for node in frame.nodes if node.why]
     names = nodes[0].name + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
     state = "  PAUSED" if frame.paused else ""
@@ -78,29 +78,29 @@ def _head(frame: Frame) -> list[Line]:
     shares = "  ".join(f"p{share} {_seconds(quantile(share / 100, measured))}" for share in (50, 95, 99))
     safe = f"EXPOSED {exposed}" if exposed else "exposed 0"
     lines = [
-        Line(f"shadowrelay top   {names}   {at} UTC{state}", head=True),
-        Line(rates),
-        Line(f"250 after: {shares}"),
-        Line(
+        TopLine(f"shadowrelay top   {names}   {at} UTC{state}", head=True),
+        TopLine(rates),
+        TopLine(f"250 after: {shares}"),
+        TopLine(
             f"{safe}   queued {total(nodes, 'queued_messages')}   in doubt {doubt}   set aside {aside}",
             bad=bool(exposed),
         ),
     ]
-    return lines + [Line(f"{node.name}: {node.why}; it is asked again", bad=True) for node in away]
+    return lines + [TopLine(f"{node.name}: {node.why}; it is asked again", bad=True) for node in away]
 
 
-def _queues(frame: Frame, width: int) -> list[Line]:
+def _queues(frame: TopFrame, width: int) -> list[TopLine]:
     queues = all_queues(frame.nodes)
     if not queues:
-        return [Line("No message waits in a queue.")]
+        return [TopLine("No message waits in a queue.")]
     queues.sort(key=_key(frame.sorted_by))
     hops = width - 24
-    lines = [Line(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}", head=True)]
+    lines = [TopLine(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}", head=True)]
     for queue in queues[:MOST_QUEUES]:
         hop = _cut(clean(queue.hop), hops)
-        lines.append(Line(f"{hop:<{hops}}  {queue.messages:>9,}  {ago(queue.oldest):>10}"))
+        lines.append(TopLine(f"{hop:<{hops}}  {queue.messages:>9,}  {ago(queue.oldest):>10}"))
     if len(queues) > MOST_QUEUES:
-        lines.append(Line(f"and {len(queues) - MOST_QUEUES} more"))
+        lines.append(TopLine(f"and {len(queues) - MOST_QUEUES} more"))
     return lines
 
 
@@ -112,10 +112,10 @@ def _key(by: Sorted) -> Callable[[TopQueue], tuple[float, str]]:
     return key
 
 
-def _members(frame: Frame, width: int) -> list[Line]:
+def _members(frame: TopFrame, width: int) -> list[TopLine]:
     names = width - 55
     lines = [
-        Line(_member(names, "member", "state", ["queued", "exposed", "held", "in/s", "out/s"]), head=True)
+        TopLine(_member(names, "member", "state", ["queued", "exposed", "held", "in/s", "out/s"]), head=True)
     ]
     asked = {node.name for node in frame.nodes}
     for node in frame.nodes:
@@ -128,11 +128,11 @@ def _members(frame: Frame, width: int) -> list[Line]:
         ready = bool(node.look and node.look.value("ready"))
         state = "no answer" if node.why else "ready" if ready else "not ready"
         bad = state != "ready"
-        lines.append(Line(_member(names, node.name, state, figures), bad=bad))
+        lines.append(TopLine(_member(names, node.name, state, figures), bad=bad))
     for name, reachable in sorted(_others(frame.nodes).items()):
         if name not in asked:
             state = "reachable" if reachable else "unreachable"
-            lines.append(Line(_member(names, name, state, ["–"] * 5), bad=not reachable))
+            lines.append(TopLine(_member(names, name, state, ["–"] * 5), bad=not reachable))
     return lines
 
 

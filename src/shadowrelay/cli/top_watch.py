@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
-from shadowrelay.cli.top_figures import Look, Pace, SeenNode, look, pace
+from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, pace
 from shadowrelay.cli.viewing import clean
 
 NOTABLE = (
@@ -34,7 +34,7 @@ AGAIN = 2.0
 _KEPT = 200  # events
 
 
-class Watch:
+class NodesWatch:
     """Looks at nodes in threads of its own, which end with the process. ``nodes`` and ``events`` may be read
     at any time.
     """
@@ -83,7 +83,7 @@ class Watch:
             self._seen[client.url] = replace(self._seen[client.url], why=why)
             return
         last: Look | None = None if before.why else before.look
-        done: Pace = pace(last, found)
+        done: NodePace = pace(last, found)
         self._seen[client.url] = replace(self._seen[client.url], look=found, pace=done, why="")
 
     def _name(self, client: AdminClient) -> None:
