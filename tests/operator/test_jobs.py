@@ -146,6 +146,7 @@ async def test_a_job_goes_on_after_a_restart_where_it_was(
     assert await hand.carrying._page(record)
     (progress,) = await one.read(lambda ledger: ledger.job_progress(record.id))
     assert (progress.did, progress.done) == (2, False)
+    assert progress.after == sorted(copy.id for copy in await one.copies())[1]
     assert (await statuses(one)).count(Status.REMOVED) == 2
     await one.stop()
     again = await station(tmp_path, "mx1", [], disk=1)

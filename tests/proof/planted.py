@@ -32,6 +32,7 @@ from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_explored import HOPS_EXPLORED
 from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
+from .planted_jobs import JOBS
 from .planted_lists import LISTS, LISTS_AUDITED
 from .planted_machines import MACHINES
 from .planted_mailbox import MAILBOX
@@ -58,6 +59,7 @@ RELAY: tuple[Fault, ...] = (
     *HOP_SHADOWS,
     *DELIVERING,
     *HOSTS,
+    *JOBS,
     *MAILBOX,
     *OPERATING,
     *ADMIN,

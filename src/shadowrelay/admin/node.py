@@ -15,6 +15,7 @@ from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.ownership.heartbeat import Watch
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
@@ -114,6 +115,7 @@ class HopStatus:
     awaits: str = ""
     awaits_since: datetime | None = None
     hosts: tuple[HostStatus, ...] = ()
+    suspension: Suspension | None = None  # if it is in force
 
     def awaited(self, now: datetime) -> str:
         """What a session waits for, as a sentence, if it takes a while; else empty."""
@@ -131,6 +133,8 @@ class HopStatus:
 
     def keeps(self, now: datetime) -> str:
         """Why due mail has to wait; empty if it need not."""
+        if self.suspension is not None:
+            return f"{self.suspension.operator} suspended the queue: {self.suspension.reason}"
         failed = f"it failed {self.failures} time{'' if self.failures == 1 else 's'}, at last {self.error}"
         if self.rests_until is not None and self.resting(now):
             return f"the next hop rests until {timestamp(self.rests_until)}: {failed}"

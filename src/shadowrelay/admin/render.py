@@ -257,7 +257,9 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
         "oldest": timestamp(found.oldest),
         "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
         "last_error": found.last_error,
-        "why": (hop.keeps(now) if found.waiting or hop.resting(now) else "") or hop.awaited(now),
+        "why": (hop.keeps(now) if found.waiting or hop.resting(now) or hop.suspension else "")
+        or hop.awaited(now),
+        "suspension": suspension(hop.suspension, now),
         **next_hop(hop, now),
     }
 
@@ -290,6 +292,8 @@ def _host(found: HostStatus) -> Json:
 
 
 def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
+    if hop.suspension is not None:
+        return "suspended"
     if hop.resting(now):
         return "resting"
     if found.active:

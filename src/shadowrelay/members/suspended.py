@@ -26,6 +26,11 @@ class Suspended:
         """May nothing be delivered there now?"""
         return self.queues.suspended(next_hop, self._clock())
 
+    def by(self, next_hop: NextHop) -> Suspension | None:
+        """The record that suspends the queue now; None if it is not suspended."""
+        now = self._clock()
+        return next((one for one in self.queues.of(next_hop) if one.in_force(now)), None)
+
     def take(self, records: Sequence[Suspension]) -> bool:
         """The records as they are now. Returns whether something changed."""
         if list(self.queues.records.values()) == list(records):

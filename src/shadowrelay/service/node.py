@@ -17,6 +17,7 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.room import Room
@@ -259,7 +260,8 @@ class Node:
 
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
-        return hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+        found = hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+        return replace(found, suspension=self.queue.suspended.by(name))
 
     def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
         return self.queue.recent.of(name)

@@ -1,0 +1,74 @@
+"""Faults in jobs and in suspended queues."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_RULES = "core/test_jobs_rules.py::"
+_JOBS = "operator/test_jobs.py::"
+_QUEUES = "operator/test_suspended_queues.py::"
+
+JOBS = (
+    Fault(
+        name="how far a job is, is not stored with what it did",
+        rule="a job's place is stored in the transaction that does it",
+        file="operator/carrying.py",
+        edits=(("            after=part.place or own.after,\n", "            after=own.after,\n"),),
+        test=_JOBS + "test_a_job_goes_on_after_a_restart_where_it_was",
+    ),
+    Fault(
+        name="a job does not ask whether an attempt is under way",
+        rule="a message that an attempt has in hand is left, and looked at again",
+        file="operator/carrying.py",
+        edits=(("            elif being_sent(ledger, message_id) or not", "            elif not"),),
+        test=_JOBS + "test_a_message_that_an_attempt_has_in_hand_is_left_and_looked_at_again",
+    ),
+    Fault(
+        name="a job closes before what is pending is promoted",
+        rule="a job is closed after a look at all that this node took over",
+        file="operator/carrying.py",
+        edits=((" or job_selection.promoting(ledger):\n", ":\n"),),
+        test=_JOBS
+        + "test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_where_it_is_promoted",
+    ),
+    Fault(
+        name="the job that is heard last counts",
+        rule="merging jobs is a maximum",
+        file="core/ownership/jobs.py",
+        edits=(("    return max(one, other, key=_weight)\n", "    return other\n"),),
+        test=_RULES + "test_the_order_in_which_changes_of_a_job_are_heard_makes_no_difference",
+    ),
+    Fault(
+        name="the suspension that is heard last counts",
+        rule="merging suspensions is a maximum",
+        file="core/suspending.py",
+        edits=(("    if known and _weight(known) >= _weight(given):\n", "    if known == given:\n"),),
+        test=_RULES + "test_the_order_in_which_suspensions_are_heard_makes_no_difference",
+    ),
+    Fault(
+        name="a queue that is suspended after the claim is tried",
+        rule="each attempt asks whether the queue is suspended",
+        file="delivery/queue.py",
+        edits=(
+            (
+                "        if self.suspended(claimed.next_hop):  # since the claim\n",
+                "        if not claimed:\n",
+            ),
+        ),
+        test=_QUEUES + "test_a_queue_that_is_suspended_after_the_claim_gets_no_attempt",
+    ),
+    Fault(
+        name="mail ages while its queue is suspended",
+        rule="suspended mail does not expire",
+        file="database/queue.py",
+        edits=((" + self.not_aged\n", "\n"),),
+        test=_QUEUES + "test_nothing_is_claimed_for_a_suspended_queue_and_late_mail_does_not_expire",
+    ),
+    Fault(
+        name="a 250 waits for a suspended queue",
+        rule="a delayed acknowledgement is skipped when the target queue is suspended",
+        file="core/reception/acknowledging.py",
+        edits=(("    if any(one.suspended for one in targets):\n", "    if not targets:\n"),),
+        test="reception/test_delayed_acknowledgement.py::test_a_suspended_queue_is_not_waited_for",
+    ),
+)
