@@ -62,9 +62,7 @@ class Cluster:
 
     def up(self) -> None:
         for node in self.nodes.values():
-            node.start()
-        for node in self.nodes.values():
-            wait_for(lambda node=node: "node_started" in node.text(), 60)
+            started(node)
 
     def fourth(self) -> Process:
         """Made with ``shadowrelay member add``; its paths and ports are those of this machine."""
@@ -94,9 +92,9 @@ class Cluster:
 
     def member(self, name: str, *typed: str) -> tuple[dict[str, Any], str]:
         """``shadowrelay member`` at a node: its answer as JSON, or what it says is wrong."""
-        return self._command(name, "member", *typed)
+        return self.command(name, "member", *typed)
 
-    def _command(self, name: str, *typed: str) -> tuple[dict[str, Any], str]:
+    def command(self, name: str, *typed: str) -> tuple[dict[str, Any], str]:
         admin = f"http://127.0.0.1:{self.nodes[name].admin}"
         done = subprocess.run(
             [sys.executable, "-m", "shadowrelay", *typed, "--json", "--admin", admin],
@@ -110,11 +108,11 @@ class Cluster:
         return {one["name"]: one["from"] for one in self.member(name, "list")[0]["members"]}
 
     def reaches(self, name: str, other: str) -> bool:
-        peers = self._command(name, "peer", "list")[0]["peers"]
+        peers = self.command(name, "peer", "list")[0]["peers"]
         return any(peer["name"] == full(other) and peer["state"] == "reachable" for peer in peers)
 
     def retire(self, name: str, other: str) -> None:
-        self._command(name, "peer", "retire", full(other), "--yes")
+        self.command(name, "peer", "retire", full(other), "--yes")
 
 
 @pytest.fixture
@@ -127,6 +125,12 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
             if node.running and node.running.poll() is None:
                 node.running.kill()
                 node.running.wait()
+
+
+def started(node: Process) -> None:
+    """Start it, and wait until it takes mail: on a busy machine that may take a while."""
+    node.start()
+    wait_for(lambda: "node_started" in node.text(), 60)
 
 
 def send(node: Process, subject: str) -> None:
@@ -150,7 +154,7 @@ def test_a_fourth_node_joins_by_an_announcement_to_one_gets_copies_and_stays_aft
 ) -> None:
     cluster.up()
     fourth = cluster.fourth()
-    fourth.up()
+    started(fourth)
     said, _ = cluster.member("mx1", "announce", str(cluster.announcement))
     assert said == {"name": full("mx4"), "new": True}
     for name in NAMES:  # it was announced to mx1 alone
@@ -158,6 +162,11 @@ def test_a_fourth_node_joins_by_an_announcement_to_one_gets_copies_and_stays_aft
         wait_for(lambda name=name: cluster.reaches(name, "mx4"), 60)
         wait_for(lambda name=name: cluster.reaches("mx4", name), 60)
     assert cluster.member("mx1", "announce", str(cluster.announcement))[0]["new"] is False
+    asked = cluster.command("mx2", "reload", "--cluster")[0]["nodes"]
+    assert {one["node"]: (one["answers"], one["taken"]) for one in asked} == {
+        full(name): (True, True) for name in (*NAMES, "mx4")
+    }
+    assert full("mx4") in cluster.sources("mx2"), "a settings file that does not name it lets it stay"
     for name in ("mx2", "mx3"):
         cluster.nodes[name].signal(signal.SIGKILL)
         cluster.nodes[name].ended()
@@ -166,7 +175,7 @@ def test_a_fourth_node_joins_by_an_announcement_to_one_gets_copies_and_stays_aft
     cluster.nodes["mx1"].signal(signal.SIGTERM)
     cluster.nodes["mx1"].ended(30)
     cluster.nodes["mx1"].said.unlink()
-    cluster.nodes["mx1"].up()
+    started(cluster.nodes["mx1"])
     assert cluster.sources("mx1")[full("mx4")] == "announcement"
     wait_for(lambda: cluster.reaches("mx1", "mx4"), 60)
 
