@@ -22,6 +22,7 @@ from shadowrelay.admin.api import build_app
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.sessions import local_path
+from shadowrelay.console.app import console
 from shadowrelay.core.operating import Scope
 
 LOOKS, ACTS, SHARED = "looks-only-0123456789", "acts-too-01234567890", "everybodys-0123456789"
@@ -345,3 +346,30 @@ async def test_a_login_from_a_page_of_another_site_begins_no_session(node: FakeN
                 port, "/login", "POST", form, content_type="application/x-www-form-urlencoded", **foreign
             )
             assert (got.status, "set-cookie" in got.headers) == (403, False)
+
+
+async def test_every_page_of_the_console_wants_a_session_and_every_form_its_csrf(node: FakeNode) -> None:
+    made = tokens()
+    # What a browser needs to log in: style and script have nothing of this node.
+    pages = [
+        route
+        for route in console(node, made).routes()
+        if isinstance(route, Route) and route.path not in UNGUARDED and "." not in route.path
+    ]
+    async with serving(node, access=made, routes=pages) as port:
+        cookie, reader = cookie_of(await login(port, ACTS)), cookie_of(await login(port, LOOKS))
+        session = made.who("", reader.partition("=")[2])
+        forms = {"content_type": "application/x-www-form-urlencoded"}
+        for route in pages:
+            path = target(route)
+            if "POST" in (route.methods or ()):
+                for given, sent in (("", {}), ("x", {"cookie": cookie}), (session.csrf, {"cookie": reader})):
+                    body = urlencode({"csrf": given}).encode()
+                    got = await ask(port, path, "POST", body, **forms, **sent)
+                    assert got.status in (401, 403), (path, given, got.status)
+                continue
+            for wrong in ({}, {"cookie": cookie[:-1]}):
+                got = await ask(port, path, **wrong)
+                led = got.status == 303 and got.raw_headers["location"].startswith("/login")
+                assert led or got.status == 401, (path, got.status)
+    assert len(pages) > 5
