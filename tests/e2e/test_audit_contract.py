@@ -35,6 +35,7 @@ from typed import problems
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowaudit.logs.manifest import open_logs
+from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli import main as shadowrelay
 
 pytestmark = pytest.mark.lab
@@ -287,6 +288,57 @@ def test_what_safety_net_gives_back_is_proven_from_the_logs(lab: RunningLab, *, 
     seen = {Class(name) for name in verdict.classes}
     dropped = {Class.DUPLICATE_DROPPED, Class.EXPOSED}
     assert seen - dropped == ({Class.HOLDERS_WORD, Class.RESUBMITTED_UNVERIFIED} if lost else set())
+
+
+def ordered(lab: RunningLab, verb: str, ids: list[str], *, at: str = "mx1") -> None:
+    """An operator gives a job for these messages to that node."""
+    body = {"verb": verb, "filter": {"ids": ids}, "reason": "spam of the night"}
+    AdminClient(lab.cluster.node(at).admin).post("jobs", body=body)
+
+
+@pytest.mark.slow
+def test_what_an_operator_removes_and_suspends_is_told_apart_in_the_logs(lab: RunningLab) -> None:
+    lab.up()
+    lab.cluster.refuse()
+    lab.send(3, recipients=(INSIDE, OUTSIDE))
+    removed, suspended, _ = lab.ids("mx1")
+    ordered(lab, "remove", [removed])
+    ordered(lab, "suspend", [suspended])
+    wait_for(lab, "REMOVE", "ADMIN", 1)
+    wait_for(lab, "SUSPEND", "ADMIN", 1)
+    lab.cluster.accept()
+    recovery.wait_until(lambda: lab.queued("mx1") == 1, "only the suspended one waits")
+    recovery.wait_until(lambda: lab.held("mx2") + lab.held("mx3") == 1, "and only its copy is held")
+    lab.cluster.down()
+    verdict, found = judged(lab.directory / "tracking")
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert (found[removed], found[suspended]) == ({Class.REMOVED}, {Class.SUSPENDED})
+    assert set(found) == {removed, suspended}
+    assert "by an operator 1 removed and 1 suspended" in verdict.sentence
+
+
+@pytest.mark.slow
+def test_a_removal_of_which_nobody_heard_in_time_is_seen_to_have_been_pending(lab: RunningLab) -> None:
+    lab.up("shadow_resubmit_time_span=2s")
+    lab.cluster.refuse()
+    lab.send(1)
+    for name in ("mx2", "mx3"):
+        lab.cluster.kill(name)
+    (message,) = lab.ids("mx1")
+    ordered(lab, "remove", [message])
+    wait_for(lab, "REMOVE", "ADMIN", 1)
+    lab.cluster.kill("mx1")
+    for name in ("mx2", "mx3"):
+        lab.cluster.start(name)
+    lab.cluster.accept()
+    delivered = ("mx2", "mx3")
+    recovery.wait_until(lambda: any(lab.events(one, "DELIVER") for one in delivered), "it came too late")
+    lab.cluster.start("mx1")
+    recovery.wait_until(lambda: lab.held("mx3") == lab.held("mx2") == 0, "all have heard")
+    lab.cluster.down()
+    verdict, found = judged(lab.directory / "tracking")
+    assert verdict.status == PROVEN, verdict.as_dict()
+    assert {Class.REMOVED, Class.REMOVED_TOO_LATE} <= found[message], found
 
 
 LISTED = f"""
