@@ -56,6 +56,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "acknowledged_late": late(node.late()),
         "discard_events": sum(seen.events.values()),
         "commits": node.database.commits,
+        "resubmitted": seen.tracked.get("RESUBMIT", 0),
         "scrub": scrub(node.scrub),
         "corrupt_database": corrupt_database(node.database.opened),
         "peers": peers(node, seen),

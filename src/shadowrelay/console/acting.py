@@ -20,7 +20,7 @@ from shadowrelay.admin.node import OperatorsHand, RunningNode
 from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import filters
 from shadowrelay.console.filters import about
-from shadowrelay.console.pages import Frame
+from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
 from shadowrelay.console.words import many
 from shadowrelay.core.identifiers import NextHop
@@ -64,7 +64,7 @@ class _Order:
 class JobPages:
     """Jobs, and the acts that make one."""
 
-    def __init__(self, frame: Frame, node: RunningNode, clock: Callable[[], datetime]) -> None:
+    def __init__(self, frame: PageFrame, node: RunningNode, clock: Callable[[], datetime]) -> None:
         self._frame, self._node, self._clock = frame, node, clock
 
     def routes(self) -> list[Route]:

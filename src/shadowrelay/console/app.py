@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,12 +20,12 @@ from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.console.acting import JobPages
 from shadowrelay.console.asking import Asking
 from shadowrelay.console.bringing import SafetyNetPages
+from shadowrelay.console.lately import Lately
 from shadowrelay.console.message_pages import MessagePages
-from shadowrelay.console.pages import Frame, Overview, QueuePages
+from shadowrelay.console.pages import Overview, PageFrame, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in
-from shadowrelay.core.operating import Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Console:
     def routes(self) -> list[Route]:
         answers = Answers(self.node, self.access)
         site = Site(self.node.name, self.clock)
-        frame, asking = Frame(answers, site), Asking(self.node, self.clock)
+        frame, asking = PageFrame(answers, site), Asking(self.node, self.clock)
 
         async def login(request: Request) -> Response:
             check_host(request.headers, self.node.name, anybody=self.access.open)
@@ -57,15 +57,12 @@ class Console:
             *site.routes(),
             Route("/login", login, methods=["GET"]),
             *SessionRoutes(answers, frame.refuse).routes(),
-            *Overview(frame, asking, self.rates, lambda: verdict_in(self.audit), self._lately).routes(),
+            *Overview(frame, asking, self.rates, lambda: verdict_in(self.audit), Lately()).routes(),
             *QueuePages(frame, asking, jobs.suspensions).routes(),
             *MessagePages(frame, asking, jobs.matching).routes(),
             *jobs.routes(),
             *SafetyNetPages(frame, self.node, self.clock).routes(),
         ]
-
-    def _lately(self) -> Sequence[Told]:
-        return ()
 
     async def run(self) -> None:
         """Sample the counters until cancelled."""

@@ -17,7 +17,7 @@ from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.resubmit import ResubmitRoutes, refusing
 from shadowrelay.console.acting import plain_act
 from shadowrelay.console.filters import duration
-from shadowrelay.console.pages import Frame
+from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
 from shadowrelay.console.words import many, octets
 from shadowrelay.core.operating import Scope, Told
@@ -41,7 +41,7 @@ _CHANGES = {
 class SafetyNetPages:
     """Resubmit requests: list, make with a preview, pause, resume and remove."""
 
-    def __init__(self, frame: Frame, node: RunningNode, clock: Callable[[], datetime]) -> None:
+    def __init__(self, frame: PageFrame, node: RunningNode, clock: Callable[[], datetime]) -> None:
         self._frame, self._node, self._clock = frame, node, clock
         self._api = ResubmitRoutes(lambda: node.resubmission, clock)
 

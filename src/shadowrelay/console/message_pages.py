@@ -13,7 +13,7 @@ from shadowrelay.admin.body import session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.console.asking import Asking
 from shadowrelay.console.one_message import found_line, id_looks_whole, one_message
-from shadowrelay.console.pages import QUEUE_VERBS, Frame, given_in
+from shadowrelay.console.pages import QUEUE_VERBS, PageFrame, given_in
 from shadowrelay.console.words import many
 from shadowrelay.core.operating import Told
 from shadowrelay.database.views import MessageState
@@ -48,7 +48,7 @@ class MessagePages:
 
     def __init__(
         self,
-        frame: Frame,
+        frame: PageFrame,
         asking: Asking,
         matching: Callable[[Mapping[str, str], str], Awaitable[tuple[Sequence[Told], str]]],
     ) -> None:

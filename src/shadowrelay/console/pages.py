@@ -16,6 +16,7 @@ from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import picture
 from shadowrelay.console.asking import Asking
 from shadowrelay.console.charts import charts
+from shadowrelay.console.lately import Lately
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.safety import judge
 from shadowrelay.console.site import HEADERS, Site
@@ -29,7 +30,7 @@ QUEUE_VERBS = ("retry", "suspend", "resume", "remove", "bounce")
 Page = Callable[[Request], Awaitable[Response]]
 
 
-class Frame:
+class PageFrame:
     """What all pages of the console have: who looks, and how a refusal is shown."""
 
     def __init__(self, answers: Answers, site: Site) -> None:
@@ -92,11 +93,11 @@ class Overview:
 
     def __init__(
         self,
-        frame: Frame,
+        frame: PageFrame,
         asking: Asking,
         rates: Rates,
         audit: Callable[[], AuditVerdict | None],
-        lately: Callable[[], Sequence[Told]],
+        lately: Lately,
     ) -> None:
         self._frame, self._asking, self._rates = frame, asking, rates
         self._audit, self._lately = audit, lately
@@ -120,7 +121,8 @@ class Overview:
             "oldest": min((one["oldest_queued"] for one in told if one["oldest_queued"]), default=None),
             "charts": charts(self._rates),
             "audit": self._audit(),
-            "lately": self._lately(),
+            "draining": self._asking.node.draining.active,
+            "lately": self._lately.look(nodes, self._asking.clock()),
         }
         return self._frame.show(request, "overview.html", given)
 
@@ -129,7 +131,7 @@ class QueuePages:
     """The queues of all members, and one of them."""
 
     def __init__(
-        self, frame: Frame, asking: Asking, suspensions: Callable[[str], Awaitable[Sequence[Told]]]
+        self, frame: PageFrame, asking: Asking, suspensions: Callable[[str], Awaitable[Sequence[Told]]]
     ) -> None:
         self._frame, self._asking, self._suspensions = frame, asking, suspensions
 

@@ -1,0 +1,208 @@
+"""The console of a real cluster in a real browser: seen live, acted in, without scripts, and by axe-core."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+
+from shadowlab.layout import MAILBOX
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = Path("/usr/bin/chromium")
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium"),
+]
+expect = playwright.expect
+PATIENCE = 20_000  # milliseconds; only a failing test waits that long
+SLOW_RETRY = (
+    "transient_failure_retry_interval=5m",
+    "queue_glitch_retry_interval=5m",
+    "outbound_connection_failure_retry_interval=5m",
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with playwright.sync_playwright() as running:
+        browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def browsing(chromium: Any, lab: RunningLab, **options: Any) -> Iterator[Any]:
+    """A page of mx1's console. No error may show in the browser's console: the policy for content holds."""
+    context = chromium.new_context(base_url=lab.cluster.node("mx1").admin, **options)
+    page, wrong = context.new_page(), []
+    page.set_default_timeout(PATIENCE)
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    yield page
+    context.close()
+    assert [one for one in wrong if "409" not in one and "400" not in one] == []
+
+
+def act(page: Any, verbs: str, verb: str, reason: str) -> None:
+    """Press the button, give the reason where the question appears, and confirm."""
+    page.locator(f"#{verbs}").get_by_role("button", name=verb).click()
+    question = page.locator("#act")
+    question.get_by_label("Reason").fill(reason)
+    question.get_by_role("button", name=re.compile(verb)).click()
+
+
+def test_mail_a_dead_node_and_the_promotion_are_seen_live(lab: RunningLab, chromium: Any):
+    lab.up(*SLOW_RETRY, nodes=3)
+    lab.cluster.refuse()
+    with browsing(chromium, lab) as page:
+        page.goto("/")
+        heading = page.locator("#verdict h1")
+        expect(heading).to_have_text("Every message is safe.")
+        lab.send(8, to="mx2")
+        expect(page.locator("#figures")).to_contain_text(re.compile(r"Queued\s*8"), timeout=PATIENCE)
+        lab.send(5, to="mx1")
+        expect(page.locator("#rates .accepted p").first).to_contain_text("5 in all", timeout=PATIENCE)
+        lab.cluster.kill("mx2")
+        expect(page.locator("#verdict")).to_contain_text("mx2 does not answer", timeout=PATIENCE)
+        expect(page.locator(".members.is-wide .member.away")).to_contain_text("mx2", timeout=PATIENCE)
+        wait_until(lambda: lab.queued("mx1") + lab.queued("mx3") == 13, "what it owned is promoted")
+        expect(page.locator("#lately")).to_contain_text("promoted", timeout=PATIENCE)
+        expect(page.locator("#figures")).to_contain_text(re.compile(r"Queued\s*13"), timeout=PATIENCE)
+        lab.cluster.start("mx2")
+        expect(page.locator(".members.is-wide .member.away")).to_have_count(0, timeout=PATIENCE)
+        expect(heading).to_have_text("Every message is safe.", timeout=PATIENCE)
+    lab.cluster.accept()
+
+
+def test_a_queue_is_suspended_resumed_and_retried_and_mail_is_removed_by_filter(
+    lab: RunningLab, chromium: Any
+):
+    lab.up(*SLOW_RETRY, nodes=3)
+    lab.cluster.kill(MAILBOX)
+    for name in ("mx1", "mx2"):
+        lab.send(150, to=name, recipients=("spam@outside.test",))
+    lab.acknowledged.clear()  # nobody is owed them: they are removed
+    lab.send(4, to="mx1", recipients=(OUTSIDE,))
+    with browsing(chromium, lab) as page:
+        page.goto("/queues")
+        page.get_by_role("link", name="outside", exact=True).click()
+        page.locator("#queue-verbs").get_by_role("button", name="Suspend").click()
+        question = page.locator("#act")
+        expect(question).to_contain_text("Suspend the queue outside?")
+        question.get_by_label("Reason").fill("they move house")
+        question.get_by_label("Until").fill("soon")
+        question.get_by_role("button", name="Suspend").click()
+        expect(question.get_by_role("alert")).to_contain_text("until is a duration")
+        expect(question.get_by_label("Reason")).to_have_value("they move house")
+        question.get_by_label("Until").fill("2h")
+        question.get_by_role("button", name="Suspend").click()
+        expect(page.locator("#queue")).to_contain_text("they move house")
+        page.goto("/messages?recipient=spam@outside.test")
+        expect(page.locator("#messages")).to_contain_text("300 messages match")
+        act(page, "filter-verbs", "Remove", "spam of today")
+        page.wait_for_url(re.compile("/jobs/"))
+        expect(page.locator("#job")).to_contain_text("300 messages", timeout=3 * PATIENCE)
+        expect(page.locator("#job .state").first).to_have_text("done", timeout=3 * PATIENCE)
+        assert lab.queued("mx1") + lab.queued("mx2") + lab.queued("mx3") == 4
+        lab.cluster.start(MAILBOX)
+        page.goto("/queues/outside")
+        act(page, "queue-verbs", "Resume", "they have moved")
+        expect(page.locator("#queue")).not_to_contain_text("they move house", timeout=PATIENCE)
+        if lab.queued("mx1"):
+            act(page, "queue-verbs", "Retry", "they answer again")
+            page.wait_for_url(re.compile("/jobs/"))
+        wait_until(lambda: lab.queued("mx1") == 0, "what was left is delivered")
+    lab.verify()
+
+
+def test_a_resubmit_request_brings_mail_back(lab: RunningLab, chromium: Any):
+    lab.up("resubmit_overlap=10m", nodes=2)
+    lab.send(3, recipients=(INSIDE,))
+    lab.settle()
+    with browsing(chromium, lab) as page:
+        page.goto("/safety-net")
+        page.get_by_label("To the route or server").fill("inside")
+        page.get_by_role("button", name="See what would come back").click()
+        question = page.locator("#act")
+        expect(question).to_contain_text("Send 3 messages again?")
+        question.get_by_label("Reason").fill("its disk is lost")
+        question.get_by_role("button", name="Send 3 messages again").click()
+        expect(page.locator("#safety-net")).to_contain_text("its disk is lost")
+        wait_until(lambda: len(lab.events("mx1", "RESUBMIT")) == 3, "it is sent again")
+        expect(page.locator("#safety-net td[data-name='Sent again']")).to_have_text("3", timeout=PATIENCE)
+
+
+def test_without_scripts_everything_works_by_forms_and_links(lab: RunningLab, chromium: Any):
+    lab.up(*SLOW_RETRY, nodes=2)
+    lab.cluster.refuse()
+    lab.send(2, recipients=(OUTSIDE,))
+    with browsing(chromium, lab, java_script_enabled=False) as page:
+        page.goto("/")
+        expect(page.locator("#verdict h1")).to_have_text("Every message is safe.")
+        page.get_by_label("Find a message").fill(OUTSIDE)
+        page.get_by_label("Find a message").press("Enter")
+        expect(page.locator("#messages tbody tr")).to_have_count(2)
+        page.locator("#messages th a").first.click()
+        expect(page.locator("#timeline")).to_be_visible()
+        page.locator("#message-verbs").get_by_role("button", name="Suspend").click()
+        page.get_by_label("Until").fill("soon")
+        page.get_by_label("Reason").fill("look at it first")
+        page.get_by_role("button", name="Suspend 1 message").click()
+        expect(page.get_by_role("alert")).to_contain_text("until is a duration")
+        expect(page.get_by_label("Reason")).to_have_value("look at it first")
+        page.get_by_label("Until").fill("")
+        page.get_by_role("button", name="Suspend 1 message").click()
+        expect(page.locator("h1")).to_contain_text("Suspend message")
+    lab.cluster.accept()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(lab: RunningLab, chromium: Any, scheme: str):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    lab.up(*SLOW_RETRY, nodes=3)
+    lab.cluster.refuse()
+    lab.send(3, recipients=(OUTSIDE, INSIDE))
+    lab.cluster.kill("mx3")
+    found = lab.ids("mx1")[0]
+    with browsing(chromium, lab) as page:
+        page.goto(f"/messages/{found}")
+        act(page, "message-verbs", "Suspend", "for axe")
+        page.wait_for_url(re.compile("/jobs/"))
+        job = page.url
+    paths = [
+        *(
+            "/",
+            "/queues",
+            "/queues/outside",
+            "/messages",
+            "/messages?q=outside.test&filtered=1",
+            "/jobs",
+            job,
+        ),
+        *("/messages?recipient=*@outside.test", f"/messages/{found}", "/safety-net", "/messages/nothing"),
+        f"/act?verb=remove&id={found}",
+    ]
+    serious = []
+    for size in ({"width": 1280, "height": 900}, {"width": 390, "height": 844}):
+        context = chromium.new_context(
+            base_url=lab.cluster.node("mx1").admin, viewport=size, color_scheme=scheme
+        )
+        page = context.new_page()
+        for path in paths:
+            page.goto(path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, size)
+            for one in axe.run(page).response["violations"]:
+                if one["impact"] in ("serious", "critical"):
+                    nodes = [(node["html"][:150], node["failureSummary"][:200]) for node in one["nodes"][:3]]
+                    serious.append((path, size["width"], one["id"], nodes))
+        context.close()
+    assert serious == []
+    lab.cluster.accept()
