@@ -29,12 +29,12 @@ from shadowrelay.core.operating import Scope, Told
 from shadowrelay.operator.counting import CannotDo
 
 _MEANINGS = {
-    Verb.RETRY: "They are tried now, also those that wait for their next attempt.",
-    Verb.SUSPEND: "They are not delivered until somebody resumes them, and they do not expire meanwhile.",
-    Verb.RESUME: "They are delivered again, as soon as they are due.",
-    Verb.REMOVE: "They are never delivered. A removal is final once every member that may hold a copy has "
+    Verb.RETRY: "The mail is tried now, also what waits for its next attempt.",
+    Verb.SUSPEND: "The mail is not delivered until somebody resumes it, and it does not expire meanwhile.",
+    Verb.RESUME: "The mail is delivered again, as soon as it is due.",
+    Verb.REMOVE: "The mail is never delivered. A removal is final once every member that may hold a copy has "
     "heard of it; until then it is shown as pending.",
-    Verb.BOUNCE: "They fail now, and their senders are told.",
+    Verb.BOUNCE: "The mail fails now, and its senders are told.",
 }
 _QUEUE_MEANINGS = {
     Verb.SUSPEND: "No member delivers to this next hop until somebody resumes the queue. Its mail does not "

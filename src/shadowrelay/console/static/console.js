@@ -104,7 +104,8 @@ addEventListener("pageshow", () => idle() || listen());
 
 // A form that asks first shows its question in place. What is refused says why there.
 function placeFor(form) {
-  const named = document.getElementById(form.id.replace(/(-verbs)?$/, "-acts"));
+  // A field named "id" hides the property of its form.
+  const named = document.getElementById((form.getAttribute("id") ?? "").replace(/(-verbs)?$/, "-acts"));
   if (named) return named;
   const made = document.createElement("div");
   form.after(made);
@@ -113,7 +114,7 @@ function placeFor(form) {
 
 async function ask(form, submitter) {
   const data = new FormData(form, submitter);
-  const post = form.method === "post";
+  const post = form.getAttribute("method") === "post";
   const place = form.closest("#act")?.parentElement ?? placeFor(form);
   const url = new URL(form.getAttribute("action"), location.href);
   if (!post) url.search = new URLSearchParams(data);
