@@ -211,3 +211,21 @@ async def test_the_oldest_of_a_queue_is_found_again_after_each_change(tmp_path: 
         assert await found.transact(oldest("two")) == times[other.id]
     async with database(tmp_path) as found:
         assert await found.transact(oldest("one")) == times[late.id]
+
+
+async def test_what_is_held_is_counted_by_owner_and_next_hop_and_the_same_by_an_opening(
+    tmp_path: Path,
+) -> None:
+    two, one = shadow("one", "one", "two"), shadow("one")
+    async with database(tmp_path) as found:
+        for copy in (two, one):
+            await found.transact(save(copy))
+        assert found.ledger.tally.held_by_hop(OTHER) == [("one", 2, 3), ("two", 1, 1)]
+        after = delivered(two, "two")
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (SaveCopy(two, after),))))
+        assert found.ledger.tally.held_by_hop(OTHER) == [("one", 2, 3)]
+    async with database(tmp_path) as found:
+        assert found.ledger.tally.held_by_hop(OTHER) == [("one", 2, 3)]
+        damaged = DamagedRow(two.id, NOW, "the sum of a row differs", ())
+        await found.transact(lambda ledger: ledger.apply(found_rows(damaged)))
+        assert found.ledger.tally.held_by_hop(OTHER) == [("one", 1, 1)]

@@ -116,8 +116,8 @@ SPECIFIED: tuple[Fault, ...] = (
         file="database/queue_views.py",
         edits=(
             (
-                "self._hops.items() if whose == owner)\n",
-                "self._hops.items() if whose == owner)[:1]\n",
+                "tuple(ledger.tally.held_by_hop(owner))\n",
+                "tuple(ledger.tally.held_by_hop(owner)[:1])\n",
             ),
         ),
         test="admin/test_admin_api.py::test_a_shadow_queue_is_named_after_its_primary_and_lists_its_next_hops",

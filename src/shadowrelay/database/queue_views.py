@@ -5,12 +5,11 @@ Each part is read in its own transaction; its numbers are consistent.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any
 
-from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Role
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records
@@ -70,27 +69,6 @@ def hop_queues(ledger: SqlLedger) -> list[HopQueue]:
         row = ledger.connection.execute(HOPS["hop_shadow_oldest"], (hop,)).fetchone()
         found.append(HopQueue(hop, messages, records.maybe_moment(row[0])))
     return found
-
-
-class _Parts:
-    """Reads one kind of queue. Run ``read`` as work of ``TransportDatabase`` until it returns True."""
-
-    def __init__(self, role: Role) -> None:
-        self._role = role
-        self._place = FIRST
-
-    def read(self, ledger: SqlLedger) -> bool:
-        """Read the next part. Returns whether it was the last."""
-        asked = (self._role.value, self._place, PART - 1)
-        last = ledger.connection.execute(SQL["part_of_queue"], asked).fetchone()
-        self._part(ledger, {"after": self._place, "until": last[0] if last else "~"})
-        if last is None:
-            return True
-        self._place = MessageId(last[0])
-        return False
-
-    def _part(self, ledger: SqlLedger, bounds: dict[str, Any]) -> None:
-        raise NotImplementedError
 
 
 class Queues:
@@ -205,29 +183,26 @@ def depths(ledger: SqlLedger, fixed: Collection[str]) -> Depths:
     )
 
 
-class ShadowQueues(_Parts):
-    """Copies held for others, by owner."""
+class ShadowQueues:
+    """Copies held for others, by owner. Run ``read`` as work of ``TransportDatabase``."""
 
     def __init__(self) -> None:
-        super().__init__(Role.SHADOW)
-        self._owners: dict[str, tuple[int, int]] = {}
-        self._hops: dict[tuple[str, str], tuple[int, int]] = {}
+        self._found: list[ShadowQueue] = []
 
-    def _part(self, ledger: SqlLedger, bounds: dict[str, Any]) -> None:
-        run = ledger.connection.execute
-        for owner, messages, oldest in run(SQL["held_for"], bounds).fetchall():
-            before, at = self._owners.get(owner, (0, oldest))
-            self._owners[owner] = before + messages, min(at, oldest)
-        for owner, hop, messages, recipients in run(SQL["shadow_queues"], bounds).fetchall():
-            one, each = self._hops.get((owner, hop), (0, 0))
-            self._hops[owner, hop] = one + messages, each + recipients
+    def read(self, ledger: SqlLedger) -> bool:
+        """Read it all: what is counted is known without a look at the messages. Returns True."""
+        for owner, messages in ledger.tally.held_for_each().items():
+            query = "oldest_of_few" if messages <= REACH else "oldest_of_many"
+            (oldest,) = ledger.connection.execute(SQL[query], (owner,)).fetchone()
+            if oldest is not None:
+                hops = tuple(ledger.tally.held_by_hop(owner))
+                self._found.append(
+                    ShadowQueue(
+                        primary=owner, messages=messages, oldest=records.moment(oldest), next_hops=hops
+                    )
+                )
+        return True
 
-    def result(self) -> Iterator[ShadowQueue]:
-        for owner, (messages, oldest) in sorted(self._owners.items()):
-            hops = sorted((hop, *found) for (whose, hop), found in self._hops.items() if whose == owner)
-            yield ShadowQueue(
-                primary=ServerName(owner),
-                messages=messages,
-                oldest=records.moment(oldest),
-                next_hops=tuple((NextHop(hop), one, each) for hop, one, each in hops),
-            )
+    def result(self) -> Sequence[ShadowQueue]:
+        """In the order of names."""
+        return self._found

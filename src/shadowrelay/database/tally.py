@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ SQL = load("views.sql")
 Key: TypeAlias = tuple[str, ...]
 EXPOSED: Key = ("exposed",)
 
+_HELD, _EACH_HELD = "held to", "each held to"
 _MESSAGES, _RECIPIENTS, _ASKING, _EXPOSED = "to", "each to", "asking to", "exposed to"
 
 
@@ -68,6 +69,9 @@ class Tally:
                 rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
                 waits = any(waits for _, waits in rows)
                 keys = (*keys, *_by_hop([_text(hop) for hop, _ in rows], exposed=bool(exposed), waits=waits))
+            elif (role, stage) == (Role.SHADOW.value, Stage.QUEUED.value):
+                rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
+                keys = (*keys, *_held(_text(owner), [_text(hop) for hop, _ in rows]))
             self._count(keys, -1)
 
     def _add(self, copy: Copy, by: int) -> None:
@@ -116,6 +120,11 @@ class Tally:
             for kind, number in numbers:
                 self._counts[kind, name] += number
             self._floors[name] = MessageId(min(self._floors.get(name, "~"), lowest))
+        for owner, hop, messages, recipients in connection.execute(
+            SQL["kinds_held_by_hop"], (self.place, last)
+        ).fetchall():
+            self._counts[_HELD, _text(owner), _text(hop)] += messages
+            self._counts[_EACH_HELD, _text(owner), _text(hop)] += recipients
         self.place = until
 
     # Reading.
@@ -150,6 +159,14 @@ class Tally:
     def to(self, hop: NextHop) -> HopCounts:
         counts = self._counts
         return HopCounts(*(counts[kind, hop] for kind in (_MESSAGES, _RECIPIENTS, _ASKING, _EXPOSED)))
+
+    def held_by_hop(self, owner: ServerName) -> list[tuple[NextHop, int, int]]:
+        """Of what is held for an owner: messages and recipients by next hop, in the order of names."""
+        return [
+            (NextHop(key[2]), number, self._counts[_EACH_HELD, key[1], key[2]])
+            for key, number in sorted(self._counts.items())
+            if key[0] == _HELD and key[1] == owner and number
+        ]
 
     def floor(self, hop: NextHop) -> MessageId:
         """An id that no message for that next hop is below."""
@@ -187,6 +204,8 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
         return ()
     keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
+    if copy.held:
+        return (*keys, *_held(copy.owner, [one.next_hop for one in copy.recipients if not one.settled]))
     if not copy.owned:
         return keys
     hops = [one.next_hop for one in copy.recipients if not one.settled]
@@ -195,6 +214,11 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if not copy.holders:
         return keys
     return (*keys, *(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING))
+
+
+def _held(owner: str, hops: Sequence[str]) -> list[Key]:
+    """``hops``: one of each recipient that is not settled."""
+    return [*((_EACH_HELD, owner, hop) for hop in hops), *((_HELD, owner, hop) for hop in set(hops))]
 
 
 def _by_hop(hops: Iterable[str], *, exposed: bool, waits: bool) -> list[Key]:

@@ -35,6 +35,15 @@ SELECT r.next_hop,
    AND m.id > ? AND m.id <= ?
  GROUP BY r.next_hop;
 
+-- name: kinds_held_by_hop
+SELECT m.owner, r.next_hop,
+       SUM(NOT EXISTS (SELECT 1 FROM recipient o WHERE o.message_id = m.id AND o.number < r.number
+                          AND o.next_hop = r.next_hop AND o.status = 'ready')), COUNT(*)
+  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+ WHERE m.stage <> 'safety_net' AND m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
+   AND m.id > ? AND m.id <= ?
+ GROUP BY m.owner, r.next_hop;
+
 -- name: hops_of
 SELECT r.next_hop, m.confirmation = 'ask' OR m.damage IS 'content'
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id WHERE m.id = ? AND r.status = 'ready';
@@ -101,16 +110,15 @@ SELECT COUNT(*) FROM temp.active WHERE next_hop = ?;
 -- name: active_hops
 SELECT next_hop FROM temp.active WHERE message_id = ?;
 
--- name: held_for
-SELECT owner, COUNT(*), MIN(received_at) FROM message
- WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > :after AND id <= :until GROUP BY owner;
+-- name: oldest_of_few
+SELECT MIN(received_at) FROM message INDEXED BY message_shadow
+ WHERE role = 'shadow' AND stage = 'queued' AND owner = ?;
 
--- name: shadow_queues
-SELECT m.owner, r.next_hop, COUNT(DISTINCT m.id), COUNT(*)
-  FROM message m CROSS JOIN recipient r ON r.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'shadow' AND m.stage = 'queued' AND r.status = 'ready'
-   AND m.id > :after AND m.id <= :until
- GROUP BY m.owner, r.next_hop;
+-- name: oldest_of_many
+-- Ids are in the order of reception, except those of reports.
+SELECT MIN(received_at) FROM (
+    SELECT received_at FROM message INDEXED BY message_transit
+     WHERE stage <> 'safety_net' AND stage = 'queued' AND role = 'shadow' AND owner = ? ORDER BY id LIMIT 1000);
 
 -- name: page_queued
 SELECT id FROM message WHERE stage <> 'safety_net' AND role = 'primary' AND stage = 'queued' AND id > ?
