@@ -45,6 +45,7 @@ from .planted_reload import RELOAD
 from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planted_switching import SWITCHING
+from .planted_view import VIEWING
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
@@ -62,6 +63,7 @@ RELAY: tuple[Fault, ...] = (
     *JOBS,
     *MAILBOX,
     *OPERATING,
+    *VIEWING,
     *ADMIN,
     *ORDERING,
     *PACING,

@@ -38,10 +38,10 @@ VIEWING = (
         test=_CLUSTER + "test_a_node_that_does_not_find_a_message_still_tells_what_it_has_of_it",
     ),
     Fault(
-        name="a page begins with the message that ended the page before",
+        name="a full page counts as the last one",
         rule="pages of a search follow one another without a gap or a repetition",
-        file="database/search.sql",
-        edits=((":wanted AND message_id < :after ORDER", ":wanted AND message_id <= :after ORDER"),),
+        file="database/search.py",
+        edits=(("found[-1] if len(found) == most else None", "None"),),
         test=_SEARCH + "test_pages_follow_one_another_without_a_gap_or_a_repetition",
     ),
     Fault(
