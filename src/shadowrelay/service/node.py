@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,6 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.room import Room
