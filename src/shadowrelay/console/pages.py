@@ -27,7 +27,7 @@ _QUEUES_A_PAGE = 50
 _SORTS = {"next_hop", "status", "messages", "exposed", "oldest"}
 QUEUE_VERBS = ("retry", "suspend", "resume", "remove", "bounce")
 
-Page = Callable[[Request], Awaitable[Response]]
+PageHandler = Callable[[Request], Awaitable[Response]]
 
 
 class PageFrame:
@@ -37,10 +37,10 @@ class PageFrame:
         self._answers = answers
         self.site = site
 
-    def look(self, path: str, handler: Page) -> Route:
+    def look(self, path: str, handler: PageHandler) -> Route:
         return Route(path, self._answers.pages(handler, self.refuse), methods=["GET"])
 
-    def act(self, path: str, handler: Page) -> Route:
+    def act(self, path: str, handler: PageHandler) -> Route:
         return Route(path, self._answers.forms(handler, self.refuse), methods=["POST"])
 
     def show(
