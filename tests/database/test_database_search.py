@@ -13,7 +13,7 @@ from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy
 from shadowrelay.database import search
-from shadowrelay.database.search import Page, SearchBy, SearchFor
+from shadowrelay.database.search import SearchBy, SearchFor, SearchPage
 
 
 @pytest.fixture
@@ -24,7 +24,9 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
         yield made
 
 
-async def found(node: FakeNode, text: str, after: str = search.LAST, most: int = 50, **more: Any) -> Page:
+async def found(
+    node: FakeNode, text: str, after: str = search.LAST, most: int = 50, **more: Any
+) -> SearchPage:
     seconds = more.get("seconds", lambda: 0.0)
     return await search.search(node.database.transact, search.query(text), MessageId(after), most, seconds)
 
@@ -61,8 +63,8 @@ def test_a_query_that_says_nothing_is_refused(text):
 
 
 async def test_queues_shadow_queues_and_safety_net_are_searched_by_recipient_and_by_sender(node):
-    def ids(*numbers: int) -> Page:
-        return Page(tuple(message_id(number) for number in numbers), None)
+    def ids(*numbers: int) -> SearchPage:
+        return SearchPage(tuple(message_id(number) for number in numbers), None)
 
     assert await found(node, "ANN@outside.TEST") == ids(4, 2, 1)
     assert await found(node, "a@b.test") == ids(3)
@@ -106,8 +108,8 @@ async def test_looking_through_subjects_ends_in_time_and_says_where(node, monkey
     monkeypatch.setattr(search, "PART", 1)
     ticks = iter([0.0, 0.1, 2.0])
     page = await found(node, "subject:nothing has this", seconds=lambda: next(ticks))
-    assert page == Page((), message_id(3))
-    assert await found(node, "subject:nothing has this", page.until or "") == Page((), None)
+    assert page == SearchPage((), message_id(3))
+    assert await found(node, "subject:nothing has this", page.until or "") == SearchPage((), None)
 
 
 async def test_what_is_only_remembered_of_a_message_is_known_too(node):

@@ -81,7 +81,7 @@ def query(text: str) -> SearchFor:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SearchPage:
     """Ids that match, newest first. ``until``: all ids from this one on were looked at; None: all ids."""
 
     found: tuple[MessageId, ...]
@@ -105,12 +105,12 @@ async def search(
     after: MessageId,
     most: int,
     seconds: Callable[[], float],
-) -> Page:
+) -> SearchPage:
     """One page of at most that many messages. ``ask`` runs work for the database."""
     if wanted.by in (SearchBy.DOMAIN, SearchBy.SUBJECT):
         return await _looked_through(ask, wanted, after, most, seconds)
     found: tuple[MessageId, ...] = await ask(lambda ledger: _by_index(ledger, wanted, after, most))
-    return Page(found, found[-1] if len(found) == most else None)
+    return SearchPage(found, found[-1] if len(found) == most else None)
 
 
 def _by_index(ledger: SqlLedger, wanted: SearchFor, after: MessageId, most: int) -> tuple[MessageId, ...]:
@@ -141,7 +141,7 @@ async def _looked_through(
     after: MessageId,
     most: int,
     seconds: Callable[[], float],
-) -> Page:
+) -> SearchPage:
     name, given = _like(wanted)
     found: list[MessageId] = []
     began = seconds()
@@ -156,12 +156,12 @@ async def _looked_through(
         last, more = await ask(part)
         found += more
         if len(found) == most:
-            return Page(tuple(found), found[-1])
+            return SearchPage(tuple(found), found[-1])
         if last is None:
-            return Page(tuple(found), None)
+            return SearchPage(tuple(found), None)
         after = last
         if seconds() - began > LONGEST:
-            return Page(tuple(found), last)
+            return SearchPage(tuple(found), last)
 
 
 def _like(wanted: SearchFor) -> tuple[str, dict[str, Any]]:
