@@ -27,6 +27,7 @@ Commands, one per line (``#`` begins a comment):
     resubmit mx1 r1 [since=8] [until=2] [next-hop=…] [recipient=…] [gone=mx2]   an operator asks for what was
                                              delivered, from so many seconds ago until so many seconds ago
     pause|resume|remove mx1 r1               the request, on that node
+    order mx1 remove|suspend|resume|bounce m1   an operator does that to the message, on that node
 
 Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
 leaves), ``acknowledged mx1 m1 mx2`` (before it is recorded), ``taken m1``, ``answered m1 250``,
@@ -44,9 +45,10 @@ from pathlib import Path
 
 from shadowrelay.core.events.reports import ReportKind, report_id, resubmitted_id
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.jobs import Verb
 from shadowrelay.core.requests import RequestState, Selector
 
-from . import operators, rot
+from . import by_hand, operators, rot
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
 from .memory_ledger import Disagreement
@@ -283,6 +285,15 @@ class Scenario:
             for message_id, name in messages:
                 self.names[resubmitted_id(RequestId(request), MessageId(message_id))] = f"{asked}({name})"
 
+    def order(self, words: list[str]) -> None:
+        node, message_id = self._stored([words[0], words[2]])
+        by_hand.give(node, Verb(words[1]), message_id, None)
+        self._look()
+
+    def _look(self) -> None:
+        by_hand.look(self.world)
+        self.world.after(by_hand.LOOK, self._look)
+
     def pause(self, words: list[str]) -> None:
         self._change(words, RequestState.PAUSED)
 
@@ -333,6 +344,8 @@ class Scenario:
         kind, *words = point.split()
         if kind == "answered":
             self.told.append(f"{words[1]} {words[0]}")
+        elif kind == "confirmed":
+            self.told.append(f"{words[0]} of {words[1]} is confirmed")
         elif kind == "taken":
             self.told.append(f"taken {' '.join(words)}")
         elif kind == "event":

@@ -46,6 +46,13 @@ Doubt
     20. A damaged copy is not delivered, promoted or counted. A good copy takes its place:
         ``members.damage.found``, ``members.damage.answer``, ``reception.holding.restore``.
 
+Orders
+    21. What an operator orders counts on every member, at any epoch and in any role; of several orders the
+        one that was given last counts: ``reception.holding.order_held``, ``delivery.operated.remove``,
+        ``delivery.operated.suspend``.
+    22. An order is pending until every database that may hold a copy has acknowledged it:
+        ``delivery.operated.pending``.
+
 A decision is a function of a ledger, what happened and a clock reading. It returns ``Decision(then, writes,
 events)``: the rows and tracking events of one transaction, and what may be said after the commit. This
 package has no clock, randomness, logging, I/O or memory of the process. It awaits nothing but ``steps``.
