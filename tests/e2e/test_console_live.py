@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium"),
 ]
 expect = playwright.expect
+expect.set_options(timeout=20_000)
 PATIENCE = 20_000  # milliseconds; only a failing test waits that long
 SLOW_RETRY = (
     "transient_failure_retry_interval=5m",
