@@ -137,18 +137,20 @@ async def test_a_job_goes_on_after_a_restart_where_it_was(
 ) -> None:
     monkeypatch.setattr(carrying, "MOST", 2)
     one = await station(tmp_path, "mx1", [])
-    for _ in range(5):
-        await sent(one, MESSAGE)
-    hand = one.node.hand
-    job = await give(one, Verb.REMOVE)
-    (record,) = await one.read(lambda ledger: ledger.jobs())
-    hand.carrying._working[record.id] = carrying._Working()
-    assert await hand.carrying._page(record)
-    (progress,) = await one.read(lambda ledger: ledger.job_progress(record.id))
-    assert (progress.did, progress.done) == (2, False)
-    assert progress.after == sorted(copy.id for copy in await one.copies())[1]
-    assert (await statuses(one)).count(Status.REMOVED) == 2
-    await one.stop()
+    try:
+        for _ in range(5):
+            await sent(one, MESSAGE)
+        hand = one.node.hand
+        job = await give(one, Verb.REMOVE)
+        (record,) = await one.read(lambda ledger: ledger.jobs())
+        hand.carrying._working[record.id] = carrying._Working()
+        assert await hand.carrying._page(record)
+        (progress,) = await one.read(lambda ledger: ledger.job_progress(record.id))
+        assert (progress.did, progress.done) == (2, False)
+        assert progress.after == sorted(copy.id for copy in await one.copies())[1]
+        assert (await statuses(one)).count(Status.REMOVED) == 2
+    finally:
+        await one.stop()
     again = await station(tmp_path, "mx1", [], disk=1)
     try:
         await running(again)
