@@ -12,7 +12,7 @@ from starlette.routing import Route
 from shadowrelay.admin.answering import Answers
 from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
 from shadowrelay.admin.guard import RequestRefused
-from shadowrelay.admin.node import OperatorsHand
+from shadowrelay.admin.hand import OperatorsHand
 from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb

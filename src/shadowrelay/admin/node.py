@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
+from shadowrelay.admin.hand import OperatorsHand
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.members.pace import Amount, Round
@@ -21,16 +22,10 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import Measures
-from shadowrelay.operator.announcing import Announces
-from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
-from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.resubmit import Resubmission
-from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event
-from shadowrelay.operator.view import View
-from shadowrelay.tracking.events import TrackingEvents
 
 _A_WHILE = timedelta(seconds=2)
 _AWAITED = {
@@ -199,28 +194,6 @@ class ScrubState(Protocol):
     def go_on_slowly(self) -> None:
         """Let the round go on at its usual pace."""
         ...
-
-
-class OperatorsHand(Protocol):
-    """What an operator can see and do from any node."""
-
-    @property
-    def view(self) -> View: ...
-
-    @property
-    def events(self) -> TrackingEvents: ...
-
-    @property
-    def reloading(self) -> ClusterReload: ...
-
-    @property
-    def jobs(self) -> Jobs: ...
-
-    @property
-    def suspensions(self) -> Suspending: ...
-
-    @property
-    def announcing(self) -> Announces: ...
 
 
 class RunningNode(Protocol):

@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused
-from shadowrelay.admin.node import OperatorsHand, RunningNode
+from shadowrelay.admin.hand import OperatorsHand
+from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import filters
 from shadowrelay.console.filters import about

@@ -63,7 +63,7 @@ from shadowrelay.core.tracking import Load, RowsDamaged
 from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
-from shadowrelay.database import records, sums
+from shadowrelay.database import member_rows, records, sums
 from shadowrelay.database.copies import Copies
 from shadowrelay.database.hop_rows import HopRows
 from shadowrelay.database.listing import Listing
@@ -134,7 +134,7 @@ class SqlLedger(RecordRows, Copies):
         self._read_chores()
 
     def _read_chores(self) -> None:
-        self.chores = [records.chore_of(row) for row in self._run(SQL["chores"]).fetchall()]
+        self.chores = [member_rows.chore_of(row) for row in self._run(SQL["chores"]).fetchall()]
 
     @property
     def changes(self) -> int:
@@ -167,7 +167,7 @@ class SqlLedger(RecordRows, Copies):
     def member(self, name: ServerName) -> Member | None:
         known = self._members.get(name)
         if known is None and (row := self._run(SQL["member"], (name,)).fetchone()):
-            known = self._members[name] = records.member_of(row)
+            known = self._members[name] = member_rows.member_of(row)
         return known
 
     def known(self, name: ServerName) -> Member | None:
@@ -175,7 +175,7 @@ class SqlLedger(RecordRows, Copies):
         return self._members.get(name)
 
     def members(self) -> Iterable[Member]:
-        return [records.member_of(row) for row in self._run(SQL["members"]).fetchall()]
+        return [member_rows.member_of(row) for row in self._run(SQL["members"]).fetchall()]
 
     def hop_peer(self, name: ServerName) -> HopPeer | None:
         return self.hop_rows.peer(name)
@@ -324,7 +324,7 @@ class SqlLedger(RecordRows, Copies):
                 self._run(SQL["put_tombstone"], (message_id, owner, epoch, rank, records.micros(until)))
             case Member(name):
                 self._members[name] = write
-                self._run(SQL["put_member"], records.member_row(write))
+                self._run(SQL["put_member"], member_rows.member_row(write))
             case Heard(name, sequence):
                 if (known := self.member(name)) and known.lineage:
                     self._members[name] = replace(known, lineage=known.lineage.at(sequence))
@@ -363,7 +363,7 @@ class SqlLedger(RecordRows, Copies):
     def _write_of_chore(self, write: Chore | ChoreDone) -> None:
         match write:
             case Chore():
-                self._run(SQL["put_chore"], records.chore_row(write))
+                self._run(SQL["put_chore"], member_rows.chore_row(write))
             case ChoreDone(chore):
                 self._run(SQL["drop_chore"], (chore.work, chore.member))
         self._read_chores()

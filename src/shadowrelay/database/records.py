@@ -7,22 +7,17 @@ from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core import digests
 from shadowrelay.core.decisions import (
-    Chore,
-    ChoreKind,
     DamagedRow,
     DiscardEvent,
-    Member,
     Outcome,
     Tombstone,
     Verdict,
     VerdictKind,
 )
 from shadowrelay.core.identifiers import (
-    Beginning,
     DatabaseId,
     Digest,
     Incarnation,
-    Lineage,
     Mark,
     MessageId,
     NextHop,
@@ -44,7 +39,7 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
-from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, corrupt, readable, row_sum
+from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, readable, row_sum
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -356,59 +351,3 @@ def outcome_of(row: SqlRow) -> Outcome:
 
 def tombstone_of(row: SqlRow) -> Tombstone:
     return Tombstone(MessageId(row[0]), ServerName(row[1]), row[2], row[3], moment(row[4]))
-
-
-def member_of(row: SqlRow) -> Member:
-    """The member in a row. Raises sqlite3.DatabaseError (CORRUPT) for an unreadable row: a member's mark
-    cannot be guessed, so the database cannot be used any more.
-    """
-    try:
-        return _member(row)
-    except IMPOSSIBLE as error:
-        raise corrupt(f"a row of a member cannot be read: {error}") from error
-
-
-def _member(row: SqlRow) -> Member:
-    if not isinstance(row[0], str):
-        raise ValueError(f"no name: {row[0]!r}")
-    lineage = None
-    if row[1] is not None:
-        beginnings = []
-        for entry in row[2].split(","):
-            token, _, sequence = entry.partition("@")
-            beginnings.append(Beginning(Incarnation(token), int(sequence)))
-        lineage = Lineage(DatabaseId(row[1]), tuple(beginnings), int(row[3]))
-    return Member(
-        name=ServerName(row[0]),
-        lineage=lineage,
-        knows_ours=None if row[4] is None else Incarnation(row[4]),
-        applied=None if row[5] is None else Mark(Incarnation(row[5]), int(row[6])),
-        retired=bool(row[7]),
-        replaced=None if row[8] is None else Incarnation(row[8]),
-        broken_at=maybe_moment(row[9]),
-    )
-
-
-def chore_of(row: SqlRow) -> Chore:
-    return Chore(ChoreKind(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
-
-
-def chore_row(chore: Chore) -> SqlRow:
-    return chore.work.value, chore.member, micros(chore.at), chore.step, chore.after
-
-
-def member_row(member: Member) -> SqlRow:
-    lineage, applied = member.lineage, member.applied
-    beginnings = lineage and ",".join(f"{entry.incarnation}@{entry.sequence}" for entry in lineage.beginnings)
-    return (
-        member.name,
-        lineage.database_id if lineage else None,
-        beginnings,
-        lineage.sequence if lineage else None,
-        member.knows_ours,
-        applied.incarnation if applied else None,
-        applied.sequence if applied else None,
-        int(member.retired),
-        member.replaced,
-        maybe_micros(member.broken_at),
-    )

@@ -13,10 +13,8 @@ from typing import TypeVar
 import structlog
 
 from shadowrelay import failpoints, measures
-from shadowrelay.core.decisions import Part
 from shadowrelay.core.delivery.settling import Ending, Hop, settle
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
-from shadowrelay.core.ownership import chores, heartbeat
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
@@ -30,7 +28,6 @@ from shadowrelay.database.queue import (
     claim,
     claim_late,
     due_hops,
-    may_be_sent,
     unclaim,
 )
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
@@ -42,9 +39,9 @@ from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.delivery.rerouting import rerouted
 from shadowrelay.delivery.script import deliver, write_down
+from shadowrelay.delivery.still_ours import StillOurs
 from shadowrelay.delivery.trying import end_rests
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
 from shadowrelay.members.suspended import Suspended
 from shadowrelay.running import Performer
@@ -88,18 +85,18 @@ class Queue:
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
+        self.suspended = Suspended(clock)
+        self._still_ours = StillOurs(database, boundary, self.suspended, clock)
         self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock)
         self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, clock, ways)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
         self.detour: Detour | None = None
-        self.suspended = Suspended(clock)
         self._workers: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()  # sessions being closed in the background
         self._stopping = False
         self._looking = asyncio.Lock()  # held while deliveries are begun
-        self._noting = asyncio.Lock()  # held while the consequences of silence are stored
         self._prune_at = 0.0  # on the loop's clock
         self._idle_at = 0.0  # when sessions are looked at again, on the loop's clock
         self._look_took = 0.0  # seconds
@@ -185,46 +182,9 @@ class Queue:
                 outbound.retry_at -= back
         self.hosts.brought_forward(back)
 
-    async def _note_silence(self) -> None:
-        """If this node was frozen or cut off for long, members may own our messages by now: mark them.
-
-        This goes part by part. Until it is complete, nothing is claimed or sent.
-        """
-        boundary = self._boundary
-        while boundary.cut_off(seconds()):
-            async with self._noting:
-                for member in boundary.cut_off(seconds()):
-                    await self._ask_about_what_it_holds(member)
-
-    async def _ask_about_what_it_holds(self, member: ServerName) -> None:
-        boundary = self._boundary
-        part: Part | None = Part(most=AT_ONCE)
-        while part is not None:
-            at = seconds()
-            note = partial(heartbeat.cut_off, name=member, at_hand=boundary.at_hand(at), now=self._clock())
-            part = await self._database.transact(partial(note, part=part))
-        boundary.noted(member, at)
-        log.warning("cut_off_from_holder", member=member)
-
-    async def _still_ours(self, claimed: ActiveFork) -> bool:
-        """May this fork, claimed some time ago, be sent now?
-
-        It may not after a silence in which members may have promoted their copies, nor if they told us that
-        they did or that the fork is delivered, nor if an operator suspended it or its queue. Every attempt
-        asks this. If nothing has happened to the message since the claim, memory gives the answer.
-        """
-        await self._note_silence()
-        if chores.held_back(self._database.ledger) or self.suspended(claimed.next_hop):
-            return False
-        if self._database.ledger.undisturbed(claimed.copy.id):
-            return True
-
-        now = self._clock()
-        return await self._database.transact_briefly(lambda ledger: may_be_sent(ledger, claimed, now))
-
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Start up to ``most`` workers. Returns how many were started."""
-        await self._note_silence()
+        await self._still_ours.note_silence()
         if self.suspended(name):
             return 0
         now = self._clock()
@@ -241,7 +201,7 @@ class Queue:
         at = asyncio.get_running_loop().time()
         if at < outbound.late_at:
             return
-        await self._note_silence()
+        await self._still_ours.note_silence()
         if self.suspended(name):  # nothing is late: suspended mail does not age
             return
         now = self._clock()

@@ -217,7 +217,7 @@ class Side:
         )
 
     def _ours(self, ledger: MemoryLedger, of: MessageId) -> bool:
-        """May the attempt go on? What ``Queue._still_ours`` looks at."""
+        """May the attempt go on? What ``StillOurs`` looks at."""
         copy = ledger.copy(of)
         return copy is not None and copy.owned and bool(copy.unsettled)
 
