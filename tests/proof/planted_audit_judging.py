@@ -179,8 +179,8 @@ JUDGING = (
         (
             "what is held is open",
             _CLEAN,
-            "        elif missing - held:\n",
-            "        elif missing:\n",
+            "        if missing - held:\n",
+            "        if missing:\n",
             "faults.py::test_a_fault_alone_is_found_as_what_it_is[in-transit]",
         ),
         (

@@ -26,7 +26,7 @@ DELIVERING = (
     Fault(
         name="a frozen owner sends before it looks at the clock",
         rule="an owner that was cut off for the time span asks before it delivers",
-        file="delivery/queue.py",
+        file="delivery/still_ours.py",
         edits=(
             (
                 "        while boundary.cut_off(seconds()):\n",
@@ -316,7 +316,7 @@ DELIVERING = (
         file="core/delivery/journal.py",
         edits=(
             (
-                "    if wanted is None or waiting or any(one.settled for one in original.recipients):\n",
+                "    if wanted is None or waiting or any(_journaled(one) for one in original.recipients):\n",
                 "    if wanted is None or waiting:\n",
             ),
         ),

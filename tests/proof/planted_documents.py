@@ -151,8 +151,8 @@ DOCUMENTS: tuple[Fault, ...] = (
         file="core/reception/holding.py",
         edits=(
             (
-                "    if not after.unsettled:\n        after = settled_now(after, now)\n    listeners",
-                "    after = settled_now(after, now)\n    listeners",
+                "    if not after.unsettled:\n        after = settled_now(after, now)\n    reason",
+                "    after = settled_now(after, now)\n    reason",
             ),
         ),
         test="core/reception/test_holding.py::test_a_half_delivered_message_is_half_discarded",
@@ -176,7 +176,10 @@ DOCUMENTS: tuple[Fault, ...] = (
         rule="an unacknowledged copy expires in the end",
         file="core/safety_net/expiry.py",
         edits=(
-            ("    if copy.held and not copy.damaged and age >= remembered_for(policy):\n", "    if False:\n"),
+            (
+                "    if copy.held and not copy.damaged and not suspended and age >= remembered_for(policy):\n",
+                "    if False:\n",
+            ),
         ),
         test="safety_net/test_expiry.py::test_a_shadow_copy_that_nobody_ever_settled_goes_in_the_end",
     ),

@@ -293,7 +293,12 @@ HOLDING = (
         name="roles are swapped without what is settled here",
         rule="half a message delivered is half a message discarded",
         file="core/ownership/transfer.py",
-        edits=(("        *addressed([owner_database], delivered(held, settled), now),\n", ""),),
+        edits=(
+            (
+                "delivered(held, settled) + orders(held, held.unsettled), now),\n",
+                "orders(held, held.unsettled), now),\n",
+            ),
+        ),
         test="core/ownership/test_transfer.py::test_what_was_settled_here_travels_to_the_new_owner",
     ),
     Fault(

@@ -58,9 +58,9 @@ HOPS_EXPLORED = (
         edits=(
             (
                 "        if recipient.settled and not recipient.waits and number is not None:\n"
-                "            groups.setdefault(OUTCOME[recipient.status], []).append(number)\n",
+                "            groups.setdefault(_BEYOND[recipient.status], []).append(number)\n",
                 "        if number is not None:\n"
-                '            groups.setdefault(OUTCOME.get(recipient.status, ""), []).append(number)\n',
+                '            groups.setdefault(_BEYOND.get(recipient.status, ""), []).append(number)\n',
             ),
         ),
         test=f"{_PATH}[kill A, after the 250]",

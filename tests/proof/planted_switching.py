@@ -83,8 +83,8 @@ SWITCHING = (
         file="safety_net/resubmitting.py",
         edits=(
             (
-                "        records, news, switch = await self._database.transact(_records)\n",
-                "        records, news, _ = await self._database.transact(_records)\n"
+                "        records, news, switch, suspensions = await self._database.transact(_records)\n",
+                "        records, news, _, suspensions = await self._database.transact(_records)\n"
                 "        switch = self._in_force.switch\n",
             ),
         ),

@@ -372,7 +372,7 @@ MUTANTS = (
         (
             (
                 journal.journaled,
-                "wanted is None or waiting or any(one.settled for one in original.recipients)",
+                "wanted is None or waiting or any(_journaled(one) for one in original.recipients)",
                 "wanted is None or waiting",
             ),
         ),
