@@ -120,6 +120,8 @@ class FakeNode:
     elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
     measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
 
+    certificates: dict[str, datetime] = field(default_factory=lambda: {"peer.certificate": NOW})
+
     def __post_init__(self) -> None:
         log = LogDirectory(self.database.file.parent / "tracking", OURS, lambda: self.database.lineage)
         self.events = TrackingEvents(log)
@@ -151,7 +153,7 @@ class FakeNode:
             clock=lambda: NOW,
             seconds=lambda: 0.0,
         )
-        return SimpleNamespace(view=view, events=self.events)
+        return SimpleNamespace(view=view, events=self.events, certificates=lambda: self.certificates)
 
     async def _elsewhere(self, step: Operate, timeout: float) -> ActAnswer | Unanswered:
         if found := self.elsewhere.get(step.to):

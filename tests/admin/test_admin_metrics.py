@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -129,6 +130,14 @@ async def test_the_disk_shows_how_far_it_is_from_refusing_mail(node, monkeypatch
     found = await scraped(node)
     assert found["shadowrelay_free_disk_bytes"] == 300
     assert found["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20
+
+
+async def test_each_certificate_in_use_says_until_when_it_is_valid(node):
+    node.certificates = {"peer.certificate": NOW + timedelta(days=9), "receive.default.tls_certificate": NOW}
+    found = await scraped(node)
+    name = "shadowrelay_certificate_expiry_timestamp_seconds"
+    assert found[f"{name}{{peer.certificate}}"] == NOW.timestamp() + 9 * 86400
+    assert found[f"{name}{{receive.default.tls_certificate}}"] == NOW.timestamp()
 
 
 async def test_tracking_events_are_counted_by_event_id_from_zero(node):

@@ -314,6 +314,7 @@ class _Api(Answers):
             now=self.clock(),
             hops={hop: node.hop_watch(hop) for hop in seen.hops},
             measures=measured,
+            certificates=node.hand.certificates(),
             queues=await self._ask(lambda ledger: depths(ledger, measured.delivery.fixed)),
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))

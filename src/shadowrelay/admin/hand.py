@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 from shadowrelay.operator.announcing import Announces
@@ -32,3 +34,7 @@ class OperatorsHand(Protocol):
 
     @property
     def announcing(self) -> Announces: ...
+
+    def certificates(self) -> Mapping[str, datetime]:
+        """Until when each certificate of this node that is in use is valid, by its setting."""
+        ...

@@ -49,6 +49,7 @@ class Scrape:
     hops: Mapping[ServerName, HopWatch] = field(default_factory=dict)
     measures: Measures = field(default_factory=Measures)
     queues: Depths = field(default_factory=Depths)
+    certificates: Mapping[str, datetime] = field(default_factory=dict)  # until when, by setting
 
 
 class _Current(Collector):
@@ -112,6 +113,12 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield from _resubmit(scrape.resubmit)
     yield from durations(scrape.measures)
     yield from depths(scrape.queues, scrape.now)
+    yield _labelled(
+        "certificate_expiry_timestamp_seconds",
+        "Until when a certificate in use is valid, seconds since 1970.",
+        "setting",
+        {setting: until.timestamp() for setting, until in scrape.certificates.items()},
+    )
     tracked = CounterMetricFamily(
         "shadowrelay_tracking_events", "Tracking events since the start, by event-id.", labels=["event"]
     )

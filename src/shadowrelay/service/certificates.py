@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 import structlog
@@ -24,6 +26,10 @@ class Certificates:
     def __init__(self, settings: Settings) -> None:
         self._files = {path: _stamp(path) for _, path in files(settings)}
         self._shown = {key: path for key, path in files(settings) if key.endswith("certificate")}
+        self._texts: dict[str, bytes] = {}
+        for key, path in self._shown.items():
+            with suppress(OSError):
+                self._texts[key] = path.read_bytes()
         self._refused: dict[Path, _Stamp] | None = None
         self._wrong = ""
 
@@ -59,8 +65,13 @@ class Certificates:
                 "certificate_taken",
                 setting=key,
                 file=str(path),
-                valid_until=str(valid_until(path) or "unknown"),
+                valid_until=str(self.valid_until.get(key, "unknown")),
             )
+
+    @cached_property
+    def valid_until(self) -> Mapping[str, datetime]:
+        """Until when each certificate of this node that is in use is valid, by its setting."""
+        return {key: until for key, text in self._texts.items() if (until := _until(text))}
 
 
 def files(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -93,11 +104,11 @@ def _stamp(path: Path) -> _Stamp:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def valid_until(path: Path) -> datetime | None:
+def _until(text: bytes) -> datetime | None:
     """Until when the first certificate of a file is valid; None: it cannot be read."""
     from cryptography import x509  # here, because the import is slow
 
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-    except (OSError, ValueError):
+        return x509.load_pem_x509_certificate(text).not_valid_after_utc
+    except ValueError:
         return None

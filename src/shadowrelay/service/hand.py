@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from shadowrelay.admin.access import Access, FixedToken, Token, TokenFile
@@ -30,6 +31,7 @@ class Hand:
     """
 
     def __init__(self, node: Node) -> None:
+        self._node = node
         self.access = Access(tuple(tokens_of(node.settings)))
         self.traces: Traces | None = None
         directory = node.settings.tracking.directory
@@ -56,6 +58,11 @@ class Hand:
         self.jobs, self.suspensions, self.carrying = made.jobs, made.suspensions, made.carrying
         self._of_jobs = made.actions()
         self.announcing = Announcing(node)
+
+    def certificates(self) -> Mapping[str, datetime]:
+        """Until when each certificate of this node that is in use is valid, by its setting."""
+        reloading = self._node.reloading
+        return reloading.certificates.valid_until if reloading else {}
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node by XOPERATE."""

@@ -132,13 +132,13 @@ class Reloading:
         ValueError.
         """
         node, before = self._node, self._node.settings
+        watched, tokens = Certificates(settings), tuple(tokens_of(settings))
         current = node.current.prepare(settings, book)
         hops, ways = servers(settings), hop_groups(settings)
         names = resolver(settings) if settings.dns != before.dns else None
         members = node.membership.prepare(settings)
         becomes = self._connectors(settings)
         limits = log_limits(settings)
-        watched, tokens = Certificates(settings), tuple(tokens_of(settings))
 
         def take() -> None:
             node.settings = settings
@@ -184,10 +184,10 @@ class Reloading:
                 return
             node, settings = self._node, self._node.settings
             try:
+                watched = Certificates(settings)
                 hops = servers(settings)
                 members = node.membership.prepare(settings)
                 becomes = self._connectors(settings)
-                watched = Certificates(settings)
             except (OSError, ValueError) as error:
                 self.certificates.refused(error)
                 return
