@@ -18,8 +18,10 @@ from shadowrelay.core.filtering import numbers, overruled
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ownership import jobs
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.suspending import SuspendedQueues
 from shadowrelay.core.suspensions import Suspension
+from shadowrelay.members.sharing import Sharing, job_received
 from shadowrelay.wire.jobs import (
     job_from,
     job_progress_from,
@@ -28,9 +30,11 @@ from shadowrelay.wire.jobs import (
     suspension_from,
     suspension_told,
 )
+from shadowrelay.wire.xshadow import Malformed
 
 HOP = NextHop("world")
 HOUR = timedelta(hours=1)
+POLICY = Policy()
 
 
 def a_job(number: int = 1, **changes: Any) -> Job:
@@ -244,7 +248,7 @@ def test_a_filter_means_a_message_only_if_all_conditions_hold() -> None:
     one = copy.unsettled[0]
     made = copy.received_at + HOUR
     assert numbers(Filter(ids=(copy.id,)), copy, made, made) == tuple(r.number for r in copy.unsettled)
-    assert numbers(Filter(ids=(copy.id,)), copy, copy.received_at, made) == ()
+    assert numbers(Filter(sender=copy.envelope.sender), copy, copy.received_at, made) == ()
     for wanted, meant in [
         (Filter(recipient=one.address.lower()), True),
         (Filter(recipient=one.address.lower(), larger=copy.envelope.size + 1), False),
@@ -258,3 +262,41 @@ def test_a_filter_means_a_message_only_if_all_conditions_hold() -> None:
         assert (one.number in numbers(wanted, copy, made, made)) is meant, wanted
     later = replace(a_job(), filter=Filter(suspended=True), made_at=made, verb=Verb.RESUME)
     assert overruled([later], copy) == {r.number for r in copy.unsettled}
+
+
+def test_a_filter_with_a_condition_of_a_later_version_is_not_taken_without_it() -> None:
+    told = job_told(a_job())
+    told["filter"] |= {"header": "x"}
+    with pytest.raises(Malformed, match="unknown condition header"):
+        job_from(told)
+
+
+def test_a_member_cannot_give_a_job_that_means_all_mail() -> None:
+    told = {"job": job_told(a_job(filter=Filter())), "progress": []}
+    with pytest.raises(Malformed, match="all mail"):
+        job_received(LedgerAtHand(A), B, told, Sharing(POLICY, lambda: NOW))
+
+
+@pytest.mark.parametrize("changes", [{"reason": "\udc80"}, {"filter": Filter(subject="\ud800")}])
+def test_text_that_is_no_unicode_is_not_taken(changes: dict[str, Any]) -> None:
+    with pytest.raises(Malformed):
+        job_from(job_told(a_job(**changes)))
+    with pytest.raises(Malformed):
+        suspension_from(suspension_told(a_suspension(next_hop=NextHop("\udc80"))))
+
+
+def test_a_resume_overrules_a_suspension_that_was_dated_by_a_clock_ahead() -> None:
+    ledger = LedgerAtHand(A)
+    suspended = a_job(1, verb=Verb.SUSPEND, made_at=NOW + HOUR, made_by=B)
+    ledger.apply(jobs.merge(ledger, suspended, (), B, (B,)))
+    resumed = ledger.apply(jobs.add(ledger, a_job(2, verb=Verb.RESUME, made_at=NOW), (B,)))
+    assert isinstance(resumed, Job)
+    assert jobs.to_overrule(suspended, ledger.jobs()) == [resumed]
+    assert jobs.to_overrule(resumed, ledger.jobs()) == []
+
+
+def test_a_message_that_a_job_names_is_meant_whatever_two_clocks_say() -> None:
+    copy = message()
+    early = copy.received_at - HOUR
+    assert numbers(Filter(queue=copy.recipients[0].next_hop), copy, early, NOW) == ()
+    assert numbers(Filter(ids=(copy.id,)), copy, early, NOW)

@@ -215,3 +215,22 @@ async def test_a_job_without_a_condition_or_a_reason_is_refused(tmp_path: Path) 
         past = datetime.now(UTC) - timedelta(hours=1)
         with pytest.raises(CannotDo, match="in the future"):
             await jobs.add(Verb.SUSPEND, QUEUE, "ann", "why", until=past)
+
+
+async def test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as (owner, holder, third):
+        await running(owner, holder, third)
+        await sent(owner, MESSAGE)
+        held_by = holder if await holder.copies() else third
+        asked = third if held_by is holder else holder
+        asked.wall.ahead = timedelta(hours=1)
+        await away(held_by)
+        await eventually(lambda: held_by.name not in owner.node.boundary.reachable(), within=20)
+        job = await give(asked, Verb.REMOVE)
+
+        async def removed() -> bool:
+            return await statuses(owner) == [Status.REMOVED]
+
+        await eventually(removed, within=20)
+        shown = await came_to(owner, job, "pending")
+        assert shown["pending"] == 1

@@ -71,4 +71,25 @@ JOBS = (
         edits=(("    if any(one.suspended for one in targets):\n", "    if not targets:\n"),),
         test="reception/test_delayed_acknowledgement.py::test_a_suspended_queue_is_not_waited_for",
     ),
+    Fault(
+        name="what is pending is counted from the time of another node's clock",
+        rule="a removal is pending until every member that may hold a copy has acknowledged it",
+        file="operator/carrying.py",
+        edits=(("            began = own.since and own.since - SET_BACK\n", "            began = job.made_at\n"),),
+        test=_JOBS + "test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead",
+    ),
+    Fault(
+        name="a resume is dated by its own clock alone",
+        rule="a later suspend or resume overrules an earlier one",
+        file="core/ownership/jobs.py",
+        edits=(("    job = _after_all(ledger, job)\n", ""),),
+        test=_RULES + "test_a_resume_overrules_a_suspension_that_was_dated_by_a_clock_ahead",
+    ),
+    Fault(
+        name="a condition of a later version is left out of the filter",
+        rule="a job is about the messages that its filter means, and no others",
+        file="wire/jobs.py",
+        edits=(("    if unknown := sorted(set(found) - _CONDITIONS):\n", "    if unknown := ():\n"),),
+        test=_RULES + "test_a_filter_with_a_condition_of_a_later_version_is_not_taken_without_it",
+    ),
 )

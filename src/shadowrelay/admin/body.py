@@ -62,6 +62,10 @@ async def body_of(request: HttpRequest, known: set[str], *, names_operator: bool
         raise RequestRefused(400, f"the body is no JSON: {error}") from error
     if not isinstance(found, dict):
         raise RequestRefused(400, "the body is no JSON object")
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise RequestRefused(400, "the body has text that is no Unicode: half a character") from error
     if unknown := sorted(set(found) - known):
         raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are {listed(known)}")
     if not names_operator:

@@ -29,7 +29,7 @@ def contains(part: str | None, text: str) -> bool:
 
 def numbers(wanted: Filter, copy: Copy, made_at: datetime, now: datetime) -> tuple[int, ...]:
     """The unsettled recipients of a queued message that a job made at that time is about, by number."""
-    if _came_at(copy) >= made_at or not _means(wanted, copy, made_at):
+    if _is_later(wanted, copy, made_at) or not _means(wanted, copy, made_at):
         return ()
     return tuple(one.number for one in copy.unsettled if _means_recipient(wanted, one, now))
 
@@ -44,11 +44,16 @@ def overruled(later: Collection[Job], copy: Copy) -> frozenset[int]:
     found: set[int] = set()
     for job in later:
         for recipient in copy.unsettled:
-            if recipient.number in found or _came_at(copy) >= job.made_at:
+            if recipient.number in found or _is_later(job.filter, copy, job.made_at):
                 continue
             if _means(job.filter, copy, job.made_at) and _means_envelope(job.filter, recipient):
                 found.add(recipient.number)
     return frozenset(found)
+
+
+def _is_later(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
+    """Did the message come after the job was made? One that the job names did not, whatever two clocks say."""
+    return not wanted.ids and _came_at(copy) >= made_at
 
 
 def _came_at(copy: Copy) -> datetime:

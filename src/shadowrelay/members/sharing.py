@@ -16,7 +16,7 @@ import structlog
 
 from shadowrelay.core import suspending, switching
 from shadowrelay.core.identifiers import RequestId, ServerName
-from shadowrelay.core.jobs import Job, JobProgress
+from shadowrelay.core.jobs import Filter, Job, JobProgress
 from shadowrelay.core.ledger import Ledger, Transaction, own_progress
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership import jobs
@@ -186,6 +186,8 @@ def told_job(job: Job | None, own: JobProgress) -> Told:
 def job_received(ledger: Transaction, member: ServerName, told: Told, about: Sharing) -> Told:
     """A member gave a job: merge it, and answer with ours. Raises Malformed."""
     given, parts = job_from(told.get("job")), told.get("progress", [])
+    if given.filter == Filter():
+        raise Malformed("a job without a condition would mean all mail")
     if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
         raise Malformed("bad progress")
     progress = [job_progress_from(one) for one in parts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Content, Decision
 from shadowrelay.core.filtering import about, overruled
@@ -32,6 +32,7 @@ INTERVAL = 1.0  # seconds between looks at messages in hand, at what is pending,
 IDLE = 5.0  # seconds between looks while every job is over
 LOOK = 1000  # messages that one transaction looks at; all other writes wait meanwhile
 MOST = 200  # messages to which one transaction does something
+SET_BACK = timedelta(minutes=1)  # so far this node's clock may be set back while it carries out a job
 MOST_WRITTEN = 20  # messages for which reports are written at a time
 
 
@@ -237,8 +238,10 @@ class Carrying:
             after=part.place or own.after,
             did=own.did + did,
             late=own.late + late,
+            pending=own.pending + did,  # until they are counted: it must not be over before
             waiting=len(left),
             done=own.done or (working.through and not left),
+            since=own.since or (now if did else None),
         )
         if found != own:
             found = jobs.further(found)
@@ -250,7 +253,8 @@ class Carrying:
 
         def count(ledger: SqlLedger) -> bool:
             own = jobs.own(ledger, job.id)
-            pending = min(own.did, job_selection.unacknowledged(ledger, job.verb, job.made_at))
+            began = own.since and own.since - SET_BACK
+            pending = min(own.did, job_selection.unacknowledged(ledger, job.verb, began)) if began else 0
             if pending == own.pending or ledger.job(job.id) is None:
                 return False
             ledger.apply(Decision(None, (jobs.further(replace(own, pending=pending)),)))

@@ -6,6 +6,7 @@ Times are microseconds since 1970, and durations are microseconds.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,6 +29,7 @@ from shadowrelay.wire.xshadow import Malformed, message_id, server_name
 
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_SPANS = 64
+_CONDITIONS = frozenset(field.name for field in fields(Filter))
 _LONGEST = timedelta(days=36_500)
 
 
@@ -90,8 +92,12 @@ def filter_told(wanted: Filter) -> dict[str, Any]:
 
 
 def filter_from(told: object) -> Filter:
-    """Read a filter. Raises Malformed."""
+    """Read a filter. Raises Malformed, also for a condition of a later version: without the condition the
+    filter would mean more messages.
+    """
     found = object_of(told)
+    if unknown := sorted(set(found) - _CONDITIONS):
+        raise Malformed(f"unknown condition {unknown[0][:40]}")
     queue = maybe_text_in(found, "queue")
     return Filter(
         ids=tuple(message_id(one) for one in names_in(found, "ids")),
@@ -122,6 +128,7 @@ def job_progress_told(progress: JobProgress) -> dict[str, Any]:
         "done": progress.done,
         "closed": progress.closed,
         "step": progress.step,
+        "since": None if progress.since is None else micros_of(progress.since),
     }
 
 
@@ -140,6 +147,7 @@ def job_progress_from(told: object) -> JobProgress:
         done=flag_in(found, "done"),
         closed=flag_in(found, "closed"),
         step=count_in(found, "step"),
+        since=_maybe_moment_in(found, "since"),
     )
 
 

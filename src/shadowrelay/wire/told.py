@@ -32,9 +32,14 @@ def object_of(told: object) -> Told:
 
 def text_in(found: Told, name: str) -> str:
     value = found.get(name)
-    if not isinstance(value, str) or len(value) > MOST_TEXT:
+    if not isinstance(value, str) or len(value) > MOST_TEXT or not is_text(value):
         raise Malformed(f"bad {name}")
     return value
+
+
+def is_text(value: str) -> bool:
+    """Is it Unicode text? JSON can name half a character, which neither database nor tracking log takes."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def maybe_text_in(found: Told, name: str) -> str | None:
@@ -45,7 +50,7 @@ def names_in(found: Told, name: str) -> tuple[str, ...]:
     value = found.get(name, [])
     if not isinstance(value, list) or len(value) > MOST_NAMES:
         raise Malformed(f"bad {name}")
-    if not all(isinstance(one, str) and len(one) <= MOST_TEXT for one in value):
+    if not all(isinstance(one, str) and len(one) <= MOST_TEXT and is_text(one) for one in value):
         raise Malformed(f"bad {name}")
     return tuple(value)
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Decision, Write
+from shadowrelay.core.events.announcements import MILLISECOND
 from shadowrelay.core.identifiers import FIRST, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, ForgetJob, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ledger import Ledger
@@ -57,6 +58,7 @@ def add(ledger: Ledger, job: Job, members: Collection[ServerName]) -> Decision[J
         return Decision(known)
     if why := fault(job):
         return Decision(JobRefused(why))
+    job = _after_all(ledger, job)
     open_here = sum(not through(ledger, one) for one in ledger.jobs())
     if open_here >= MOST_OPEN:
         return Decision(JobRefused(f"{open_here} jobs run here: wait until some are done, or stop one"))
@@ -64,6 +66,16 @@ def add(ledger: Ledger, job: Job, members: Collection[ServerName]) -> Decision[J
     if room is None:
         return Decision(JobRefused(f"{MOST_KEPT} jobs are open: stop some, or retire members that are gone"))
     return Decision(job, (job, *room))
+
+
+def _after_all(ledger: Ledger, job: Job) -> Job:
+    """The job, made after all those that it is to overrule: the clock of the node that made one of them may
+    be ahead, and then a resume would change nothing.
+    """
+    latest = max((one.made_at for one in ledger.jobs() if one.verb in _UNDO), default=job.made_at)
+    if job.verb not in _UNDO or latest < job.made_at:
+        return job
+    return replace(job, made_at=latest + MILLISECOND)
 
 
 def stop(ledger: Ledger, job_id: RequestId, by: ServerName, now: datetime) -> Decision[Job | None]:
