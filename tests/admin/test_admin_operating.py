@@ -161,3 +161,10 @@ async def test_a_status_says_that_redundancy_is_off(node: FakeNode) -> None:
         assert "REDUNDANCY IS OFF" not in (await typed(port, "status"))[1]
         node.redundant = False
         assert "SHADOW REDUNDANCY IS OFF" in (await typed(port, "status"))[1]
+
+
+async def test_text_that_is_no_unicode_is_refused_before_anything_is_done(node: FakeNode) -> None:
+    body = b'{"operator": "ann", "reason": "\\udc80", "value": false}'
+    async with serving(node) as port:
+        answer = await ask(port, "/api/v1/redundancy", body=body, **JSON)
+    assert (answer.status, "no Unicode" in answer.text) == (400, True)

@@ -75,7 +75,9 @@ JOBS = (
         name="what is pending is counted from the time of another node's clock",
         rule="a removal is pending until every member that may hold a copy has acknowledged it",
         file="operator/carrying.py",
-        edits=(("            began = own.since and own.since - SET_BACK\n", "            began = job.made_at\n"),),
+        edits=(
+            ("            began = own.since and own.since - SET_BACK\n", "            began = job.made_at\n"),
+        ),
         test=_JOBS + "test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead",
     ),
     Fault(

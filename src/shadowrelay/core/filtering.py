@@ -52,7 +52,7 @@ def overruled(later: Collection[Job], copy: Copy) -> frozenset[int]:
 
 
 def _is_later(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
-    """Did the message come after the job was made? One that the job names did not, whatever two clocks say."""
+    """Did the message come after the job was made? Not one that the job names, whatever two clocks say."""
     return not wanted.ids and _came_at(copy) >= made_at
 
 
