@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,18 +19,23 @@ from admin.admin_node import MX2, NOW, FakeNode, Got, a_node, ask, fill, meet, m
 from shadowrelay.admin.access import Access, FixedToken, cookie_name
 from shadowrelay.console.app import Console
 from shadowrelay.console.rates import Rates
-from shadowrelay.core.operating import Scope
+from shadowrelay.core.delivery import operated
+from shadowrelay.core.identifiers import RequestId
+from shadowrelay.core.operating import By, Scope
+from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
 from shadowrelay.operator.counting import CannotDo
 
 SECRET, LOOKING = "a secret of the operator", "a secret that may only look"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-PAGES = ("/", "/queues", "/queues/outside", "/messages", "/jobs", "/safety-net")
+PAGES = ("/", "/queues", "/queues/outside", "/messages", "/jobs", "/safety-net", "/node")
+MEMBER = MemberShown(name=MX2, address="mx2:2526", site=HOSTILE, host="rack2", source="settings")
 
 
 class ConsoleNode(FakeNode):
     """A node whose jobs do what the test says."""
 
-    made: list[dict[str, Any]]
+    made: list[Any]
+    wrong: tuple[str, ...] = ()
     refuses = ""
 
     @property
@@ -37,6 +43,8 @@ class ConsoleNode(FakeNode):
         found = super().hand
         found.jobs = SimpleNamespace(preview=self._preview, add=self._add, all=self._jobs, show=self._job)
         found.suspensions = SimpleNamespace(all=self._suspensions, suspend=self._suspend)
+        found.reloading = SimpleNamespace(own=self._own, everywhere=self._everywhere)
+        found.announcing = SimpleNamespace(members=lambda: [MEMBER], take=self._take)
         return found
 
     async def _preview(self, wanted: Any, operator: str) -> dict[str, Any]:
@@ -52,6 +60,22 @@ class ConsoleNode(FakeNode):
 
     async def _suspend(self, queue: str, operator: str, reason: str, until: Any) -> None:
         self.made.append({"queue": queue, "operator": operator, "reason": reason, "until": until})
+
+    async def _own(self, *, dry_run: bool) -> dict[str, Any]:
+        changes = [{"key": "queue_limit", "was": "1", "now": HOSTILE}]
+        self.made += [] if dry_run else ["reload"]
+        taken = not dry_run and not self.wrong
+        told = {"taken": taken, "now": changes, "restart": [], "wrong": self.wrong, "warnings": []}
+        return {"name": self.name, **told}
+
+    async def _everywhere(self, operator: str, *, dry_run: bool) -> dict[str, Any]:
+        own = {"node": self.name, "answers": True, "why": "", **await self._own(dry_run=dry_run)}
+        return {"nodes": [own, {"node": MX2, "answers": False, "why": "it is silent"}]}
+
+    async def _take(self, signed: str) -> None:
+        if signed != "signed":
+            raise AnnouncementRefused(f"it is not signed by the authority: {signed}")
+        self.made.append("mx4")
 
     async def _jobs(self) -> list[dict[str, Any]]:
         return [await self._job(message_id(7), "")]
@@ -81,9 +105,9 @@ async def node(tmp_path: Path) -> AsyncIterator[ConsoleNode]:
 
 
 @asynccontextmanager
-async def console(node: FakeNode, *tokens: FixedToken) -> AsyncIterator[int]:
+async def console(node: FakeNode, *tokens: FixedToken, audit: Path | None = None) -> AsyncIterator[int]:
     access = Access(tokens)
-    pages = Console(node=node, access=access, clock=lambda: NOW, rates=Rates(dict))
+    pages = Console(node=node, access=access, clock=lambda: NOW, rates=Rates(dict), audit=audit)
     async with serving(node, access=access, console=pages) as port:
         yield port
 
@@ -268,3 +292,88 @@ async def test_what_is_asked_for_with_the_header_of_the_script_has_no_frame(node
     assert "immutable" in file.headers["cache-control"]
     assert file.headers["content-type"].startswith("text/javascript")
     assert len(file.text.splitlines()) <= 200
+
+
+async def test_a_node_is_drained_and_takes_mail_again_from_its_page(node: ConsoleNode):
+    async with console(node) as port:
+        page = await ask(port, "/node")
+        assert 'action="/node/drain"' in page.text
+        asked = await ask(port, "/node/drain")
+        assert "Drain mx1?" in asked.text
+        forged = await post(port, "/node/drain", {"csrf": "x" * 43})
+        assert (forged.status, node.active) == (403, False)
+        done = await post(port, "/node/drain", {"csrf": csrf_of(asked)})
+        assert (done.status, done.raw_headers["location"], node.active) == (303, "/node", True)
+        drained = await ask(port, "/node")
+        assert 'action="/node/undrain"' in drained.text
+        assert "Handed over to mx2" in drained.text
+        again = await ask(port, "/node/undrain")
+        await post(port, "/node/undrain", {"csrf": csrf_of(again)})
+    assert not node.active
+
+
+async def test_a_reload_shows_first_what_it_changes_and_then_why_it_is_refused(node: ConsoleNode):
+    async with console(node) as port:
+        asked = await ask(port, "/node/reload?of=all")
+        assert "Changes now" in asked.text
+        assert "queue_limit" in asked.text
+        assert "It does not answer: it is silent" in asked.text
+        assert node.made == []
+        own = await ask(port, "/node/reload")
+        node.wrong = ("queue_limit is a number",)
+        refused = await post(port, "/node/reload", {"csrf": csrf_of(own)})
+        assert (refused.status, "Not taken by mx1" in refused.text) == (409, True)
+        assert "queue_limit is a number" in refused.text
+        node.wrong = ()
+        done = await post(port, "/node/reload", {"csrf": csrf_of(own)})
+    assert (done.status, done.raw_headers["location"]) == (303, "/node")
+
+
+async def test_an_announcement_that_is_refused_says_why_and_stays_in_its_field(node: ConsoleNode):
+    async with console(node) as port:
+        csrf = csrf_of(await ask(port, "/node/announce"))
+        nothing = await post(port, "/node/announce", {"csrf": csrf, "signed": " "})
+        assert (nothing.status, "Paste the announcement" in nothing.text) == (400, True)
+        forged = await post(port, "/node/announce", {"csrf": csrf, "signed": HOSTILE})
+        assert (forged.status, "It is not taken" in forged.text) == (409, True)
+        kept = re.search(r"<textarea[^>]*>([^<]*)</textarea>", forged.text)
+        assert kept
+        assert unescape(kept[1]) == HOSTILE
+        done = await post(port, "/node/announce", {"csrf": csrf, "signed": "signed"})
+    assert (done.status, node.made) == (303, ["mx4"])
+
+
+async def test_a_suspended_message_is_marked_in_lists_and_on_its_page(node: ConsoleNode):
+    by = By("ann", "look at it first", RequestId(message_id(7)))
+    await fill(node, lambda ledger: ledger.apply(operated.suspend(ledger, message_id(2), None, by, NOW)))
+    mark = '<span class="state suspended">suspended</span>'
+    async with console(node) as port:
+        queued = await ask(port, "/messages")
+        found = await ask(port, "/messages?q=b@inside.test")
+        other = await ask(port, "/messages?q=id:" + message_id(1))
+        page = await ask(port, f"/messages/{message_id(2)}")
+    assert [one.text.count(mark) for one in (queued, found, other)] == [1, 1, 0]
+    assert page.text.count(mark) == 2
+    assert "until it is resumed" in page.text
+
+
+@pytest.mark.parametrize(
+    ("told", "shown", "bad"),
+    [
+        ({"verdict": "proven", "sentence": "Nothing is lost <b>."}, "Nothing is lost &lt;b&gt;.", False),
+        ({"verdict": "lost", "sentence": "2 messages are lost."}, "2 messages are lost.", True),
+        ("no verdict", "the file is no verdict", True),
+        (None, "none given", False),
+    ],
+)
+async def test_the_first_screen_shows_the_last_audit(
+    node: ConsoleNode, tmp_path: Path, told: object, shown: str, bad: bool
+):
+    file = tmp_path / "verdict.json"
+    if told:
+        file.write_text(json.dumps(told))
+    async with console(node, audit=file) as port:
+        page = await ask(port, "/")
+    figure = re.search(r'<div class="(\w*)"><dt>Last audit</dt><dd class="words">([^<]*)', page.text)
+    assert figure
+    assert (figure[2], figure[1] == "bad") == (shown, bad)

@@ -38,6 +38,7 @@ def _known(copy: Copy) -> Json:
         "settled_at": maybe(copy.settled_at),
         "recipients": len(copy.recipients),
         "unsettled": len(copy.unsettled),
+        "suspended": maybe(copy.suspended_until),
         "next_hops": sorted({recipient.next_hop for recipient in copy.recipients}),
         "holders": [holder.name for holder in copy.holders],
         "damage": copy.damage and copy.damage.value,
@@ -52,7 +53,7 @@ def _known(copy: Copy) -> Json:
 
 _NOT_KNOWN = (
     *("epoch", "owner", "exposed", "confirmation", "sender", "subject", "size", "received_at", "settled_at"),
-    *("recipients", "unsettled", "next_hops", "holders", "digests"),
+    *("recipients", "unsettled", "suspended", "next_hops", "holders", "digests"),
 )
 
 
@@ -162,6 +163,7 @@ def _recipient(copy: Copy, recipient: Recipient, view: MessageView, hop: HopStat
         "attempts": recipient.attempts,
         "next_attempt": maybe(hop.tried_at(recipient.next_attempt, now) if kept else recipient.next_attempt),
         "last_reply": recipient.last_reply,
+        "suspended": maybe(None if recipient.settled else recipient.suspended),
         "delay_notified": recipient.delay_notified,
         "notify": list(recipient.notify),
         "orcpt": recipient.orcpt,
@@ -183,6 +185,8 @@ def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -
         return "waits for a good copy"
     if copy.confirmation is Confirmation.ASK:
         return "asking"
+    if recipient.is_suspended(now):
+        return "suspended"
     return "retry" if recipient.next_attempt and recipient.next_attempt > now else "ready"
 
 

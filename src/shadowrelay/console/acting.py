@@ -42,13 +42,6 @@ _QUEUE_MEANINGS = {
     "expire meanwhile, and new mail for it is still accepted.",
     Verb.RESUME: "All members deliver to this next hop again.",
 }
-_NODE_ACTS = {
-    "drain": (
-        "Drain {name}?",
-        "It takes no mail and no copies any more, delivers what it has, and hands the rest over.",
-    ),
-    "undrain": ("Let {name} take mail again?", "It takes mail and copies again."),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +70,6 @@ class JobPages:
             look("/jobs/{id}", self._show),
             look("/jobs/{id}/stop", self._ask_stop),
             act("/jobs/{id}/stop", self._stop),
-            look("/node/{act}", self._ask_node),
-            act("/node/{act}", self._do_node),
         ]
 
     @property
@@ -209,27 +200,6 @@ class JobPages:
             job = await self._hand.jobs.stop(request.path_params["id"], session_of(request).operator)
         return _to(f"/jobs/{job['id']}")
 
-    async def _ask_node(self, request: Request) -> Response:
-        session_of(request).require(Scope.OPERATE)
-        return self._frame.show(request, "act.html", self._about_node(request))
-
-    async def _do_node(self, request: Request) -> Response:
-        self._about_node(request)
-        if request.path_params["act"] == "drain":
-            await self._node.begin_drain()
-        else:
-            await self._node.end_drain()
-        return _to("/")
-
-    def _about_node(self, request: Request) -> dict[str, Any]:
-        act = request.path_params["act"]
-        if act not in _NODE_ACTS:
-            raise RequestRefused(404, f"There is nothing at {request.url.path}.")
-        title, meaning = _NODE_ACTS[act]
-        name = self._node.name
-        button = f"Drain {name}" if act == "drain" else "Take mail again"
-        return plain_act(title.format(name=name), meaning, f"/node/{act}", "/", button)
-
 
 def plain_act(
     title: str, meaning: str, action: str, back: str, button: str, hidden: Mapping[str, str] | None = None
@@ -261,7 +231,7 @@ def _line(one: Told) -> dict[str, Any]:
     recipients = one.get("recipients") or ()
     more = f" and {len(recipients) - 1} more" if len(recipients) > 1 else ""
     to = f"{recipients[0]['address']}{more}" if recipients else "–"
-    return {**one, "to": to, "state": "queued", "exposed": False, "suspended": False}
+    return {**one, "to": to, "state": "queued", "exposed": False}
 
 
 def _to(path: str) -> Response:

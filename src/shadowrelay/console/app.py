@@ -22,6 +22,7 @@ from shadowrelay.console.asking import Asking
 from shadowrelay.console.bringing import SafetyNetPages
 from shadowrelay.console.lately import Lately
 from shadowrelay.console.message_pages import MessagePages
+from shadowrelay.console.node_pages import NodePages
 from shadowrelay.console.pages import Overview, PageFrame, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
@@ -61,6 +62,7 @@ class Console:
             *QueuePages(frame, asking, jobs.suspensions).routes(),
             *MessagePages(frame, asking, jobs.matching).routes(),
             *jobs.routes(),
+            *NodePages(frame, self.node).routes(),
             *SafetyNetPages(frame, self.node, self.clock).routes(),
         ]
 

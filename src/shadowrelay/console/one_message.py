@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from shadowrelay.console.words import short
 from shadowrelay.core.identifiers import is_uuid
 from shadowrelay.core.operating import Told
 
@@ -28,7 +29,7 @@ def found_line(found: Told) -> dict[str, Any]:
         "to": f"{addresses[0]}{more}" if addresses else "–",
         "state": first.get("state") or "gone",
         "exposed": bool(first.get("exposed")),
-        "suspended": False,
+        "suspended": first.get("suspended"),
         "node": first.get("node", ""),
     }
 
@@ -68,12 +69,13 @@ def one_message(id_: str, here: Told | None, found: Told | None, traced: Told) -
 def _copies(copies: list[Told]) -> Iterator[dict[str, Any]]:
     for one in sorted(copies, key=lambda each: each["role"] != "primary"):
         own = one["role"] == "primary"
-        text = "It owns the message." if own else f"It keeps a copy for {one['owner']}."
+        text = "It owns the message." if own else f"It keeps a copy for {short(one['owner'] or '')}."
         if own and one["exposed"]:
             text = "It owns the message, and no other member has a copy."
         elif own and one["state"] == "safety_net":
             text = "It delivered the message, and keeps it in Safety Net."
-        yield {"node": one["node"], "kind": "own" if own else "kept", "state": one["state"], "text": text}
+        kind = "own" if own else "kept"
+        yield {"kind": kind, "text": text, **{name: one.get(name) for name in ("node", "state", "suspended")}}
 
 
 def _talks(events: list[Told]) -> Iterator[dict[str, Any]]:
@@ -118,13 +120,14 @@ def text_of(event: Told) -> str:
     parts = []
     if event["client"] and event["event"] in ("RECEIVE", "HARECEIVE", "RESUBMIT"):
         parts.append(f"from {event['client']}")
-    if event["server"] and event["event"] not in ("RECEIVE", "HARECEIVE"):
+    ordered = event["source"] == "ADMIN" and event["custom"].get("Operator")
+    if event["server"] and event["event"] not in ("RECEIVE", "HARECEIVE") and not ordered:
         parts.append(f"to {event['server']}")
     if event["recipients"]:
         more = f" and {event['recipient_count'] - 1} more" if event["recipient_count"] > 1 else ""
         parts.append(f"for {event['recipients'][0]}{more}")
-    said = event["status"] if event["event"] in _TALKS else event["context"]
+    said = (event["status"] or event["context"]) if event["event"] in _TALKS else event["context"]
     text = " ".join(parts)
-    if event["source"] == "ADMIN" and event["custom"].get("Operator"):
+    if ordered:
         said = f"by {event['custom']['Operator']}: {event['custom'].get('Reason', '')}"
     return f"{text}: {said}" if text and said else text or said

@@ -121,7 +121,6 @@ class Overview:
             "oldest": min((one["oldest_queued"] for one in told if one["oldest_queued"]), default=None),
             "charts": charts(self._rates),
             "audit": self._audit(),
-            "draining": self._asking.node.draining.active,
             "lately": self._lately.look(nodes, self._asking.clock()),
         }
         return self._frame.show(request, "overview.html", given)

@@ -51,7 +51,7 @@ class Geometry:
 
 
 WIDE = Geometry("wide", 760, 400, (196, 84), 262, 142)
-NARROW = Geometry("narrow", 400, 400, (158, 80), 121, 140, bend=20.0)
+NARROW = Geometry("narrow", 400, 400, (136, 80), 128, 140, bend=20.0)
 
 
 def members(nodes: Sequence[Told]) -> tuple[list[Box], list[KeptCopies]]:

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shadowrelay.console import words
+from shadowrelay.core.messages import FOREVER
 
 FRAGMENTS = "x-fragments"
 """A request with this header gets the parts of a page that change, without its frame."""
@@ -83,6 +84,8 @@ class Site:
             ago=lambda at: words.ago(at, now),
             age=lambda at: words.age(at, now),
             clock=lambda at: words.clock(at, now),
+            waits=lambda at: (words.moment(at) or now) > now,
+            endless=lambda at: words.moment(at) == FOREVER,
         )
         return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
 

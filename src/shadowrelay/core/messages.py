@@ -267,6 +267,11 @@ class Copy:
         return self.owned and not any(holder.state is HolderState.HOLDING for holder in self.holders)
 
     @property
+    def suspended_until(self) -> datetime | None:
+        """Until when an operator wants something of it to wait, as the last order said; None: nothing."""
+        return max((one.suspended for one in self.unsettled if one.suspended), default=None)
+
+    @property
     def unsettled(self) -> tuple[Recipient, ...]:
         return tuple(recipient for recipient in self.recipients if not recipient.settled)
 

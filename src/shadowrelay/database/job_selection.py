@@ -13,7 +13,7 @@ from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
-from shadowrelay.database.records import micros, moment
+from shadowrelay.database.records import maybe_moment, micros, moment
 from shadowrelay.database.selectors import know_folded, pattern
 
 SQL = load("jobs.sql")
@@ -33,7 +33,9 @@ class Selection(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """A message that a filter means, with the recipients that it means: address, next hop, last reply."""
+    """A message that a filter means, with the recipients that it means: address, next hop, last reply.
+    ``suspended``: until when an operator wants the first of them to wait.
+    """
 
     id: MessageId
     received_at: datetime
@@ -42,6 +44,7 @@ class Sampled:
     subject: str
     message_id: str
     recipients: tuple[tuple[str, NextHop, str], ...]
+    suspended: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime
                 subject=row[4],
                 message_id=row[5],
                 recipients=tuple(parts[row[0]]),
+                suspended=maybe_moment(row[11]),
             )
             for row in sample
         ),

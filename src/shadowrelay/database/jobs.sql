@@ -39,7 +39,7 @@ SELECT id FROM message WHERE former_owner IS NOT NULL AND role = 'primary' AND s
 -- name: matching
 -- All that a filter means on this node, for a preview.
 SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number, r.address, r.next_hop, r.last_reply,
-       r.attempts
+       r.attempts, r.suspended
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued'
    AND (:ids IS NULL OR m.id IN (SELECT value FROM json_each(:ids)))

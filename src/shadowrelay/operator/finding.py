@@ -15,7 +15,8 @@ _OF_THE_MESSAGE = (
     *("sender", "subject", "message_id", "size", "received_at", "recipients", "addresses", "next_hops"),
 )
 _OF_THE_COPY = (
-    *("state", "role", "stage", "epoch", "rank", "owner", "exposed", "confirmation", "unsettled", "statuses"),
+    *("state", "role", "stage", "epoch", "rank", "owner", "exposed", "confirmation"),
+    *("unsettled", "suspended", "statuses"),
     *("settled_at", "holders", "damage", "outcome", "revoked"),
 )
 

@@ -121,6 +121,7 @@ class Jobs:
                     "size": one.size,
                     "subject": one.subject,
                     "message_id": one.message_id,
+                    "suspended": one.suspended and timestamp(one.suspended),
                     "recipients": [
                         {"address": address, "next_hop": hop, "last_reply": reply}
                         for address, hop, reply in one.recipients[:MOST_SHOWN]
