@@ -15,14 +15,15 @@ from stations import Station, boundary, eventually
 
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.delivery import operated
-from shadowrelay.core.delivery.operated import Done
+from shadowrelay.core.delivery.operated import NOBODY, Done
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, settle
 from shadowrelay.core.identifiers import MessageId, RequestId
-from shadowrelay.core.messages import FOREVER, Copy, Reason, Stage, Status
+from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Reason, Stage, Status
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.heartbeat import take_over
-from shadowrelay.core.ownership.transfer import promote
+from shadowrelay.core.ownership.transfer import promote, saved
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.queue import claim, sent_to
+from shadowrelay.database.queue import ActiveFork, claim, sent_to, unclaim
 from shadowrelay.members import reconcile, repair
 from shadowrelay.operator.retire import retire
 
@@ -181,3 +182,118 @@ async def test_a_claim_that_has_not_begun_does_not_begin_once_the_message_is_sus
         assert not await owner.node.queue._still_ours(fork)
         await order(owner, operated.resume, copy)
         assert await owner.node.queue._still_ours(replace(fork))
+
+
+async def under_way(holder: Station, owner: Station, copy: Copy) -> ActiveFork:
+    """The holder has promoted its copy, waited for answers in vain, and is sending it in doubt."""
+    await taken_over(holder, owner)
+    hop = copy.recipients[0].next_hop
+
+    def doubted(ledger: SqlLedger) -> None:
+        mine = ledger.copy(copy.id)
+        assert mine is not None
+        ledger.apply(saved(mine, replace(mine, confirmation=Confirmation.IN_DOUBT)))
+
+    await holder.read(doubted)
+    (fork,) = await holder.read(lambda ledger: claim(ledger, hop, datetime.now(UTC), 9))
+    return fork
+
+
+async def polled(holder: Station, owner: Station, times: int = 3) -> None:
+    """The holder has asked its member so often from now on."""
+    link = holder.node.links[owner.name]
+    for _ in range(times):
+        before = link.contact_at
+
+        async def again(before: datetime | None = before) -> bool:
+            return link.contact_at != before
+
+        link.nudge()
+        await eventually(again)
+
+
+async def ended(holder: Station, fork: ActiveFork, *, accepted: bool) -> None:
+    """The attempt ends as it does in the queue: what came of it is written down first."""
+    copy, hop = fork.copy, fork.next_hop
+    if accepted:
+        result = AttemptResult(copy.recipients[0].number, Ending.ACCEPTED, "250 2.0.0 Taken")
+        await holder.read(
+            lambda ledger: ledger.apply(
+                settle(ledger, copy.id, [result], (), NOBODY, datetime.now(UTC), sent=copy)
+            )
+        )
+    await holder.read(lambda ledger: unclaim(ledger, copy.id, hop))
+
+
+async def test_a_removal_is_not_acknowledged_while_an_attempt_is_under_way_and_applied_when_it_failed(
+    tmp_path: Path,
+) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await order(owner, operated.remove, copy)
+        fork = await under_way(holder, owner, copy)
+        holder.run_links()
+        await polled(holder, owner)
+        assert await pending(owner, copy.id) == (holder.database.lineage.database_id,)
+        assert (await holder.copies())[0].unsettled
+        await ended(holder, fork, accepted=False)
+        await eventually(settled(holder, copy))
+        await eventually(acknowledged(owner, copy))
+
+
+async def test_what_an_attempt_delivered_before_the_removal_was_acknowledged_stays_delivered(
+    tmp_path: Path,
+) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await order(owner, operated.remove, copy)
+        fork = await under_way(holder, owner, copy)
+        holder.run_links()
+        await polled(holder, owner)
+        assert await pending(owner, copy.id) != ()
+        await ended(holder, fork, accepted=True)
+        await eventually(acknowledged(owner, copy))
+        (here,) = await holder.copies()
+        assert [one.status for one in here.recipients] == [Status.RELAYED]
+        assert "HADISCARD" not in await holder.events()
+
+
+async def test_a_suspension_is_not_acknowledged_while_an_attempt_is_under_way(tmp_path: Path) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await order(owner, operated.suspend, copy)
+        fork = await under_way(holder, owner, copy)
+        holder.run_links()
+        await polled(holder, owner)
+        assert await pending(owner, copy.id) != ()
+        assert (await holder.copies())[0].recipients[0].suspended is None
+        await ended(holder, fork, accepted=False)
+        await eventually(acknowledged(owner, copy))
+        assert (await holder.copies())[0].recipients[0].suspended == FOREVER
+
+
+async def test_what_became_of_other_messages_does_not_wait_for_the_attempt(tmp_path: Path) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await order(owner, operated.remove, copy)
+        fork = await under_way(holder, owner, copy)
+        assert (await sent(owner, MESSAGE)).startswith("250 ")
+        (other,) = [one for one in await owner.copies() if one.id != copy.id]
+        await order(owner, operated.remove, other)
+        holder.run_links()
+        await eventually(settled(holder, other))
+        assert await pending(owner, copy.id) != ()
+        assert await pending(owner, other.id) != ()  # what comes later is acknowledged later
+        await ended(holder, fork, accepted=False)
+        await eventually(acknowledged(owner, copy))
+        await eventually(acknowledged(owner, other))
+
+
+async def test_an_answer_that_tells_of_a_removal_during_an_attempt_leaves_the_question_open(
+    tmp_path: Path,
+) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await order(owner, operated.remove, copy)
+        fork = await under_way(holder, owner, copy)
+        holder.run_links()
+        await polled(holder, owner)
+        assert (await holder.copies())[0].unsettled
+        assert holder.node.inquiry.has_questions(holder.database.ledger, owner.name)
+        await ended(holder, fork, accepted=False)
+        await eventually(settled(holder, copy))

@@ -66,6 +66,37 @@ ORDERING = (
         test=_ROWS + "test_recipients_that_an_attempt_has_in_hand_are_left",
     ),
     Fault(
+        name="an order is acknowledged while an attempt is under way that it does not stop",
+        rule="a member acknowledges an order when no attempt of its own is under way any more",
+        file="core/reception/holding.py",
+        edits=(("        return bool(hops)\n    named", "        return False\n    hops = ()\n    named"),),
+        test=_TOLD
+        + "test_a_removal_is_not_acknowledged_while_an_attempt_is_under_way_and_applied_when_it_failed",
+    ),
+    Fault(
+        name="an attempt delivers after its message was shown as removed",
+        rule="nothing is delivered after a removal is confirmed, by attempts under way on any member",
+        file="core/members/conversation.py",
+        edits=(("for line in lines if too_early(ledger, line.verdict)]", "for line in lines if False]"),),
+        test="simulation/test_by_hand.py::"
+        "test_no_attempt_that_is_under_way_on_another_member_delivers_against_a_confirmed_order",
+    ),
+    Fault(
+        name="an event of an order that waits for an attempt is acknowledged all the same",
+        rule="a member acknowledges no event that it has not applied",
+        file="core/members/conversation.py",
+        edits=((" for event in events if first is None or event < first)", " for event in events)"),),
+        test=_TOLD
+        + "test_a_removal_is_not_acknowledged_while_an_attempt_is_under_way_and_applied_when_it_failed",
+    ),
+    Fault(
+        name="a question counts as answered though the answer was left",
+        rule="who was told of an order too early asks again",
+        file="core/members/conversation.py",
+        edits=(("    answered -= {line.verdict.message_id for line in early}\n", ""),),
+        test=_TOLD + "test_an_answer_that_tells_of_a_removal_during_an_attempt_leaves_the_question_open",
+    ),
+    Fault(
         name="a suspended message is due",
         rule="a suspended recipient is not due",
         file="database/records.py",

@@ -8,7 +8,8 @@ delivered, and a suspended one only after an operator has asked to resume it.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Decision
@@ -49,6 +50,7 @@ class Order:
     numbers: tuple[int, ...]
     given: float
     confirmed: float | None = None
+    processes: dict[str, int] = field(default_factory=dict)  # of each node, when it was confirmed
     ended: float = float("inf")  # when somebody asked to resume it
 
 
@@ -106,6 +108,7 @@ def look(world: World) -> None:
         busy = any(one == order.message_id for one, _ in node.active)
         if not busy and not operated.pending(node.ledger, order.message_id):
             order.confirmed = world.now
+            order.processes = {str(name): one.generation for name, one in world.nodes.items()}
             world.say("operator", f"{order.verb.value} of {order.message_id} is confirmed")
             world.point("confirmed", order.verb.value, order.message_id)
 
@@ -117,7 +120,9 @@ def _shows(copy: Copy, order: Order, number: int) -> bool:
 
 
 def against(world: World) -> list[str]:
-    """Deliveries against a confirmed order, by nodes whose disks did not go back."""
+    """Deliveries against a confirmed order, by nodes whose disks did not go back. Not the octets that a
+    process left behind which had ended before: nobody can call them back.
+    """
     found = []
     back = [(one.one, one.start) for one in world.impairments if one.kind in WENT_BACK]
     for order in world.orders:
@@ -125,10 +130,11 @@ def against(world: World) -> list[str]:
             continue
         for number in order.numbers:
             for one in world.deliveries.get((order.message_id, number), ()):
-                late = order.confirmed < one.started < order.ended
-                if late and not any(name == one.node and at < one.started for name, at in back):
+                late = order.confirmed < one.taken < order.ended
+                late = late and one.generation >= order.processes[one.node]
+                if late and not any(name == one.node and at < one.taken for name, at in back):
                     found.append(
-                        f"{one.node} delivered {order.message_id} to {number} at {one.started:.3f}, "
+                        f"{one.node} delivered {order.message_id} to {number} at {one.taken:.3f}, "
                         f"{order.verb.value} was confirmed at {order.confirmed:.3f}"
                     )
     return found
@@ -136,6 +142,14 @@ def against(world: World) -> list[str]:
 
 LOSSES = ("away", "disk lost", "disk lost", "freeze", "partition", "crash at commit", "rolled back")
 """Faults in which a copy is promoted."""
+
+APART = ("partition", "partition", "freeze", "away")
+"""Faults in which two members may own a message."""
+
+
+def is_slow(seed: int) -> bool:
+    """Are attempts under way when members hear what was ordered?"""
+    return seed % 4 == 1
 
 
 class Hand:
@@ -145,7 +159,13 @@ class Hand:
         self.world = world
         self.draw = draw
         self.finished = False
+        self.slow = is_slow(world.seed)
         world.after(0.0, self._look)
+
+    def meanwhile(self) -> None:
+        """A fault ends: what next hops are being sent now they take."""
+        for sink in self.world.hops.values():
+            sink.closed_until = min(sink.closed_until, self.world.now)
 
     def plan(self, start: float) -> None:
         """Orders while a fault comes and goes."""
@@ -173,6 +193,9 @@ class Hand:
         ]
         if not found:
             return
+        if self.slow:  # rather what a member has taken over from another that does not know
+            owners = Counter(copy.id for _, copy in found)
+            found = [one for one in found if owners[one[1].id] > 1] or found
         node, copy = draw.choice(found)
         verb = draw.choice((Verb.REMOVE, Verb.REMOVE, Verb.SUSPEND, Verb.SUSPEND, Verb.RESUME, Verb.BOUNCE))
         some = draw.random() < 0.3

@@ -9,7 +9,7 @@ what is durable and what a group has touched, which the invariants need. On top 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -180,6 +180,7 @@ class MemoryLedger:
         self._lineage: Lineage | None = None
         self._back_at: datetime | None = None  # the opening ended in the group that is not yet durable
         self.at_once = 1000
+        self.active: set[tuple[MessageId, NextHop]] = set()  # attempts of the process, which shares it
 
     # What decisions read.
 
@@ -215,6 +216,9 @@ class MemoryLedger:
     def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
         waiting = (event for event in self.state.events.values() if event.verdict.message_id == message_id)
         return sorted({event.addressee for event in waiting if _is_order(event.verdict)})
+
+    def sent_to(self, message_id: MessageId) -> Collection[NextHop]:
+        return [hop for one, hop in self.active if one == message_id]
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         return self.state.tombstones.get(message_id)

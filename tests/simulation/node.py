@@ -202,6 +202,7 @@ class Node:
         self.in_flight: set[MessageId] = set()
         self.ticks = 0
         self.active: set[tuple[MessageId, NextHop]] = set()
+        self.ledger.active = self.active
         self.repairing: set[MessageId] = set()
         self.redirecting: set[MessageId] = set()
         self.concluding = self.carrying = False

@@ -13,7 +13,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import LISTS, AddressBook, DistributionList
 
 from . import rot
-from .by_hand import LOSSES, Hand
+from .by_hand import APART, LOSSES, Hand, is_slow
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
 from .memory_ledger import CheckedLedger, Disagreement
@@ -121,7 +121,7 @@ class Run:
                 case 1:  # its mail is taken over by a member elsewhere, which is lost in turn
                     kinds, self.victims = ("away", "disk lost"), [shared[0], elsewhere[0]]
         if by_hand and not shared and seed % 4:  # what is ordered is relied on by those who promote copies
-            kinds = tuple(random.Random(seed ^ 0x10DD).choices(LOSSES, k=faults))
+            kinds = tuple(random.Random(seed ^ 0x10DD).choices(APART if is_slow(seed) else LOSSES, k=faults))
         self.plan = Plan(
             nodes,
             kinds,
@@ -175,6 +175,8 @@ class Run:
                 sink.closed_until = float("inf")
             if by_hand and seed % 4 and name != "back":
                 sink.closed_until = 10.0 + 40.0 * random.Random(f"{seed}{name}").random()
+                if self.hand and self.hand.slow:
+                    sink.delay = (0.5, 8.0)
         self._journal(seed)
 
     def _unhurried(self, policy: Policy) -> Policy:
@@ -359,6 +361,8 @@ class Run:
         for entry in entries:
             entry.end = self.world.now
         self.healed += 1
+        if self.hand and self.hand.slow and entries:
+            self.hand.meanwhile()
 
     def _part(self, kind: str, ones: Sequence[str], others: list[str], length: float) -> None:
         world = self.world

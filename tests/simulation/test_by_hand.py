@@ -21,6 +21,11 @@ def test_no_seed_delivers_against_a_confirmed_order_or_loses_other_mail(first: i
     assert problems(range(first, first + 50)) == {}
 
 
+def test_no_attempt_that_is_under_way_on_another_member_delivers_against_a_confirmed_order() -> None:
+    """In these seeds two members own a message, and one is sending it when it hears what was ordered."""
+    assert {seed: run_seed(seed, by_hand=True)[0].problems for seed in (185, 369)} == {185: [], 369: []}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(100, 1100, 250))
 def test_no_seed_of_very_many_delivers_against_a_confirmed_order(first: int) -> None:

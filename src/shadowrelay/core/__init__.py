@@ -52,6 +52,8 @@ Orders
         ``delivery.operated.suspend``.
     22. An order is pending until every database that may hold a copy has acknowledged it:
         ``delivery.operated.pending``.
+    23. A member acknowledges an order to stop when no attempt of its own about it is under way any more:
+        ``reception.holding.too_early``, ``members.conversation.told``.
 
 A decision is a function of a ledger, what happened and a clock reading. It returns ``Decision(then, writes,
 events)``: the rows and tracking events of one transaction, and what may be said after the commit. This

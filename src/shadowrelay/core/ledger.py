@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -59,6 +59,10 @@ class Ledger(RecordLedger, Protocol):
         """The databases that have not acknowledged events about an operator's order: a removal, a suspension
         or its end.
         """
+        ...
+
+    def sent_to(self, message_id: MessageId) -> Collection[NextHop]:
+        """The next hops to which this process is sending the message: their attempts are not written down."""
         ...
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None: ...

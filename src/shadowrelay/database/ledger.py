@@ -157,6 +157,9 @@ class SqlLedger(RecordRows, Copies):
     def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
         return [DatabaseId(row[0]) for row in self._run(SQL["orders_of"], (message_id,)).fetchall()]
 
+    def sent_to(self, message_id: MessageId) -> frozenset[NextHop]:
+        return frozenset(NextHop(hop) for (hop,) in self._run(SQL["sent_to"], (message_id,)).fetchall())
+
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
         return sums.readable(records.tombstone_of, row) if row else None

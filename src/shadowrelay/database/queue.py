@@ -202,8 +202,7 @@ def being_sent(ledger: SqlLedger, message_id: MessageId, *, but: NextHop | None 
 
 def sent_to(ledger: SqlLedger, message_id: MessageId) -> frozenset[NextHop]:
     """The next hops to which delivery attempts of that message are under way."""
-    rows = ledger.connection.execute(SQL["sent_to"], (message_id,)).fetchall()
-    return frozenset(NextHop(hop) for (hop,) in rows)
+    return ledger.sent_to(message_id)
 
 
 def orders_pending(ledger: SqlLedger) -> int:

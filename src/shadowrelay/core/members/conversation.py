@@ -22,7 +22,7 @@ from shadowrelay.core.messages import Copy
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import in_question
-from shadowrelay.core.reception.holding import revoke
+from shadowrelay.core.reception.holding import revoke, too_early
 from shadowrelay.core.values import dataclass
 
 MAX_LINES = 200
@@ -296,21 +296,29 @@ def told(
     """Apply a whole answer in one transaction. True if there is more to fetch or to ask at once.
 
     Nothing of the answer counts if the process that gave it has a successor by now: see ``_has_successor``.
+    An order to stop counts only when no attempt is under way any more (``holding.too_early``). Until then it
+    is not applied, and no event from it on is acknowledged: the next poll brings these events again.
     """
     if _has_successor(ledger, speaker):
         return False
     ledger.apply(heartbeat.heard(ledger, speaker.name, speaker.mark))
     checked = {q.message_id: copy.check_at for q in query.questions if (copy := ledger.copy(q.message_id))}
+    early = [line for line in lines if too_early(ledger, line.verdict)]
     for line in lines:
+        if line in early:
+            continue
         owner = _database_of(ledger, speaker, line.verdict)
         learnt = questions.learn(
             ledger, line.verdict, speaker, owner, policy, now, long_away=inquiry.long_away
         )
         ledger.apply(learnt)
-    last = max((line.event for line in lines if line.event is not None), default=None)
+    first = min((line.event for line in early if line.event is not None), default=None)
+    events = [line.event for line in lines if line.event is not None]
+    last = max((event for event in events if first is None or event < first), default=None)
     if last is not None:
         ledger.apply(discard.applied(ledger, speaker.name, Mark(speaker.mark.incarnation, last)))
     answered = {line.verdict.message_id for line in lines if line.event is None}
+    answered -= {line.verdict.message_id for line in early}
     pending = {line.verdict.message_id for line in lines if _waits(ledger, line.verdict, speaker)}
     confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is VerdictKind.YOURS}
     for question in (*query.questions, *query.claimed):
@@ -326,7 +334,7 @@ def told(
         if as_its_holder and copy.check_at == checked[copy.id]:  # the answer left it out, or decided nothing
             ledger.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)
-    return more_to_ask or len(lines) >= MAX_LINES
+    return more_to_ask or (len(lines) >= MAX_LINES and not early)
 
 
 def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:

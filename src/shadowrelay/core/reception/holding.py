@@ -16,13 +16,13 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import addressed, delivered, ended, orders, to_giver
+from shadowrelay.core.events.announcements import STATUS, addressed, delivered, ended, orders, to_giver
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding, machines
-from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage
+from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Reason, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership.heartbeat import heard
 from shadowrelay.core.ownership.transfer import (
     ask_about,
@@ -300,6 +300,23 @@ def revoke(
         return Decision(Verdict(message_id, copy.epoch, VerdictKind.TAKEN, copy.owner), (tombstone,))
     released = discard_copy(ledger, copy, "Revoked", now)
     return Decision(confirmed, (tombstone, *released.writes), released.events)
+
+
+def too_early(ledger: Ledger, verdict: Verdict) -> bool:
+    """Does this tell of a removal or a suspension while an attempt is under way here that it cannot stop?
+
+    Who acknowledges an order says that nothing will be delivered against it. So the order waits until the
+    attempt is written down: what it delivered stays delivered.
+    """
+    removal = verdict.kind is VerdictKind.DELIVERED and STATUS.get(verdict.argument) is Status.REMOVED
+    if not removal and verdict.kind is not VerdictKind.SUSPENDED:
+        return False
+    hops = ledger.sent_to(verdict.message_id)
+    copy = ledger.copy(verdict.message_id) if hops else None
+    if copy is None:
+        return bool(hops)
+    named = verdict.recipients
+    return any(one.next_hop in hops for one in copy.recipients if not named or one.number in named)
 
 
 def order_held(
