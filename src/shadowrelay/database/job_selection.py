@@ -142,7 +142,6 @@ def _parameters(wanted: Filter, made_at: datetime, now: datetime) -> dict[str, A
         "made_at": micros(made_at),
         "now": micros(now),
         "suspended": wanted.suspended,
-        "plain": all(text is None or text.isascii() for text in (wanted.sender, wanted.recipient)),
         "sender": sender,
         "sender_end": sender_end,
         "recipient": recipient,
