@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_hop import ScriptedHop
 from sending import MESSAGE, sent
 from stations import Station, boundary, eventually
 
@@ -98,6 +101,31 @@ async def test_nothing_is_claimed_for_a_suspended_queue_and_late_mail_does_not_e
         (copy,) = await one.copies()
         assert (copy.stage, copy.recipients[0].status) == (Stage.QUEUED, Status.READY)
         assert not {"FAIL", "DSN"} & set(await one.events())
+
+
+async def test_a_delay_notice_promises_the_time_in_which_the_queue_was_suspended_besides(
+    tmp_path: Path,
+) -> None:
+    not_yet = {"RCPT TO:<b@example.net>": b"450 4.2.1 not yet\r\n"}
+    async with ScriptedHop(**not_yet) as hop:
+        way = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
+        async with boundary(tmp_path, "mx1", routes={"inside": way}) as (one,):
+            await one.node.resubmitting.look()
+            await sent(one, MESSAGE)
+            await suspend(one)
+            for clock in (one.clock, one.wall):
+                clock.ahead = timedelta(days=1)
+            await one.node.hand.suspensions.resume(INSIDE, "ann", "mended")
+            for clock in (one.clock, one.wall):
+                clock.ahead += timedelta(hours=5)
+            one.run_queue()
+            await eventually(lambda: any(b"Will-Retry-Until" in content for content in hop.contents))
+            (copy, *_) = await one.copies()
+    found = re.search(rb"Will-Retry-Until: (.*)\r", b"".join(hop.contents))
+    assert found
+    until = parsedate_to_datetime(found[1].decode())
+    promised = until - copy.received_at - one.node.policy.message_expiration_timeout
+    assert abs(promised - timedelta(days=1)) < timedelta(minutes=1)
 
 
 async def test_a_queue_that_is_suspended_after_the_claim_gets_no_attempt(

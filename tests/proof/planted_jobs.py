@@ -7,6 +7,7 @@ from .planting import Fault
 _RULES = "core/test_jobs_rules.py::"
 _JOBS = "operator/test_jobs.py::"
 _QUEUES = "operator/test_suspended_queues.py::"
+_COMMANDS = "operator/test_verbs_by_command.py::"
 
 JOBS = (
     Fault(
@@ -63,6 +64,47 @@ JOBS = (
         file="database/queue.py",
         edits=((" + self.not_aged\n", "\n"),),
         test=_QUEUES + "test_nothing_is_claimed_for_a_suspended_queue_and_late_mail_does_not_expire",
+    ),
+    Fault(
+        name="the retry of a queue is in no tracking log",
+        rule="an act on a queue is a row on every node that does it",
+        file="operator/carrying.py",
+        edits=((", _queue_acts(job, own, now))", ")"),),
+        test=_COMMANDS + "test_a_retry_of_a_queue_ends_its_rest_on_every_node_and_each_notes_it",
+    ),
+    Fault(
+        name="the retry of a queue leaves its next hop at rest",
+        rule="a retry of a queue ends the rest of its next hop",
+        file="operator/carrying.py",
+        edits=(("                self.try_now(job.filter.queue)\n", "                pass\n"),),
+        test=_COMMANDS + "test_a_retry_of_a_queue_ends_its_rest_on_every_node_and_each_notes_it",
+    ),
+    Fault(
+        name="reports of a job are written for no message",
+        rule="the sender of a message that a job ends is told, if that is asked for",
+        file="operator/verbs.py",
+        edits=(("    reports = written[copy.id].reports if written else ()\n", "    reports = ()\n"),),
+        test=_COMMANDS + "test_a_sender_gets_one_report_of_what_a_job_ended_by_a_filter",
+    ),
+    Fault(
+        name="a delay notice counts the age while the queue was suspended",
+        rule="mail in a suspended queue does not age",
+        file="delivery/reports.py",
+        edits=(("since(copy, (recipient,)) + spent", "since(copy, (recipient,))"),),
+        test=_QUEUES + "test_a_delay_notice_promises_the_time_in_which_the_queue_was_suspended_besides",
+    ),
+    Fault(
+        name="a walk knows no letters but ASCII in an address",
+        rule="a filter means the same in SQL and in the core",
+        file="database/jobs.sql",
+        edits=(
+            (
+                "                   OR iif(r.address GLOB '*[^ -~]*', folded(r.address), lower(r.address)) =",
+                "                   OR lower(r.address) =",
+            ),
+        ),
+        test="database/test_job_selection.py::"
+        "test_a_count_and_a_walk_find_exactly_what_the_core_says_is_meant",
     ),
     Fault(
         name="a 250 waits for a suspended queue",

@@ -10,7 +10,7 @@ from shadowrelay.core.filtering import ROUTE_END
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.core.tracking_queues import QueueActed
+from shadowrelay.core.tracking_queues import recorded
 from shadowrelay.core.values import dataclass, replace
 
 MOST_SPANS = 16
@@ -38,7 +38,7 @@ def changed(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspen
         revision=known.revision + 1 if known else 1,
         spans=_kept(_until(known, now), now) if known else (),
     )
-    return Decision(after, (after,), (QueueActed(at=now, record=after),))
+    return Decision(after, (after,), (recorded(after, now),))
 
 
 def merged(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
@@ -48,7 +48,7 @@ def merged(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspens
         return Decision(None)
     if known and _weight(known) >= _weight(given):
         return Decision(known)
-    return Decision(given, (given,), (QueueActed(at=now, record=given),))
+    return Decision(given, (given,), (recorded(given, now),))
 
 
 def _weight(record: Suspension) -> tuple[int, datetime, list[int], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -30,10 +30,16 @@ HEADER = 256 * 1024  # octets of the original that are read to return only its h
 WHOLE = 1 << 20  # octets of the longest original that is returned whole
 
 
+def _aged(next_hop: NextHop, received_at: datetime) -> timedelta:
+    del next_hop, received_at
+    return timedelta(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Reporter:
     """Writes DSNs, and says which journal copy a message has. ``routes`` tell the next hop for the sender's
-    address.
+    address. ``not_aged``: how long a message to a next hop, received then, did not age, since its queue was
+    suspended.
     """
 
     name: ServerName
@@ -42,6 +48,7 @@ class Reporter:
     clock: Callable[[], datetime]
     journals: Journals = field(default_factory=dict)
     book: Callable[[], AddressBook] = no_book
+    not_aged: Callable[[NextHop, datetime], timedelta] = _aged
 
     async def write(self, step: WriteReports, content: Content) -> tuple[Report | JournalCopy, ...]:
         """One report for each recipient whose sender is to be told how the attempt ended, and the journal
@@ -73,6 +80,11 @@ class Reporter:
             case Ending.DEFERRED | Ending.IN_DOUBT if result.late:
                 return ReportKind.DELAYED
         return None
+
+    def _until(self, copy: Copy, recipient: Recipient) -> datetime:
+        """When the message is too old. It does not age while it is suspended, or its queue is."""
+        spent = self.not_aged(recipient.next_hop, copy.received_at)
+        return expires_at(since(copy, (recipient,)) + spent, self.policy)
 
     def _behind_lists(self, copy: Copy) -> Iterator[NextHop]:
         """The next hops of its lists' members: what is sent to them is not journaled once more."""
@@ -114,9 +126,7 @@ class Reporter:
             reply=result.reply,
             remote_mta=mta(step.hop.server) if result.remote and step.hop.server else None,
             now=now,
-            will_retry_until=expires_at(since(copy, (recipient,)), self.policy)
-            if kind is ReportKind.DELAYED
-            else None,
+            will_retry_until=self._until(copy, recipient) if kind is ReportKind.DELAYED else None,
             original=original,
             original_is_complete=whole and len(original) == copy.envelope.size,
         )

@@ -42,8 +42,11 @@ class Suspended:
         """The fork with the time in which its message did not age."""
         if not self.queues.records:  # nearly always
             return claimed
-        spent = self.queues.not_aged(claimed.next_hop, claimed.copy.received_at, self._clock())
-        return replace(claimed, not_aged=spent)
+        return replace(claimed, not_aged=self.not_aged(claimed.next_hop, claimed.copy.received_at))
+
+    def not_aged(self, next_hop: NextHop, received_at: datetime) -> timedelta:
+        """How long a message to that next hop, received then, did not age."""
+        return self.queues.not_aged(next_hop, received_at, self._clock())
 
     def received_by(self, next_hop: NextHop, age: timedelta) -> datetime:
         """A message to that next hop which was received then has that age now."""

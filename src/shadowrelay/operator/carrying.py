@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from shadowrelay.core.decisions import Content, Decision
 from shadowrelay.core.filtering import about, overruled
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId
-from shadowrelay.core.jobs import Job, JobProgress, JobState, Verb
+from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.tracking_queues import QueueActed, retried
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import job_selection
 from shadowrelay.database.content import stored
@@ -245,7 +246,7 @@ class Carrying:
         )
         if found != own:
             found = jobs.further(found)
-            ledger.apply(Decision(None, (found,)))
+            ledger.apply(Decision(None, (found,), _queue_acts(job, own, now)))
         return _Came(found, did, frozenset(left))
 
     async def _count_pending(self, job: Job) -> None:
@@ -270,6 +271,13 @@ def _ready(part: _Part, message_id: MessageId, numbers: Sequence[int]) -> bool:
         return True
     written = part.written.get(message_id)
     return written is not None and set(numbers) <= set(written.numbers)
+
+
+def _queue_acts(job: Job, before: JobProgress, now: datetime) -> tuple[QueueActed, ...]:
+    """The row about a whole queue that is retried, when this node does its first part."""
+    queue = job.filter.queue
+    whole = queue is not None and job.verb is Verb.RETRY and job.filter == Filter(queue=queue)
+    return (retried(job, queue, now),) if queue is not None and whole and not before.step else ()
 
 
 def _finished(ledger: SqlLedger, job: Job) -> bool:

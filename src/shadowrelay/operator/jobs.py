@@ -65,7 +65,8 @@ class Phase(StrEnum):
 @dataclass(slots=True, kw_only=True)
 class Jobs:
     """One node's. ``ask``: asks a member, within that many seconds. ``wake``: a job changed: carry it out,
-    and tell the members. ``why_away``: of a member that cannot be reached, why.
+    and tell the members. ``why_away``: of a member that cannot be reached, why. ``refusal``: why a member
+    does not take a job; empty if nothing is known of that.
     """
 
     database: TransportDatabase
@@ -75,6 +76,7 @@ class Jobs:
     ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
     why_away: Callable[[ServerName], str]
     wake: Callable[[], None]
+    refusal: Callable[[RequestId, ServerName], str]
 
     @property
     def name(self) -> ServerName:
@@ -236,7 +238,8 @@ class Jobs:
                 if newer is not None and newer.node == name and (known is None or newer.step > known.step):
                     known = newer
             if not has and not why:
-                why = "it has not heard of the job yet"
+                refusal = self.refusal(job.id, name)
+                why = f"it refuses: {refusal}" if refusal else "it has not heard of the job yet"
             nodes.append(_node(name, known, has=has, why=why))
         return {**shown(job), "phase": _phase(job, nodes).value, **_sums(nodes), "nodes": nodes}
 

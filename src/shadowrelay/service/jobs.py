@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.carrying import Carrying
@@ -33,6 +33,7 @@ class NodeJobs:
             ask=node.members.operate,
             why_away=self._why_away,
             wake=self._job_changed,
+            refusal=self._refusal,
         )
         self.suspensions = Suspending(
             database=node.database,
@@ -66,6 +67,10 @@ class NodeJobs:
     def _why_away(self, name: ServerName) -> str:
         found = away(self._node.member_statuses()).get(name)
         return found.why if found else "it is not in the settings"
+
+    def _refusal(self, job: RequestId, name: ServerName) -> str:
+        known = self._node.resubmitting.given.get(name)
+        return known.refused.get(job, "") if known else ""
 
     def _suspensions_read(self, records: Sequence[Suspension]) -> None:
         """What is on record is in force from now on."""

@@ -106,7 +106,13 @@ class Node:
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.reporter = Reporter(
-            self.name, self.routes, policy, clock, self.current.journals, self.current.book
+            self.name,
+            self.routes,
+            policy,
+            clock,
+            self.current.journals,
+            self.current.book,
+            lambda hop, received_at: self.queue.suspended.not_aged(hop, received_at),
         )
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
