@@ -194,3 +194,8 @@ async def test_on_a_terminal_it_draws_a_node_that_comes_back_and_ends_by_q(node:
 def test_no_other_command_imports_textual() -> None:
     code = "import sys, shadowrelay.cli.top; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_a_terminal_top_says_what_to_type_instead() -> None:
+    ran = CliRunner().invoke(main, ["top"])
+    assert (ran.exit_code, "--once" in ran.output) == (2, True)

@@ -277,7 +277,9 @@ def test_a_member_cannot_give_a_job_that_means_all_mail() -> None:
         job_received(LedgerAtHand(A), B, told, Sharing(POLICY, lambda: NOW))
 
 
-@pytest.mark.parametrize("changes", [{"reason": "\udc80"}, {"filter": Filter(subject="\ud800")}])
+@pytest.mark.parametrize(
+    "changes", [{"reason": "\udc80"}, {"operator": "a\0"}, {"filter": Filter(subject="\ud800")}]
+)
 def test_text_that_is_no_unicode_is_not_taken(changes: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
         job_from(job_told(a_job(**changes)))

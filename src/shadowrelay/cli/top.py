@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -57,6 +58,8 @@ def top(
     seconds = max(0.2, interval.total_seconds())
     clients = [AdminClient(node.url, node.token, 5.0), *others]
     if not (once or as_json):
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise click.UsageError("this needs a terminal; without one, --once prints one frame")
         from shadowrelay.cli.top_app import TopApp  # textual is slow to import, and no other command needs it
 
         TopApp(NodesWatch(clients, seconds), seconds).run()

@@ -38,8 +38,10 @@ def text_in(found: Told, name: str) -> str:
 
 
 def is_text(value: str) -> bool:
-    """Is it Unicode text? JSON can name half a character, which neither database nor tracking log takes."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    """Is it Unicode text? JSON can name half a character, which neither database nor tracking log takes, and
+    the character NUL, behind which the database sees nothing.
+    """
+    return not any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def maybe_text_in(found: Told, name: str) -> str | None:
