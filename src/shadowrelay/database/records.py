@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core import digests
@@ -68,8 +67,8 @@ def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old
     ``old``: there may be rows from a version before sums and digests.
     """
     try:
-        *stable, confirmation, confirm_since, check_at, found, asked = row
-        believed(_given(stable, _MADE_OF), found, old=old)
+        confirmation, confirm_since, check_at, found, asked = row[-5:]
+        believed(_given(row[:-5], _MADE_OF), found, old=old)
         believed((_hex(row[0]), confirmation, confirm_since, check_at), asked, old=old)
         copy = _copy(
             row,
@@ -221,19 +220,18 @@ _SUSPENDED = 14
 """The first of the columns of a recipient that came after those."""
 
 
-def _given(columns: Sequence[object], later: int) -> SqlRow:
+def _given(columns: SqlRow, later: int) -> SqlRow:
     """The columns of which a row's sum is made. Columns from ``later`` on count only if one has a value: they
-    came after the sums, and the sums of older rows stay right.
+    came later than the sums, and a row without them must keep the sum that an older version gave it.
     """
     more = columns[later:]
-    return (*columns[:later], *more) if any(value is not None for value in more) else tuple(columns[:later])
+    return columns[:later] if more.count(None) == len(more) else columns
 
 
 def _given_recipient(columns: SqlRow) -> SqlRow:
     """The same for a recipient, to whose rows columns were added twice."""
-    if all(value is None for value in columns[_SUSPENDED:]):
-        return _given(columns[:_SUSPENDED], _SETTLED_AT)
-    return tuple(columns)
+    given = _given(columns, _SUSPENDED)
+    return _given(given, _SETTLED_AT) if len(given) == _SUSPENDED else given
 
 
 def message_sums(row: SqlRow) -> SqlRow:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -21,6 +21,9 @@ SQL = load("views.sql")
 
 Key: TypeAlias = tuple[str, ...]
 EXPOSED: Key = ("exposed",)
+
+FEW = 2
+"""Recipients of most messages: their keys are made once."""
 
 _HELD, _EACH_HELD = "held to", "each held to"
 _MESSAGES, _RECIPIENTS, _ASKING, _EXPOSED = "to", "each to", "asking to", "exposed to"
@@ -204,24 +207,26 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
         return ()
     keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
-    if copy.held:
-        return (*keys, *_held(copy.owner, [one.next_hop for one in copy.recipients if not one.settled]))
-    if not copy.owned:
+    owned = copy.owned
+    if not owned and not copy.held:
         return keys
-    hops = [one.next_hop for one in copy.recipients if not one.settled]
+    hops = tuple([one.next_hop for one in copy.recipients if not one.settled])
+    if not owned:
+        return keys + (_held_to_few if len(hops) <= FEW else _held)(copy.owner, hops)
     waits = copy.confirmation is Confirmation.ASK or copy.damaged
-    keys = (*keys, *_by_hop(hops, exposed=copy.exposed, waits=waits))
-    if not copy.holders:
-        return keys
-    return (*keys, *(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING))
+    keys += (_by_few_hops if len(hops) <= FEW else _by_hop)(hops, exposed=copy.exposed, waits=waits)
+    for one in copy.holders:
+        if one.state is HolderState.HOLDING:
+            keys += (("held by", one.name),)
+    return keys
 
 
-def _held(owner: str, hops: Sequence[str]) -> list[Key]:
+def _held(owner: str, hops: Sequence[str]) -> tuple[Key, ...]:
     """``hops``: one of each recipient that is not settled."""
-    return [*((_EACH_HELD, owner, hop) for hop in hops), *((_HELD, owner, hop) for hop in set(hops))]
+    return (*((_EACH_HELD, owner, hop) for hop in hops), *((_HELD, owner, hop) for hop in set(hops)))
 
 
-def _by_hop(hops: Iterable[str], *, exposed: bool, waits: bool) -> list[Key]:
+def _by_hop(hops: Sequence[str], *, exposed: bool, waits: bool) -> tuple[Key, ...]:
     """``hops``: one of each recipient that is not settled."""
     keys: list[Key] = []
     for hop in hops:
@@ -232,7 +237,11 @@ def _by_hop(hops: Iterable[str], *, exposed: bool, waits: bool) -> list[Key]:
         keys.append((_MESSAGES, hop))
         if exposed:
             keys.append((_EXPOSED, hop))
-    return keys
+    return tuple(keys)
+
+
+_held_to_few = lru_cache(maxsize=1024)(_held)
+_by_few_hops = lru_cache(maxsize=1024)(_by_hop)
 
 
 @lru_cache(maxsize=256)

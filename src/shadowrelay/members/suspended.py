@@ -24,7 +24,7 @@ class Suspended:
 
     def __call__(self, next_hop: NextHop) -> bool:
         """May nothing be delivered there now?"""
-        return self.queues.suspended(next_hop, self._clock())
+        return bool(self.queues.records) and self.queues.suspended(next_hop, self._clock())
 
     def by(self, next_hop: NextHop) -> Suspension | None:
         """The record that suspends the queue now; None if it is not suspended."""

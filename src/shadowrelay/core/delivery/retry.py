@@ -30,8 +30,8 @@ def since(copy: Copy, recipients: Iterable[Recipient]) -> datetime:
     """From when the age of the message counts, for these recipients: a message does not age while an operator
     has it suspended. A suspension without an end ends with a new ``received_at``.
     """
-    ends = (one.suspended for one in recipients if one.suspended and one.suspended != FOREVER)
-    return max((copy.received_at, *ends))
+    ends = [one.suspended for one in recipients if one.suspended and one.suspended != FOREVER]
+    return max(copy.received_at, *ends) if ends else copy.received_at
 
 
 def expires_at(received_at: datetime, policy: Policy) -> datetime:
