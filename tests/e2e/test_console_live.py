@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import smtplib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ pytestmark = [
 ]
 expect = playwright.expect
 expect.set_options(timeout=20_000)
+MANY = 5_000
 PATIENCE = 20_000  # milliseconds; only a failing test waits that long
 SLOW_RETRY = (
     "transient_failure_retry_interval=5m",
@@ -117,11 +120,96 @@ def test_a_queue_is_suspended_resumed_and_retried_and_mail_is_removed_by_filter(
         page.goto("/queues/outside")
         act(page, "queue-verbs", "Resume", "they have moved")
         expect(page.locator("#queue")).not_to_contain_text("they move house", timeout=PATIENCE)
-        if lab.queued("mx1"):
-            act(page, "queue-verbs", "Retry", "they answer again")
-            page.wait_for_url(re.compile("/jobs/"))
         wait_until(lambda: lab.queued("mx1") == 0, "what was left is delivered")
     lab.verify()
+
+
+def test_mail_that_waits_for_its_next_attempt_is_tried_at_once(lab: RunningLab, chromium: Any):
+    lab.up(*SLOW_RETRY, nodes=2)
+    lab.cluster.refuse()
+    lab.send(3, recipients=(OUTSIDE,))
+    wait_until(lambda: len(lab.events("mx1", "DEFER")) == 3, "each was tried once")
+    lab.cluster.accept()
+    assert lab.queued("mx1") == 3
+    with browsing(chromium, lab) as page:
+        page.goto("/queues/outside")
+        act(page, "queue-verbs", "Retry", "they answer again")
+        page.wait_for_url(re.compile("/jobs/"))
+        expect(page.locator("#job")).to_contain_text("3 messages")
+    lab.settle()
+    assert len(lab.events("mx1", "RETRY")) == 3
+
+
+FOCUSED = """() => {
+    const one = document.activeElement, style = getComputedStyle(one);
+    return [(one.getAttribute("aria-label") || one.innerText || one.id).split("\\n")[0].trim(), style.outlineStyle];
+}"""
+
+
+def test_a_queue_is_suspended_with_the_keyboard_alone(lab: RunningLab, chromium: Any):
+    lab.up(*SLOW_RETRY, nodes=2)
+    lab.cluster.refuse()
+    lab.send(1, recipients=(OUTSIDE,))
+    with browsing(chromium, lab) as page:
+        page.goto("/queues/outside")
+        walked = []
+        while "Suspend" not in walked and len(walked) < 30:
+            page.keyboard.press("Tab")
+            name, outline = page.evaluate(FOCUSED)
+            assert outline != "none", name
+            walked.append(name)
+        nav = ["Overview", "Queues", "Messages", "Jobs", "Safety Net", "Node"]
+        assert walked == ["To the content", "mx1", *nav, "find", "Queues", "Retry", "Suspend"]
+        page.keyboard.press("Enter")
+        reason = page.locator("#act").get_by_label("Reason")
+        expect(reason).to_be_focused()
+        page.keyboard.type("they move house")
+        page.keyboard.press("Tab")
+        page.keyboard.type("soon")
+        page.keyboard.press("Enter")
+        expect(page.locator("#act").get_by_role("alert")).to_contain_text("until is a duration")
+        expect(reason).to_be_focused()
+        expect(reason).to_have_value("they move house")
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        assert page.evaluate(FOCUSED)[0] == "Cancel"
+        page.keyboard.press("Enter")
+        expect(page.locator("#act")).to_have_count(0)
+        expect(page.locator("#queue-verbs").get_by_role("button", name="Retry")).to_be_focused()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        expect(reason).to_be_focused()
+        page.keyboard.type("they move house")
+        page.keyboard.press("Enter")
+        expect(page.locator("#queue")).to_contain_text("they move house")
+        page.keyboard.press("g")
+        page.keyboard.press("n")
+        page.wait_for_url(re.compile("/node$"))
+    lab.cluster.accept()
+
+
+def test_five_thousand_messages_are_removed_by_filter(lab: RunningLab, chromium: Any):
+    lab.up(*SLOW_RETRY, nodes=3)
+    lab.cluster.refuse()
+    with ThreadPoolExecutor(8) as clients:
+        list(clients.map(lambda name: flood(lab, name, MANY // 8), 4 * ("mx1", "mx2")))
+    lab.send(3, recipients=(OUTSIDE,))
+    with browsing(chromium, lab) as page:
+        page.goto("/messages?sender=*@spam.test")
+        expect(page.locator("#messages")).to_contain_text("5\u202f000 messages match", timeout=3 * PATIENCE)
+        act(page, "filter-verbs", "Remove", "spam of today")
+        page.wait_for_url(re.compile("/jobs/"))
+        expect(page.locator("#job .state").first).to_have_text("done", timeout=6 * PATIENCE)
+        expect(page.locator("#job")).to_contain_text("5\u202f000 messages")
+    assert sum(lab.queued(name) for name in ("mx1", "mx2", "mx3")) == 3
+    lab.cluster.accept()
+
+
+def flood(lab: RunningLab, name: str, count: int) -> None:
+    host, port = lab.cluster.node(name).smtp
+    with smtplib.SMTP(host, port) as server:
+        for number in range(count):
+            server.sendmail("win@spam.test", [OUTSIDE], f"Subject: offer {number}\r\n\r\nbuy\r\n")
 
 
 def test_a_resubmit_request_brings_mail_back(lab: RunningLab, chromium: Any):

@@ -44,7 +44,7 @@ def test_there_are_ten_tasks_and_none_has_more_than_two_steps():
     for title, steps in found.items():
         assert 1 <= len(steps) <= 2, title
         section = text.partition(f"## {title}")[2].partition("\n## ")[0]
-        for other in ("- Console: ", "- Exchange: ", "- Postfix: "):
+        for other in ("- Console, ", "- Exchange: ", "- Postfix: "):
             assert section.count(other) == 1, (title, other)
 
 
