@@ -141,8 +141,8 @@ def test_mail_that_waits_for_its_next_attempt_is_tried_at_once(lab: RunningLab, 
 
 
 FOCUSED = """() => {
-    const one = document.activeElement, style = getComputedStyle(one);
-    return [(one.getAttribute("aria-label") || one.innerText || one.id).split("\\n")[0].trim(), style.outlineStyle];
+    const one = document.activeElement, name = one.innerText || one.id;
+    return [name.split("\\n")[0].trim(), getComputedStyle(one).outlineStyle];
 }"""
 
 
@@ -277,6 +277,7 @@ def test_axe_finds_nothing_serious_on_any_page(lab: RunningLab, chromium: Any, s
             job,
         ),
         *("/messages?recipient=*@outside.test", f"/messages/{found}", "/safety-net", "/messages/nothing"),
+        *("/node", "/node/reload?of=all", "/node/announce", "/node/drain"),
         f"/act?verb=remove&id={found}",
     ]
     serious = []

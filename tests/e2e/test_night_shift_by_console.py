@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import smtplib
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -30,13 +32,25 @@ def test_each_task_has_at_most_two_steps_in_the_console():
     assert all(1 <= len(one.steps) <= 2 for one in found.values())
 
 
+def certificate(server: tuple[str, int]) -> bytes:
+    """What a node shows to senders."""
+    anybody = ssl.create_default_context()
+    anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
+    with smtplib.SMTP(*server) as client:
+        client.starttls(context=anybody)
+        found = client.sock.getpeercert(binary_form=True)
+    assert found
+    return found
+
+
 def shadowrelay(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "shadowrelay", *arguments], check=True, capture_output=True)
 
 
 def test_an_operator_does_the_ten_tasks_in_the_console(lab: RunningLab, tmp_path: Path):
     slow = ("transient_failure_retry_interval", "queue_glitch_retry_interval")
-    lab.up(*(f"{one}=5m" for one in slow), "outbound_connection_failure_retry_interval=5m")
+    intervals = (f"{one}=5m" for one in slow)
+    lab.up(*intervals, "outbound_connection_failure_retry_interval=5m", *lab.with_tls())
     nodes = [lab.cluster.node(name) for name in ("mx1", "mx2", "mx3")]
     lab.cluster.refuse()
     lab.send(2)
@@ -108,6 +122,8 @@ def test_an_operator_does_the_ten_tasks_in_the_console(lab: RunningLab, tmp_path
         expect(opened).to_contain_text("no setting changes")
         walk.send(opened)
         page.wait_for_url(re.compile("/node$"))
+        file = nodes[0].config.parent / f"{nodes[0].name}.pem"
+        assert certificate(nodes[0].smtp) == ssl.PEM_cert_to_DER_cert(file.read_text().partition("\n\n")[0])
 
         text = nodes[0].config.read_text("utf-8")
         nodes[0].config.write_text(text.replace('"outside.test",', '"outside.test",\n    "new.test",'))
