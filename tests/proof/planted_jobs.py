@@ -136,4 +136,11 @@ JOBS = (
         edits=(("    if unknown := sorted(set(found) - _CONDITIONS):\n", "    if unknown := ():\n"),),
         test=_RULES + "test_a_filter_with_a_condition_of_a_later_version_is_not_taken_without_it",
     ),
+    Fault(
+        name="a message that was set aside goes out without a question",
+        rule="what members may have promoted meanwhile is asked about before it is sent",
+        file="core/ownership/set_aside.py",
+        edits=(("asked_about(queued, now) if queued.holders else queued", "queued"),),
+        test="core/test_poison_rules.py::test_a_resumed_message_goes_out_after_its_holders_are_asked",
+    ),
 )

@@ -11,7 +11,7 @@ from shadowrelay.core.decisions import DamagedRow, Decision, SaveCopy, SaveDamag
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
-from shadowrelay.core.ownership.transfer import intended
+from shadowrelay.core.ownership.transfer import asked_about, intended
 from shadowrelay.core.tracking import OfRows, Resume, RowsDamaged, SetAside
 from shadowrelay.core.values import replace
 
@@ -49,9 +49,9 @@ def poisonous(copy: Copy, crashes: Sequence[str], now: datetime) -> Decision[Non
 def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | DamagedRow | None]:
     """An operator releases a message that was set aside. None if it is not set aside.
 
-    Its age begins anew: at its true age it would expire at once. A copy held for another member is promoted,
-    because its owner has forgotten the message. A damaged message is not sent: a good copy is looked for
-    again.
+    Its age begins anew: at its true age it would expire at once. The holders are asked before it is sent: one
+    may have promoted and delivered it meanwhile. A copy held for another member is promoted, because its
+    owner has forgotten the message. A damaged message is not sent: a good copy is looked for again.
     """
     copy = ledger.copy(message_id)
     if copy is None:
@@ -60,7 +60,7 @@ def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Cop
         return Decision(None)
     ready = tuple(replace(recipient, next_attempt=None) for recipient in copy.unsettled)
     queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
-    queued = intended(queued, Reason.OWNER_FORGOT, now)
+    queued = intended(asked_about(queued, now) if queued.holders else queued, Reason.OWNER_FORGOT, now)
     event = Resume(at=now, copy=queued, recipients=queued.unsettled)
     return Decision(queued, (SaveCopy(copy, queued),), (event,))
 
