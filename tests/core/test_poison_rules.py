@@ -15,7 +15,7 @@ from shadowrelay.core.ownership import set_aside
 
 @pytest.mark.parametrize("kept_elsewhere", [True, False])
 def test_a_resumed_message_goes_out_after_its_holders_are_asked(kept_elsewhere: bool) -> None:
-    holders = (Holder(DatabaseId("d2"), B, None, 1, HolderState.HOLDING),) if kept_elsewhere else ()
+    holders = (Holder(B, DatabaseId("d2"), None, 1, HolderState.HOLDING),) if kept_elsewhere else ()
     copy = replace(message(), holders=holders)
     ledger = LedgerAtHand(A)
     ledger.apply(Decision(None, (SaveCopy(None, copy, Content()),)))
