@@ -195,7 +195,7 @@ async def test_who_has_no_session_is_asked_to_log_in_and_comes_back_to_the_page(
         assert page.status == 401
         assert 'name="next" value="/queues?sort=oldest"' in page.text
         wrong = await post(port, "/login", {"token": "a wrong one, long enough"})
-        assert (wrong.status, "this token is not one" in wrong.text) == (401, True)
+        assert (wrong.status, "This token is not one" in wrong.text) == (401, True)
         right = await post(port, "/login", {"token": SECRET, "next": "/queues?sort=oldest"})
         assert (right.status, right.raw_headers["location"]) == (303, "/queues?sort=oldest")
         assert "samesite=strict" in right.headers["set-cookie"]

@@ -63,6 +63,7 @@ class Site:
             "iso": words.iso,
             "span": words.span,
             "listed": words.listed,
+            "sentence": words.sentence,
         }
         self._templates.globals["many"] = words.many
 

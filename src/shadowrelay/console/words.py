@@ -89,6 +89,12 @@ def short(name: str) -> str:
     return name if not rest or first.isdigit() else first
 
 
+def sentence(text: str) -> str:
+    """A reason as a sentence: with a capital letter, and a full stop at its end."""
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}" if text else ""
+
+
 def listed(names: Sequence[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
