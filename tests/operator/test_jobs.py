@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -135,7 +136,7 @@ async def test_suspended_messages_wait_and_resumed_ones_are_due(tmp_path: Path) 
 async def test_a_job_goes_on_after_a_restart_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "MOST", 2)
+    monkeypatch.setattr(carrying, "LOOK", 2)
     one = await station(tmp_path, "mx1", [])
     try:
         for _ in range(5):
@@ -168,6 +169,24 @@ async def test_a_stopped_job_goes_no_further_and_a_member_learns_it(tmp_path: Pa
         await running(one, other)
         assert (await came_to(other, job, "stopped"))["did"] == 0
         assert await statuses(one) == [Status.READY]
+
+
+async def test_a_job_that_is_stopped_on_its_way_ends_after_the_part_that_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrying, "LOOK", 1)
+    async with boundary(tmp_path, "mx1") as (one,):
+        for _ in range(9):
+            await sent(one, MESSAGE)
+        job, stops = await give(one, Verb.REMOVE), []
+        hand = one.node.hand
+        monkeypatch.setattr(
+            hand.carrying, "changed", lambda: stops.append(asyncio.ensure_future(hand.jobs.stop(job, "ann")))
+        )
+        await asyncio.wait_for(hand.carrying.turn(), 10)
+        await asyncio.gather(*stops)
+        assert (await hand.jobs.show(job))["phase"] == "stopped"
+        assert 1 <= (await statuses(one)).count(Status.REMOVED) < 9
 
 
 async def test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_where_it_is_promoted(

@@ -94,15 +94,10 @@ JOBS = (
         test=_QUEUES + "test_a_delay_notice_promises_the_time_in_which_the_queue_was_suspended_besides",
     ),
     Fault(
-        name="a walk knows no letters but ASCII in an address",
+        name="a walk and a count do not ask whether a recipient is suspended",
         rule="a filter means the same in SQL and in the core",
-        file="database/jobs.sql",
-        edits=(
-            (
-                "                   OR iif(r.address GLOB '*[^ -~]*', folded(r.address), lower(r.address)) =",
-                "                   OR lower(r.address) =",
-            ),
-        ),
+        file="database/job_selection.py",
+        edits=(('        "suspended": wanted.suspended,\n', '        "suspended": None,\n'),),
         test="database/test_job_selection.py::"
         "test_a_count_and_a_walk_find_exactly_what_the_core_says_is_meant",
     ),

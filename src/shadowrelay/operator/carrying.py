@@ -32,7 +32,7 @@ from shadowrelay.operator.verbs import Written
 INTERVAL = 1.0  # seconds between looks at messages in hand, at what is pending, and at what was taken over
 IDLE = 5.0  # seconds between looks while every job is over
 LOOK = 1000  # messages that one transaction looks at; all other writes wait meanwhile
-MOST = 200  # messages to which one transaction does something
+MOST = 40  # messages to which one transaction does something: about a millisecond each
 SET_BACK = timedelta(minutes=1)  # so far this node's clock may be set back while it carries out a job
 MOST_WRITTEN = 20  # messages for which reports are written at a time
 
@@ -139,10 +139,16 @@ class Carrying:
             after = jobs.own(ledger, job.id).after
             return job_selection.page(ledger, job.filter, job.made_at, now, after, LOOK)
 
-        part = await self._part(job, await self.database.transact(read))
-        working.through = not part.more
-        await self._do(job, part)
-        return part.more
+        found = await self.database.transact(read)
+        left = found.ids
+        while True:
+            part = await self._part(job, Selection(left, found.last))
+            left = left[len(part.ids) :]
+            working.through = not part.more
+            if not await self._do(job, part):
+                return False
+            if not left:
+                return part.more
 
     async def _again(self, job: Job) -> None:
         """Look again at messages that were in hand."""
@@ -202,18 +208,21 @@ class Carrying:
         found = await self.database.transact(read)
         return {copy.id: await self.writer.write(job, copy, numbers, of) for copy, numbers, of in found}
 
-    async def _do(self, job: Job, part: _Part) -> None:
-        """Do it to the messages of a part, and store the place, in one transaction."""
+    async def _do(self, job: Job, part: _Part) -> bool:
+        """Do it to the messages of a part, and store the place, in one transaction. Returns whether the job
+        goes on: it may have been stopped.
+        """
         working = self._working[job.id]
         came = await self.database.transact(lambda ledger: self._done(ledger, job.id, part, working))
         if came is None:
             working.waiting = frozenset()
-            return
+            return False
         working.waiting = came.waiting
         if came.did:
             self.changed()
         if came.progress.done and not came.progress.closed:
             self.tell()
+        return True
 
     def _done(self, ledger: SqlLedger, job_id: RequestId, part: _Part, working: _Working) -> _Came | None:
         job, own, now = ledger.job(job_id), jobs.own(ledger, job_id), self.clock()

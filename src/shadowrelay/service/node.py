@@ -112,7 +112,7 @@ class Node:
             clock,
             self.current.journals,
             self.current.book,
-            lambda hop, received_at: self.queue.suspended.not_aged(hop, received_at),
+            lambda hop, at: self.queue.suspended.not_aged(hop, at),  # noqa: PLW0108 – made below
         )
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
