@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from opened import database
 
-from shadowrelay.database.ledger import SQL
+from shadowrelay.database import job_selection
+from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.selectors import know_folded
 
 SMALL = {
     "json_each",
@@ -73,3 +75,24 @@ async def test_no_query_of_a_stage_reads_all_that_is_kept(tmp_path: Path, name: 
         )
     assert rows or query.startswith("INSERT")
     assert bool(scanned([row[3] for row in rows])) == (name in ALLOWED)
+
+
+@pytest.mark.parametrize("name", ["page", "taken", "promoting", "sending"])
+async def test_the_walk_of_a_job_reads_no_more_than_the_messages_that_it_looks_at(
+    tmp_path: Path, name: str
+) -> None:
+    async with database(tmp_path) as found:
+        query = job_selection.SQL[name]
+        named = dict.fromkeys(re.findall(r":(\w+)", query), 0)
+
+        def plan(ledger: SqlLedger) -> list[str]:
+            know_folded(ledger.connection)
+            given = named or (0,) * query.count("?")
+            rows = ledger.connection.execute(f"EXPLAIN QUERY PLAN {query}", given)
+            return [row[3] for row in rows]
+
+        steps = await found.transact(plan)
+    assert not any("TEMP B-TREE" in step for step in steps), steps
+    assert scanned(steps) <= {"message_open"}, steps  # it has only what members are asked about
+    if name == "page":
+        assert any("id>?" in step for step in steps), steps
