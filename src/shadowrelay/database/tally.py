@@ -21,6 +21,7 @@ SQL = load("views.sql")
 
 Key: TypeAlias = tuple[str, ...]
 EXPOSED: Key = ("exposed",)
+PROMOTING: Key = ("promoting",)
 
 FEW = 2
 """Recipients of most messages: their keys are made once."""
@@ -146,6 +147,11 @@ class Tally:
     def exposed(self) -> int:
         return self._counts[EXPOSED]
 
+    @property
+    def promoting(self) -> int:
+        """Copies held for others that are to be confirmed: all whose promotion is pending are among them."""
+        return self._counts[PROMOTING]
+
     def held_for(self, owner: ServerName) -> int:
         return self._counts["held for", owner]
 
@@ -250,6 +256,8 @@ def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool
     if stage == Stage.QUEUED.value:
         if role == Role.SHADOW.value:
             keys.append(("held for", _text(owner)))
+            if confirmation != Confirmation.NONE.value:
+                keys.append(PROMOTING)
         elif confirmation != Confirmation.NONE.value:
             keys.append(("confirmation", _text(confirmation)))
     if exposed:

@@ -130,7 +130,8 @@ def counts(ledger: SqlLedger) -> Counts:
         exposed=tally.exposed,
         asking=tally.confirming(Confirmation.ASK),
         in_doubt=tally.confirming(Confirmation.IN_DOUBT),
-        promoting=run(SQL["promoting"]).fetchone()[0],
+        # After an unclean stop the whole queue is to be confirmed, and the query would look at all of it.
+        promoting=run(SQL["promoting"]).fetchone()[0] if tally.promoting else 0,
         set_aside=sum(tally.staged(role, Stage.SET_ASIDE) for role in Role) + rows_aside,
         damaged=sum(count for (_, aside), count in damage.items() if not aside),
         damaged_aside=damage.get(("content", True), 0) + rows_aside,
