@@ -16,6 +16,7 @@ from typing import Any
 
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.jobs import Verb
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.ownership.set_aside import resume
@@ -25,6 +26,7 @@ from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.requests import Request, Selector
 from shadowrelay.safety_net.pace import Pace
 from tests.simulation import operators
+from tests.simulation.by_hand import give
 from tests.simulation.checks import Broken
 from tests.simulation.node import Node
 from tests.simulation.world import START, Noise, World
@@ -279,6 +281,10 @@ class Alone(World):
             changed_at=START,
         )
         self.node.attend(operators.put, self.node, request)
+
+    def _remove(self, message_id: MessageId, numbers: tuple[int, ...]) -> None:
+        """An operator removes the message for these recipients."""
+        self.node.attend(give, self.node, Verb.REMOVE, message_id, numbers)
 
     def _hand_over(self) -> None:
         self.node.attend(self.node.hand_over)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from . import orders
 from .ages import tidy
 from .automaton import View
 from .faults import AT_ONCE, BESIDE, DISK, KILLS, LASTING, ROT
@@ -40,6 +41,8 @@ class Boundary(Members):
             if self.setup.at_once:
                 return asks
             found += asks
+        if self.setup.orders:
+            found += orders.moves(at, views)
         found += self._faults(at, views)
         if not self._urgent(at, views):
             found += self._ages(views)
@@ -54,6 +57,8 @@ class Boundary(Members):
         self.rejects = move[0] == "reject"
         kind, *given = move[1:] if self.rejects else move
         after: Situation = self._history(tidy(self._hung_up(getattr(self, f"_{kind}")(at, *given))))
+        if self.setup.orders:
+            after = orders.noted(after, self.views(after))
         self._check(after)
         return after
 

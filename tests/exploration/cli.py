@@ -58,6 +58,7 @@ POLICIES = {None: "both", False: "accept", True: "reject"}
     is_flag=True,
     help="The message is delivered before, and an operator asks Safety Net for it at any time.",
 )
+@click.option("--orders", is_flag=True, help="An operator removes the message on its owner at any time.")
 @click.option("--message-first", is_flag=True, help="Nothing happens before the message comes.")
 @click.option(
     "--apart", is_flag=True, help="Of two faults: each pair by itself, not all like second ones at once."
@@ -103,6 +104,7 @@ def command(
     record: Path | None,
     *,
     resubmit: bool,
+    orders: bool,
     message_first: bool,
     apart: bool,
     merge: bool,
@@ -141,6 +143,7 @@ def command(
                 commits_apart=commits_apart,
                 at_once=message_first,
                 resubmits=resubmit,
+                orders=orders,
                 causes=not merge,
             ),
             faults,

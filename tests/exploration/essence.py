@@ -50,7 +50,18 @@ class Essence:
             if returned(wrong) and item.until is None and item.since > wrong.end
         }
         facts = (
-            (at.mail, at.blocked, at.begun, at.fault, at.deferred, at.told, at.asked),
+            (
+                at.mail,
+                at.blocked,
+                at.begun,
+                at.fault,
+                at.deferred,
+                at.told,
+                at.asked,
+                at.order,
+                at.removed,
+                at.confirmed,
+            ),
             (_taken(at), tuple(sorted(filter(None, known))), tuple(sorted(asked))),
             (
                 tuple(lasting),

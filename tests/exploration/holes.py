@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from shadowrelay.core.events import announcements
 from shadowrelay.core.members import answers, concluding, conversation, questions
 from shadowrelay.core.reception import arrivals, holding, redundancy
 from tests.proof.planting import Bench, Fault, imported_from
@@ -212,6 +213,16 @@ HOLES = {
         "what was settled before a restoration is not told",
         _two("row mx1", grain="talks"),
         edits=((holding.restore, "delivered(here, done)", "delivered(here, ())"),),
+    ),
+    25: Hole(
+        "the owner from which a message was taken over does not hear of its removal",
+        _two("cut mx1 > mx2", grain="talks", orders=True, causes=False),
+        edits=((announcements.order_listeners, "if former and former.lineage else ()", "if False else ()"),),
+    ),
+    26: Hole(
+        "a removal is acknowledged while an attempt is under way",
+        _two("cut mx1 > mx2", grain="talks", orders=True, causes=False),
+        edits=((conversation.told, "if too_early(ledger, line.verdict)", "if False"),),
     ),
 }
 

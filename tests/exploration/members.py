@@ -11,6 +11,7 @@ from tests.simulation.checks import Broken
 from tests.simulation.seeds import PLACES
 from tests.simulation.world import START
 
+from . import orders
 from .automaton import Memory, View
 from .rules import Rules
 from .setup import Move, Setup
@@ -82,6 +83,10 @@ class Members(Rules):
 
     def _ask(self, at: Situation, name: str) -> Situation:
         return self._react(at._replace(asked=True), self.index[name], ("ask",))
+
+    def _remove(self, at: Situation, name: str, message_id: str) -> Situation:
+        at = at._replace(order=name)
+        return self._react(at, self.index[name], ("remove", message_id, orders.NUMBERS))
 
     def _urgent(self, at: Situation, views: list[View]) -> bool:
         """Is there something that will not wait for the next second? A next hop may be as slow as it likes,
@@ -315,6 +320,7 @@ class Members(Rules):
 
     def _hop_takes(self, at: Situation, item: tuple[bool, Any], *, reply_lost: bool) -> Situation:
         _, source, generation, number, message_id, hop, recipients, begun = item[1]
+        orders.check_delivery(self, at, item[1])
         at = self._without(at, item)
         refused = self.setup.refused and hop != "back"
         for recipient in () if refused else recipients:

@@ -13,6 +13,7 @@ from tests.simulation.checks import Broken, under_repair, unrest
 
 from .automaton import Automaton, View
 from .faults import ROT
+from .orders import NUMBERS
 from .setup import Setup
 from .situation import Situation, Taken, cause, disks_changed, returned
 
@@ -41,6 +42,8 @@ class Rules:
                 continue
             for number in range(1, self.setup.recipients + 1):
                 if any((t.id, t.recipient) == (mail.id, number) for t in at.taken):
+                    continue
+                if at.removed and number in NUMBERS:
                     continue
                 if waiting is None:
                     waiting = frozenset().union(*(view.stored.waiting for view in self.views(at)))

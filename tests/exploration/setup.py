@@ -26,6 +26,7 @@ class Setup:
     refused: bool = False  # the next hop refuses every recipient: the sender gets a report
     defers: int = 0  # attempts that next hops may answer with 4yz
     resubmits: bool = False  # a message was delivered before, and a resubmit request comes at any time
+    orders: bool = False  # an operator removes the message at any time
     grain: Grain = "packets"
     line: tuple[str, ...] = ()  # steps that come first of all, in words: see ``line``
     causes: bool = True  # of second deliveries, told apart; else only whether there is one: see ``essence``

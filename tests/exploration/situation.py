@@ -104,6 +104,9 @@ class Situation(NamedTuple):
     deferred: int = 0  # attempts that a next hop put off
     told: tuple[tuple[str, str], ...] = ()  # whose copy of what is damaged, and its owner knows
     asked: bool = False  # was an operator there with a resubmit request?
+    order: str = ""  # the node on which an operator removed the message
+    removed: bool = False  # was that ever durable?
+    confirmed: bool = False  # did that node ever show it as done?
 
     def older(self) -> Situation:
         """The same a second later."""

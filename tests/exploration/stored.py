@@ -9,6 +9,7 @@ from shadowrelay.core.digests import of_content
 from shadowrelay.core.messages import Copy, Role, Stage, Status
 from tests.simulation.memory_ledger import MemoryLedger
 
+from . import orders
 from .alone import Alone
 
 DONE = (Status.DELIVERED, Status.RELAYED)
@@ -31,6 +32,9 @@ class Stored:
     unasked: frozenset[str]  # held copies about which no question is planned
     owns: bool  # of a message, now or by the page that was noted
     stale: frozenset[str]  # of which a page of before was put back
+    removed: frozenset[str]  # messages of which an operator removed something
+    removable: frozenset[str]  # see ``orders``
+    confirmed: frozenset[str]  # the same
     hit: frozenset[tuple[str, str]]  # what was ever damaged, as the simulation's rules have it
 
 
@@ -67,6 +71,11 @@ def stored(world: Alone) -> Stored:
         unasked=frozenset(c.id for c in copies.values() if c.held and not c.pending and c.check_at is None),
         owns=any(copy.role is Role.PRIMARY for copy in (*copies.values(), *filter(None, world.page[1:2]))),
         stale=frozenset(world.stale),
+        removed=frozenset(
+            c.id for c in copies.values() if any(one.status is Status.REMOVED for one in c.recipients)
+        ),
+        removable=orders.removable(world),
+        confirmed=orders.confirmed(world),
         hit=frozenset(world.hit),
     )
 

@@ -15,9 +15,10 @@ from .record import Record
 from .search import explore
 from .setup import Setup
 
-QUICKLY_FOUND = (1, 5, 15, 16, 18, 19, 20, 22)
+QUICKLY_FOUND = (1, 5, 15, 16, 18, 19, 20, 22, 25)
 DAMAGE = ("content mx1", "content mx2", "row mx2", "page mx2")
 SHORT = Setup(grain="talks", at_once=True)
+REMOVED = replace(SHORT, orders=True, causes=False)
 GIVEN_BACK = replace(SHORT, resubmits=True)
 
 
@@ -52,6 +53,19 @@ def test_a_lost_reply_of_the_next_hop_is_why_it_is_given_back_twice() -> None:
     found = explore(replace(GIVEN_BACK, faults=(("hop",),)))
     assert found.complete, "\n".join(found.trace)
     assert found.duplicates.keys() == {"next hop's reply lost"}
+
+
+@pytest.mark.parametrize("setup", setups(REMOVED, 1), ids=lambda setup: setup.title)
+def test_no_first_steps_of_a_removal_into_a_fault_deliver_against_it_or_lose_anything(setup: Setup) -> None:
+    found = explore(setup, most=150)
+    assert not found.problem, "\n".join(found.trace)
+
+
+def test_a_removal_at_any_moment_is_never_delivered_against_once_it_is_confirmed() -> None:
+    found = explore(REMOVED)
+    assert found.complete, "\n".join(found.trace)
+    assert found.resting > 0
+    assert not found.duplicates
 
 
 @pytest.mark.parametrize("number", QUICKLY_FOUND)

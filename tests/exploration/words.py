@@ -22,6 +22,8 @@ def describe(boundary: Boundary, at: Situation, move: Move) -> str:
         return f"a sender sends a message to {given[1]}"
     if kind == "ask":
         return f"an operator of {given[0]} asks for what was delivered"
+    if kind == "remove":
+        return f"an operator of {given[0]} removes {given[1]}"
     if kind == "second":
         return "a second passes"
     if kind == "scrub":

@@ -184,6 +184,25 @@ async def test_a_claim_that_has_not_begun_does_not_begin_once_the_message_is_sus
         assert await owner.node.queue._still_ours(replace(fork))
 
 
+async def test_the_owner_from_which_the_message_was_taken_over_has_to_hear_of_a_removal_too(
+    tmp_path: Path,
+) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await taken_over(holder, owner)
+        assert (await order(holder, operated.remove, copy)).numbers == (1,)
+        assert await pending(holder, copy.id) == (owner.database.lineage.database_id,)
+        owner.run_links()
+        await eventually(settled(owner, copy))
+        await eventually(acknowledged(holder, copy))
+
+
+async def test_a_member_that_was_retired_before_is_not_waited_for(tmp_path: Path) -> None:
+    async with two_copies(tmp_path) as ((owner, holder), copy):
+        await owner.read(lambda ledger: ledger.apply(retire_of(ledger, holder)))
+        assert (await order(owner, operated.remove, copy)).numbers == (1,)
+        assert await pending(owner, copy.id) == ()
+
+
 async def under_way(holder: Station, owner: Station, copy: Copy) -> ActiveFork:
     """The holder has promoted its copy, waited for answers in vain, and is sending it in doubt."""
     await taken_over(holder, owner)

@@ -12,7 +12,12 @@ ORDERING = (
         name="a holder does not hear of a suspension",
         rule="whoever may hold a copy is told of an operator's order",
         file="core/delivery/operated.py",
-        edits=(("    told = addressed(listeners(after), orders(after, changed), now)\n", "    told = ()\n"),),
+        edits=(
+            (
+                "    told = addressed(order_listeners(ledger, after), orders(after, changed), now)\n",
+                "    told = ()\n",
+            ),
+        ),
         test=_TOLD + "test_a_copy_that_is_promoted_stays_suspended_until_an_operator_resumes_it",
     ),
     Fault(
@@ -38,7 +43,7 @@ ORDERING = (
         name="a removal with a report is shown as done before anybody is told of it",
         rule="a removal is pending while it waits for its report",
         file="core/delivery/operated.py",
-        edits=(("        found += listeners(copy)\n", "        found += ()\n"),),
+        edits=(("        found += order_listeners(ledger, copy)\n", "        found += ()\n"),),
         test=_ROWS + "test_a_removal_whose_report_is_not_safe_yet_is_pending_before_anybody_is_told",
     ),
     Fault(
@@ -64,6 +69,20 @@ ORDERING = (
             ),
         ),
         test=_ROWS + "test_recipients_that_an_attempt_has_in_hand_are_left",
+    ),
+    Fault(
+        name="who gave the message away unasked does not hear that it was removed",
+        rule="the owner from which a message was taken over is told of an operator's order too",
+        file="core/events/announcements.py",
+        edits=(("if former and former.lineage else ())]", "if False else ())]"),),
+        test=_TOLD + "test_the_owner_from_which_the_message_was_taken_over_has_to_hear_of_a_removal_too",
+    ),
+    Fault(
+        name="a removal waits for a member that was retired before it",
+        rule="a retired member counts as having acknowledged an order",
+        file="core/events/announcements.py",
+        edits=(("if one.retired and one.lineage}", "if False}"),),
+        test=_TOLD + "test_a_member_that_was_retired_before_is_not_waited_for",
     ),
     Fault(
         name="an order is acknowledged while an attempt is under way that it does not stop",

@@ -14,7 +14,7 @@ from datetime import datetime
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, forks, settle
-from shadowrelay.core.events.announcements import MILLISECOND, addressed, listeners, orders, whole
+from shadowrelay.core.events.announcements import MILLISECOND, addressed, order_listeners, orders, whole
 from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import FOREVER, Copy, Recipient, Stage, Status
@@ -178,7 +178,7 @@ def _ordered(
     else:
         copy_then = copy
     after = copy_then.with_recipients(changed)
-    told = addressed(listeners(after), orders(after, changed), now)
+    told = addressed(order_listeners(ledger, after), orders(after, changed), now)
     events = tuple(
         OperatorResume(at=now, copy=after, recipients=fork, by=by)
         if until is None
@@ -229,7 +229,7 @@ def pending(ledger: Ledger, message_id: MessageId) -> tuple[DatabaseId, ...]:
     found = list(ledger.unacknowledged_orders(message_id))
     copy = ledger.copy(message_id)
     if copy is not None and any(one.status is Status.REMOVED and one.waits for one in copy.recipients):
-        found += listeners(copy)
+        found += order_listeners(ledger, copy)
     return tuple(dict.fromkeys(found))
 
 

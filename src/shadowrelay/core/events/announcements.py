@@ -99,7 +99,10 @@ def announced(
     ledger: Ledger, copy: Copy, recipients: Sequence[Recipient], now: datetime
 ) -> tuple[DiscardEvent, ...]:
     """The events for everybody about those of the recipients that are settled, and that wait for nothing."""
-    told = addressed(listeners(copy), delivered(copy, recipients), now)
+    verdicts = delivered(copy, recipients)
+    removals = [one for one in verdicts if one.argument == OUTCOME[Status.REMOVED]]
+    told = addressed(listeners(copy), [one for one in verdicts if one not in removals], now)
+    told += addressed(order_listeners(ledger, copy), removals, now) if removals else ()
     return (*told, *to_giver(ledger, copy.id, recipients, now))
 
 
@@ -144,3 +147,13 @@ def listeners(copy: Copy) -> tuple[DatabaseId, ...]:
     if copy.role is Role.SHADOW and copy.owner_database:
         databases.append(copy.owner_database)
     return tuple(dict.fromkeys(databases))
+
+
+def order_listeners(ledger: Ledger, copy: Copy) -> tuple[DatabaseId, ...]:
+    """The databases that have to acknowledge an operator's order: ``listeners``, and that of the owner from
+    which this node took the message over, for it may still send it. Not those of members that were retired.
+    """
+    former = ledger.member(copy.former_owner) if copy.former_owner else None
+    databases = [*listeners(copy), *([former.lineage.database_id] if former and former.lineage else ())]
+    gone = {one.lineage.database_id for one in ledger.members() if one.retired and one.lineage}
+    return tuple(one for one in dict.fromkeys(databases) if one not in gone)
