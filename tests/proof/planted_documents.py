@@ -177,8 +177,8 @@ DOCUMENTS: tuple[Fault, ...] = (
         file="core/safety_net/expiry.py",
         edits=(
             (
-                "    if copy.held and not copy.damaged and not suspended and age >= remembered_for(policy):\n",
-                "    if False:\n",
+                "not copy.damaged and not suspended and age >= remembered_for(policy):\n",
+                "False:\n",
             ),
         ),
         test="safety_net/test_expiry.py::test_a_shadow_copy_that_nobody_ever_settled_goes_in_the_end",
