@@ -120,6 +120,9 @@ def test_a_queue_is_suspended_resumed_and_retried_and_mail_is_removed_by_filter(
         page.goto("/queues/outside")
         act(page, "queue-verbs", "Resume", "they have moved")
         expect(page.locator("#queue")).not_to_contain_text("they move house", timeout=PATIENCE)
+        if lab.queued("mx1"):  # tried before the queue was suspended: for certain in the next test
+            act(page, "queue-verbs", "Retry", "they answer again")
+            page.wait_for_url(re.compile("/jobs/"))
         wait_until(lambda: lab.queued("mx1") == 0, "what was left is delivered")
     lab.verify()
 
@@ -137,7 +140,7 @@ def test_mail_that_waits_for_its_next_attempt_is_tried_at_once(lab: RunningLab, 
         page.wait_for_url(re.compile("/jobs/"))
         expect(page.locator("#job")).to_contain_text("3 messages")
     lab.settle()
-    assert len(lab.events("mx1", "RETRY")) == 3
+    assert len([row for row in lab.events("mx1", "RETRY") if row["network-message-id"]]) == 3
 
 
 FOCUSED = """() => {
