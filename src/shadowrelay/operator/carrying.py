@@ -31,7 +31,7 @@ from shadowrelay.operator.verbs import Written
 
 INTERVAL = 1.0  # seconds between looks at messages in hand, at what is pending, and at what was taken over
 IDLE = 5.0  # seconds between looks while every job is over
-LOOK = 1000  # messages that one transaction looks at; all other writes wait meanwhile
+LOOK = 400  # messages that one transaction looks at; all other writes wait meanwhile
 MOST = 40  # messages to which one transaction does something: about a millisecond each
 SET_BACK = timedelta(minutes=1)  # so far this node's clock may be set back while it carries out a job
 MOST_WRITTEN = 20  # messages for which reports are written at a time
