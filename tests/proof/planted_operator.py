@@ -126,7 +126,7 @@ ORDERING = (
         name="a message ages while it is suspended",
         rule="suspended mail does not expire",
         file="core/delivery/retry.py",
-        edits=(("    return max((copy.received_at, *ends))\n", "    return copy.received_at\n"),),
+        edits=(("    return max(copy.received_at, *ends) if ends", "    return copy.received_at if ends"),),
         test=_ROWS + "test_what_is_suspended_is_not_due_before_its_end_and_its_age_counts_from_then",
     ),
     Fault(
