@@ -243,6 +243,29 @@ def test_a_change_keeps_the_spans_of_before_and_the_time_until_now() -> None:
     assert end.spans == ((NOW, later), (again, again + HOUR))
 
 
+def test_of_too_many_records_of_queues_one_that_is_not_suspended_makes_room_for_one_that_is() -> None:
+    ledger = LedgerAtHand(A)
+    for number in range(suspending.MOST_KEPT):
+        resumed = a_suspension(
+            next_hop=NextHop(f"hop{number}"), suspended=False, changed_at=NOW + number * HOUR, revision=7
+        )
+        ledger.apply(suspending.merged(ledger, resumed, NOW))
+    assert ledger.apply(suspending.merged(ledger, a_suspension(suspended=False), NOW)) is None
+    mine = ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
+    assert mine is not None
+    assert mine.revision == 8  # a record of it that was forgotten here may have come as far as any other
+    theirs = a_suspension(next_hop=NextHop("theirs"))
+    assert ledger.apply(suspending.merged(ledger, theirs, NOW)) == theirs
+    kept = {one.next_hop for one in ledger.suspensions()}
+    assert len(kept) == suspending.MOST_KEPT
+    assert {HOP, "theirs", "hop2"} <= kept
+    assert not {"hop0", "hop1"} & kept
+    for number in range(2, suspending.MOST_KEPT):
+        ledger.apply(suspending.changed(ledger, a_suspension(next_hop=NextHop(f"hop{number}")), NOW))
+    assert ledger.apply(suspending.changed(ledger, a_suspension(next_hop=NextHop("more")), NOW)) is None
+    assert ledger.apply(suspending.merged(ledger, a_suspension(next_hop=NextHop("more")), NOW)) is None
+
+
 def test_a_filter_means_a_message_only_if_all_conditions_hold() -> None:
     copy = message()
     one = copy.unsettled[0]

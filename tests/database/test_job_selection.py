@@ -164,9 +164,14 @@ class Undo(Exception):
 def compare(ledger: SqlLedger, kept: list[Copy], wanted: Filter) -> None:
     for copy in kept:
         save(copy)(ledger)
-    meant = {copy.id: filtering.numbers(wanted, copy, NOW, NOW) for copy in kept if copy.owned}
+    meant = {
+        copy.id: filtering.numbers(wanted, copy, NOW, NOW) for copy in kept if filtering.reaches(wanted, copy)
+    }
     meant = {id_: numbers for id_, numbers in meant.items() if numbers}
-    count = job_selection.counted((ledger.connection,), wanted, NOW)
+    if wanted.ids:
+        count = job_selection.named(ledger, wanted, NOW)
+    else:
+        count = job_selection.counted((ledger.connection,), wanted, NOW)
     assert (count.messages, count.recipients) == (len(meant), sum(map(len, meant.values())))
     assert count.octets == sum(copy.envelope.size for copy in kept if copy.id in meant)
     assert [one.id for one in count.sample] == sorted(meant)

@@ -14,7 +14,8 @@ from stations import Station, boundary, eventually, station
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Verb
-from shadowrelay.core.messages import FOREVER, Status
+from shadowrelay.core.messages import FOREVER, Stage, Status
+from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.database.queue import claim, unclaim
 from shadowrelay.members import reconcile, repair
 from shadowrelay.operator import carrying
@@ -107,6 +108,28 @@ async def test_a_message_that_an_attempt_has_in_hand_is_left_and_looked_at_again
         await one.read(lambda ledger: unclaim(ledger, fork.copy.id, INSIDE))
         assert (await came_to(one, job, "done"))["did"] == 1
         assert await statuses(one) == [Status.REMOVED]
+
+
+@pytest.mark.parametrize(
+    ("verb", "left"),
+    [(Verb.REMOVE, Status.REMOVED), (Verb.BOUNCE, Status.FAILED), (Verb.RESUME, Status.READY)],
+)
+async def test_a_job_reaches_what_is_set_aside_only_by_its_id(
+    tmp_path: Path, verb: Verb, left: Status
+) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await running(one)
+        await sent(one, MESSAGE)
+        (copy,) = await one.copies()
+        await one.read(lambda ledger: ledger.apply(set_aside(copy, one.node.clock())))
+        assert (await one.node.hand.jobs.preview(QUEUE))["messages"] == 0
+        assert (await came_to(one, await give(one, verb), "done"))["did"] == 0
+        by_id = Filter(ids=(copy.id,))
+        assert (await one.node.hand.jobs.preview(by_id))["messages"] == 1
+        assert (await came_to(one, await give(one, verb, by_id), "done"))["did"] == 1
+        after = next(each for each in await one.copies() if each.id == copy.id)
+        assert after.stage is not Stage.SET_ASIDE
+        assert after.recipients[0].status is left
 
 
 async def test_messages_that_came_after_the_job_are_not_meant(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from scripted_hop import ScriptedHop
 from sending import MESSAGE, sent
 from stations import Station, boundary, eventually
 
+from shadowrelay.core import suspending
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Stage, Status
 from shadowrelay.core.suspensions import Suspension
@@ -157,6 +158,21 @@ async def test_a_queue_that_is_not_suspended_cannot_be_resumed(tmp_path: Path) -
     async with boundary(tmp_path, "mx1") as (one,):
         with pytest.raises(CannotDo, match="is not suspended"):
             await one.node.hand.suspensions.resume(INSIDE, "ann", "why")
+
+
+async def test_a_record_that_is_forgotten_for_another_is_gone_from_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suspending, "MOST_KEPT", 1)
+    async with boundary(tmp_path, "mx1") as (one,):
+        await suspend(one)
+        queues = one.node.hand.suspensions
+        with pytest.raises(CannotDo, match="resume one first"):
+            await queues.suspend(NextHop("other"), "ann", "why")
+        await queues.resume(INSIDE, "ann", "mended")
+        await queues.suspend(NextHop("other"), "ann", "why")
+        assert [found["queue"] for found in await queues.all()] == ["other"]
+        assert await one.rows("suspension") == 1
 
 
 async def test_a_suspension_with_an_end_ends_by_itself(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRequest
-from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_queues import QueueActed
@@ -479,6 +479,8 @@ class MemoryLedger:
                 self._put("jobs", job_id, _ABSENT)
             case Suspension():
                 self._put("suspensions", write.next_hop, write)
+            case ForgetSuspension(next_hop):
+                self._put("suspensions", next_hop, _ABSENT)
             case Switch():
                 self._put("switches", write.name, write)
             case Request():

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Job
-from shadowrelay.core.messages import Copy, Recipient
+from shadowrelay.core.messages import Copy, Recipient, Stage
 from shadowrelay.core.recipients import canonical
 from shadowrelay.core.requests import address_matches
 
@@ -37,6 +37,13 @@ def numbers(wanted: Filter, copy: Copy, made_at: datetime, now: datetime) -> tup
 def about(job: Job, copy: Copy, now: datetime) -> tuple[int, ...]:
     """The recipients that a job is about."""
     return numbers(job.filter, copy, job.made_at, now)
+
+
+def reaches(wanted: Filter, copy: Copy) -> bool:
+    """Is the message in the queue of this node, or is it set aside and named by its id? What is set aside is
+    an operator's to decide one by one.
+    """
+    return copy.owned or (copy.stage is Stage.SET_ASIDE and copy.id in wanted.ids)
 
 
 def overruled(later: Collection[Job], copy: Copy) -> frozenset[int]:

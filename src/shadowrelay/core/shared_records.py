@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
 
@@ -21,7 +21,15 @@ class ForgetRequest:
 
 
 RecordWrite: TypeAlias = (
-    Request | Progress | ForgetRequest | Switch | Job | JobProgress | ForgetJob | Suspension
+    Request
+    | Progress
+    | ForgetRequest
+    | Switch
+    | Job
+    | JobProgress
+    | ForgetJob
+    | Suspension
+    | ForgetSuspension
 )
 
 

@@ -9,7 +9,7 @@ from shadowrelay.core.decisions import Decision
 from shadowrelay.core.filtering import ROUTE_END
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.tracking_queues import recorded
 from shadowrelay.core.values import dataclass, replace
 
@@ -20,35 +20,55 @@ SPANS_KEPT = timedelta(days=30)
 """So long a span is kept after its end: no mail is older."""
 
 MOST_KEPT = 200
-"""Next hops of which a record is kept."""
+"""Next hops of which a record is kept. When there are more, those that are not suspended now go first."""
 
 Span = tuple[datetime, datetime]
 
 
 def changed(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
-    """An operator suspends or resumes a queue: the record gets the next revision that this node knows of.
+    """An operator suspends or resumes a queue. None: too many queues are suspended.
 
-    None: too many queues are on record.
+    The record gets a revision above all that this node knows, of any queue: a member may still have a record
+    of this queue that was forgotten here, and that one must not overrule the change.
     """
-    known = ledger.suspension(given.next_hop)
-    if known is None and len(ledger.suspensions()) >= MOST_KEPT:
+    known, records = ledger.suspension(given.next_hop), ledger.suspensions()
+    room = [] if known else _room(ledger, now)
+    if room is None:
         return Decision(None)
     after = replace(
         given,
-        revision=known.revision + 1 if known else 1,
+        revision=1 + max((one.revision for one in records), default=0),
         spans=_kept(_until(known, now), now) if known else (),
     )
-    return Decision(after, (after,), (recorded(after, now),))
+    return Decision(after, (*room, after), (recorded(after, now),))
 
 
 def merged(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
-    """A member gave its record. The result is the record as it is now; None if too many are on record."""
+    """A member gave its record. The result is the record as it is now.
+
+    None: it is not kept, because too many are on record, and the queue is not suspended now, or all others
+    are.
+    """
     known = ledger.suspension(given.next_hop)
-    if known is None and len(ledger.suspensions()) >= MOST_KEPT:
+    room = [] if known else _room(ledger, now)
+    if room is None or (room and not given.in_force(now)):
         return Decision(None)
     if known and _weight(known) >= _weight(given):
         return Decision(known)
-    return Decision(given, (given,), (recorded(given, now),))
+    return Decision(given, (*room, given), (recorded(given, now),))
+
+
+def _room(ledger: Ledger, now: datetime) -> list[ForgetSuspension] | None:
+    """What has to be forgotten, so that one more record fits: of the queues that are not suspended now, the
+    one that was changed first. None: there is none.
+    """
+    records = ledger.suspensions()
+    if len(records) < MOST_KEPT:
+        return []
+    over = [one for one in records if not one.in_force(now)]
+    if not over:
+        return None
+    return [ForgetSuspension(min(over, key=lambda one: (one.changed_at, one.next_hop)).next_hop)]
 
 
 def _weight(record: Suspension) -> tuple[int, datetime, list[int], str]:

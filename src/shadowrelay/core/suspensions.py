@@ -31,3 +31,10 @@ class Suspension:
     def in_force(self, now: datetime) -> bool:
         """Is the queue suspended at that time?"""
         return self.suspended and (self.until is None or now < self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSuspension:
+    """Forget the record of a queue."""
+
+    next_hop: NextHop

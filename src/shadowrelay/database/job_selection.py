@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from shadowrelay.core.filtering import numbers, reaches
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.jobs import Filter, Verb
+from shadowrelay.core.messages import Copy
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
@@ -77,15 +78,14 @@ def taken(ledger: SqlLedger, after: MessageId, look: int) -> Selection:
 
 
 def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime) -> FilterCount:
-    """What a job that is made now would be about: work for ``TransportDatabase.read``."""
+    """What a job without ids that is made now would be about: work for ``TransportDatabase.read``."""
     reader = readers[0]
     know_folded(reader)
     messages = recipients = octets = 0
     last: object = None
     sample: list[tuple[Any, ...]] = []
     parts: dict[object, list[tuple[str, NextHop, str]]] = {}
-    ids = json.dumps(wanted.ids) if wanted.ids else None
-    for row in reader.execute(SQL["matching"], _parameters(wanted, now, now) | {"ids": ids}):
+    for row in reader.execute(SQL["matching"], _parameters(wanted, now, now)):
         recipients += 1
         if row[0] != last:
             last = row[0]
@@ -112,6 +112,36 @@ def counted(readers: Sequence[sqlite3.Connection], wanted: Filter, now: datetime
             )
             for row in sample
         ),
+    )
+
+
+def named(ledger: SqlLedger, wanted: Filter, now: datetime) -> FilterCount:
+    """What a job that names ids and is made now would be about; what is set aside counts too."""
+    messages = recipients = octets = 0
+    sample: list[Sampled] = []
+    for message_id in sorted(set(wanted.ids)):
+        copy = ledger.copy(message_id)
+        if copy is None or not reaches(wanted, copy) or not (meant := numbers(wanted, copy, now, now)):
+            continue
+        messages += 1
+        recipients += len(meant)
+        octets += copy.envelope.size
+        if len(sample) < MOST_SAMPLED:
+            sample.append(_sampled(copy, meant))
+    return FilterCount(messages, recipients, octets, tuple(sample))
+
+
+def _sampled(copy: Copy, meant: Sequence[int]) -> Sampled:
+    found = [one for one in copy.recipients if one.number in meant]
+    return Sampled(
+        id=copy.id,
+        received_at=copy.received_at,
+        sender=copy.envelope.sender,
+        size=copy.envelope.size,
+        subject=copy.envelope.subject,
+        message_id=copy.envelope.message_id,
+        recipients=tuple((one.address, one.next_hop, one.last_reply) for one in found),
+        suspended=found[0].suspended,
     )
 
 

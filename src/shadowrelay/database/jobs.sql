@@ -40,13 +40,12 @@ SELECT id FROM message WHERE former_owner IS NOT NULL AND role = 'primary' AND s
  ORDER BY id LIMIT ?;
 
 -- name: matching
--- All that a filter means on this node, for a preview.
+-- All that a filter without ids means on this node, for a preview.
 SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number, r.address, r.next_hop, r.last_reply,
        r.attempts, r.suspended
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued'
-   AND (:ids IS NULL OR m.id IN (SELECT value FROM json_each(:ids)))
-   AND (:ids IS NOT NULL OR m.received_at < :made_at)
+   AND m.received_at < :made_at
    AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', folded(m.sender), lower(m.sender)) = :sender)
    AND (:sender_end IS NULL
         OR substr(iif(m.sender GLOB '*[^ -~]*', folded(m.sender), lower(m.sender)), -length(:sender_end))

@@ -57,7 +57,7 @@ from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRequest
-from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import Load, RowsDamaged
 from shadowrelay.core.tracking_queues import QueueActed
@@ -334,7 +334,7 @@ class SqlLedger(RecordRows, Copies):
                     self._run(SQL["heard"], (sequence, name))
             case (
                 Request() | Progress() | ForgetRequest() | Switch()
-                | Job() | JobProgress() | ForgetJob() | Suspension()
+                | Job() | JobProgress() | ForgetJob() | Suspension() | ForgetSuspension()
             ):  # fmt: skip
                 self._write_record(write)
             case HopShadow() | DropHopShadow() | HopPeer() | Handed() | Unacknowledged() | Acknowledged():

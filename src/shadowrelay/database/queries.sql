@@ -330,6 +330,9 @@ SELECT told FROM suspension WHERE next_hop = ?;
 -- name: put_suspension
 INSERT OR REPLACE INTO suspension (next_hop, told) VALUES (?, ?);
 
+-- name: drop_suspension
+DELETE FROM suspension WHERE next_hop = ?;
+
 -- name: resubmitting
 SELECT COUNT(*) FROM message INDEXED BY message_resubmitted
  WHERE request IS NOT NULL AND stage <> 'safety_net' AND role = 'primary' AND stage = 'queued';

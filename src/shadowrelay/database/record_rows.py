@@ -15,7 +15,7 @@ from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.shared_records import ForgetRequest, RecordWrite
-from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.database import request_rows, sums
 from shadowrelay.database.queries import load
@@ -108,6 +108,8 @@ class RecordRows:
                 run(SQL["drop_job"], (job_id,))
             case Suspension():
                 run(SQL["put_suspension"], (write.next_hop, json.dumps(suspension_told(write))))
+            case ForgetSuspension(next_hop):
+                run(SQL["drop_suspension"], (next_hop,))
             case _:
                 assert_never(write)
 

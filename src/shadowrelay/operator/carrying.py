@@ -12,7 +12,7 @@ from dataclasses import field
 from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Content, Decision
-from shadowrelay.core.filtering import about, overruled
+from shadowrelay.core.filtering import about, overruled, reaches
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.messages import Copy
@@ -202,7 +202,7 @@ class Carrying:
             return [
                 (copy, numbers, stored(ledger, copy.id) or Content())
                 for copy in copies
-                if copy is not None and copy.owned and (numbers := about(job, copy, now))
+                if copy is not None and reaches(job.filter, copy) and (numbers := about(job, copy, now))
             ]
 
         found = await self.database.transact(read)
@@ -232,7 +232,7 @@ class Carrying:
         did, late, left = 0, 0, set(working.waiting)
         for message_id in part.ids:
             copy = ledger.copy(message_id)
-            numbers = about(job, copy, now) if copy is not None and copy.owned else ()
+            numbers = about(job, copy, now) if copy is not None and reaches(job.filter, copy) else ()
             if later and copy is not None:
                 numbers = tuple(sorted(set(numbers) - overruled(later, copy)))
             if copy is None or not numbers:

@@ -110,7 +110,10 @@ class Jobs:
 
     async def _count(self, wanted: Filter) -> _Tree:
         now = self.clock()
-        found = await self.database.read(lambda readers: job_selection.counted(readers, wanted, now))
+        if wanted.ids:
+            found = await self.database.transact(lambda ledger: job_selection.named(ledger, wanted, now))
+        else:
+            found = await self.database.read(lambda readers: job_selection.counted(readers, wanted, now))
         return {
             "messages": found.messages,
             "recipients": found.recipients,

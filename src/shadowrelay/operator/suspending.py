@@ -98,7 +98,7 @@ class Suspending:
             lambda ledger: ledger.apply(suspending.changed(ledger, given, now))
         )
         if stored is None:
-            raise CannotDo(f"{suspending.MOST_KEPT} queues are on record already")
+            raise CannotDo(f"{suspending.MOST_KEPT} queues are suspended already: resume one first")
         log.warning(
             "queue_suspended" if suspended else "queue_resumed",
             next_hop=queue,
