@@ -153,6 +153,15 @@ async def test_who_was_away_goes_on_after_the_last_event_he_had_over_files_and_m
         assert files > 2
 
 
+async def test_who_asks_for_all_that_files_have_hears_each_row_once(node: FakeNode) -> None:
+    async with writing(node) as writer:
+        await fill(node, received(1, MX2), received(2, MX2))
+        await writer.flush()
+    async with serving(node) as port, subscribed(port, "?after=0") as stream:
+        upto = node.database.lineage.sequence
+        assert [one.data["sequence"] for one in await stream.rows(upto)] == list(range(1, upto + 1))
+
+
 async def test_only_the_events_that_are_wanted_are_told_and_the_place_goes_on(node: FakeNode) -> None:
     await fill(node, received(1, MX2), received(2, MX2))
     await fill(node, attempted(2, Ending.DEFERRED, "451 later"), attempted(1, Ending.ACCEPTED, "250 ok"))

@@ -122,7 +122,7 @@ ADMIN = (
                 "        if not digits.isdigit() or int(digits) <= place + 1:",
             ),
         ),
-        test=_EVENTS + "test_who_was_away_goes_on_after_the_last_event_he_had_over_files_and_memory",
+        test=_EVENTS + "test_who_asks_for_all_that_files_have_hears_each_row_once",
     ),
     Fault(
         name="rows that no file has are missed without a word",

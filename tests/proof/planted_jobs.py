@@ -25,14 +25,6 @@ JOBS = (
         test=_JOBS + "test_a_message_that_an_attempt_has_in_hand_is_left_and_looked_at_again",
     ),
     Fault(
-        name="a job closes before what is pending is promoted",
-        rule="a job is closed after a look at all that this node took over",
-        file="operator/carrying.py",
-        edits=((" or job_selection.promoting(ledger):\n", ":\n"),),
-        test=_JOBS
-        + "test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_where_it_is_promoted",
-    ),
-    Fault(
         name="the job that is heard last counts",
         rule="merging jobs is a maximum",
         file="core/ownership/jobs.py",
