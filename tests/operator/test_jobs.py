@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from sending import MESSAGE, sent
 from stations import Station, boundary, eventually, station
+from structlog.testing import capture_logs
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.jobs import Filter, Verb
+from shadowrelay.core.jobs import Filter, Job, Verb
 from shadowrelay.core.messages import FOREVER, Stage, Status
+from shadowrelay.core.ownership import jobs
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.database.queue import claim, unclaim
 from shadowrelay.members import reconcile, repair
-from shadowrelay.operator import carrying
+from shadowrelay.operator import carrying, verbs
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.jobs import NoSuchJob
 from shadowrelay.operator.retire import retire
@@ -130,6 +132,49 @@ async def test_a_job_reaches_what_is_set_aside_only_by_its_id(
         after = next(each for each in await one.copies() if each.id == copy.id)
         assert after.stage is not Stage.SET_ASIDE
         assert after.recipients[0].status is left
+
+
+async def test_an_unexpected_error_in_one_job_leaves_that_job_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx1") as (one,):
+        await sent(one, MESSAGE)
+        perform = verbs.perform
+
+        def broken(ledger: Any, job: Job, *more: Any) -> bool:
+            if job.verb is Verb.SUSPEND:
+                raise RuntimeError("a fault of this version")
+            return perform(ledger, job, *more)
+
+        monkeypatch.setattr(verbs, "perform", broken)
+        bad = await give(one, Verb.SUSPEND)
+        good = await give(one, Verb.REMOVE)
+        with capture_logs() as logs:
+            await running(one)
+            assert (await came_to(one, good, "done"))["did"] == 1
+            await one.node.hand.carrying.turn()
+        assert [(found["event"], found["job"]) for found in logs if found["log_level"] == "error"] == [
+            ("job_failed", bad)
+        ]
+        assert await statuses(one) == [Status.REMOVED]
+
+
+async def test_an_unexpected_error_in_a_record_does_not_stop_the_sharing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = jobs.merge
+
+    def broken(ledger: Any, given: Job, *more: Any) -> Any:
+        if ledger.name.startswith("mx1") and given.verb is Verb.SUSPEND:
+            raise RuntimeError("a fault of this version")
+        return merge(ledger, given, *more)
+
+    monkeypatch.setattr(jobs, "merge", broken)
+    async with boundary(tmp_path, "mx1", "mx2") as (one, other):
+        await give(one, Verb.SUSPEND)
+        good = await give(one, Verb.REMOVE)
+        await running(one, other)
+        await came_to(other, good, "done")
 
 
 async def test_messages_that_came_after_the_job_are_not_meant(tmp_path: Path) -> None:
@@ -249,14 +294,14 @@ async def test_a_preview_counts_on_every_node_and_says_who_is_silent(tmp_path: P
 
 async def test_a_job_without_a_condition_or_a_reason_is_refused(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1") as (one,):
-        jobs = one.node.hand.jobs
+        made = one.node.hand.jobs
         with pytest.raises(CannotDo, match="a filter needs a condition"):
-            await jobs.add(Verb.REMOVE, Filter(), "ann", "why")
+            await made.add(Verb.REMOVE, Filter(), "ann", "why")
         with pytest.raises(CannotDo, match="needs a reason"):
-            await jobs.add(Verb.REMOVE, QUEUE, "ann", " ")
+            await made.add(Verb.REMOVE, QUEUE, "ann", " ")
         past = datetime.now(UTC) - timedelta(hours=1)
         with pytest.raises(CannotDo, match="in the future"):
-            await jobs.add(Verb.SUSPEND, QUEUE, "ann", "why", until=past)
+            await made.add(Verb.SUSPEND, QUEUE, "ann", "why", until=past)
 
 
 async def test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ was.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
 
 from shadowrelay.core.decisions import Content, Decision
 from shadowrelay.core.filtering import about, overruled, reaches
@@ -25,15 +28,18 @@ from shadowrelay.database.content import stored
 from shadowrelay.database.job_selection import Selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import being_sent
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.operator import verbs
 from shadowrelay.operator.verbs import Written
+
+log = structlog.get_logger(__name__)
 
 INTERVAL = 1.0  # seconds between looks at messages in hand, at what is pending, and at what was taken over
 IDLE = 5.0  # seconds between looks while every job is over
 LOOK = 400  # messages that one transaction looks at; all other writes wait meanwhile
 MOST = 40  # messages to which one transaction does something: about a millisecond each
 SET_BACK = timedelta(minutes=1)  # so far this node's clock may be set back while it carries out a job
+LEFT_FOR = 60.0  # seconds for which a job is left after an unexpected error in it
 MOST_WRITTEN = 20  # messages for which reports are written at a time
 
 
@@ -89,6 +95,7 @@ class Carrying:
     tell: Callable[[], None]
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     _working: dict[RequestId, _Working] = field(default_factory=dict)
+    _left: dict[RequestId, float] = field(default_factory=dict)  # until when, after an error
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -103,7 +110,11 @@ class Carrying:
                 continue
 
     async def turn(self) -> bool:
-        """Take every open job as far as it goes now. Returns whether one of them is still open."""
+        """Take every open job as far as it goes now. Returns whether one of them is still open.
+
+        An unexpected error in a job ends that job's part of the turn alone: every member has the job, and
+        each of them would end with it.
+        """
         members = self.contacts().members
         opened = await self.database.transact(
             lambda ledger: [
@@ -118,14 +129,33 @@ class Carrying:
             if job.verb is Verb.RETRY and job.filter.queue is not None and not self._working[job.id].through:
                 self.try_now(job.filter.queue)
         while running:  # a page of each in turn, so that a large one does not keep the others waiting
-            running = [job for job in running if await self._page(job)]
+            running = [job for job in running if await self._guarded(job, self._page)]
         for job, own, all_done in opened:
-            if job.state is JobState.RUNNING:
-                await self._again(job)
-                if own.done:
-                    await self._walk(job, all_done=all_done)
-            await self._count_pending(job)
+            await self._guarded(job, partial(self._rest, own=own, all_done=all_done))
         return bool(opened)
+
+    async def _guarded(self, job: Job, work: Callable[[Job], Awaitable[bool]]) -> bool:
+        """Do it, unless there was an error in the job a short time ago. Returns what the work returns."""
+        now = asyncio.get_running_loop().time()
+        if self._left.get(job.id, 0) > now:
+            return False
+        try:
+            return await work(job)
+        except DatabaseFailed:
+            raise
+        except Exception:
+            log.exception("job_failed", job=job.id, verb=job.verb.value, again_in=LEFT_FOR)
+            self._left[job.id] = now + LEFT_FOR
+            return False
+
+    async def _rest(self, job: Job, *, own: JobProgress, all_done: bool) -> bool:
+        """What a job has to do beside its walk through the queue."""
+        if job.state is JobState.RUNNING:
+            await self._again(job)
+            if own.done:
+                await self._walk(job, all_done=all_done)
+        await self._count_pending(job)
+        return False
 
     async def _page(self, job: Job) -> bool:
         """One page of the queue. Returns whether there are more."""

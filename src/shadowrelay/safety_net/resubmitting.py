@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 import structlog
 
@@ -21,7 +23,7 @@ from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.sharing import News, Sharing, news_of, share
@@ -112,9 +114,20 @@ class Resubmitting:
     async def _give(self, name: ServerName, news: News) -> None:
         about = Sharing(self._in_force.file_policy, self._clock, lambda: self._contacts().members)
         had = self._pace.given[name].had if name in self._pace.given else frozenset()
-        shared = await self._performer().run(share(name, about, had))
+        performer = replace(self._performer(), transact=self._merge)
+        shared = await performer.run(share(name, about, had))
         for request, why in self._pace.answered(name, shared, news, seconds()).items():
             log.warning("record_refused_by_member", member=name, record=request, why=why)
+
+    async def _merge(self, work: Callable[[SqlLedger], Any]) -> Any:
+        """A transaction about the records. An unexpected error in one record skips that record alone."""
+        try:
+            return await self._database.transact(work)
+        except DatabaseFailed:
+            raise
+        except Exception:
+            log.exception("record_skipped")
+            return []
 
     async def _work(self, requests: Sequence[RequestId]) -> None:
         """One turn: every request, and every owner for which this node answers, as far as the rate allows."""
