@@ -109,3 +109,20 @@ async def test_pages_of_what_all_nodes_find_follow_one_another(nodes):
 async def test_a_search_that_cannot_be_understood_is_refused(nodes, query):
     async with serving(nodes) as port:
         assert (await ask(port, f"/api/v1/cluster/find?{query}")).status == 400
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "cluster/find?q=%00",
+        "cluster/find?q=b@example.net%00",
+        "cluster/find?q=b&after=%00",
+        "cluster/queues/a%00b",
+        "safety-net?sender=%00",
+    ],
+)
+async def test_text_with_a_nul_behind_which_the_database_sees_nothing_is_refused(nodes, path):
+    async with serving(nodes) as port:
+        got = await ask(port, f"/api/v1/{path}")
+    assert got.status == 400, got
+    assert "NUL" in got.json["error"]

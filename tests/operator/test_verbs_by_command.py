@@ -97,6 +97,16 @@ async def test_nothing_happens_after_no_or_a_dry_run_and_yes_removes_what_was_sh
         assert set(await statuses(one)) == {Status.REMOVED}
 
 
+async def test_a_filter_that_matches_nothing_ends_the_command_without_a_question(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,), admin(one) as url:
+        await running(one)
+        ended = await command(url, "message", "remove", "--sender", "nobody@example.org", *WHY)
+        assert ended.exit_code == 1
+        assert "nothing to remove: no message matches" in ended.stderr
+        assert "[y/N]" not in ended.output
+        assert await one.node.hand.jobs.all() == []
+
+
 async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin.access import Session
 from shadowrelay.admin.guard import FORM, RequestRefused, kind_of
+from shadowrelay.wire.told import is_text
 
 MOST_OCTETS = 64 * 1024
 """Octets that a request's body may have."""
@@ -80,6 +81,8 @@ def text_of(found: Mapping[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value.strip():
         raise RequestRefused(400, f"{name} has to be a text")
+    if not is_text(value):
+        raise RequestRefused(400, f"{name} has the character NUL, or half a character")
     return value
 
 

@@ -34,7 +34,10 @@ class ClusterRoutes:
         return await self._view.queues()
 
     async def queue(self, request: Request) -> dict[str, Any]:
-        return await self._view.queue(request.path_params["hop"])
+        try:
+            return await self._view.queue(request.path_params["hop"])
+        except ActRefused as refused:
+            raise RequestRefused(400, str(refused)) from None
 
     async def find(self, request: Request) -> dict[str, Any]:
         given = request.query_params

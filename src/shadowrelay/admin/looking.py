@@ -18,6 +18,7 @@ from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, ho
 from shadowrelay.operator import tracing, view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
+from shadowrelay.wire.told import is_text
 
 T = TypeVar("T")
 
@@ -166,6 +167,6 @@ def _texts(told: Told, key: str, most: int) -> list[str]:
     found = told.get(key)
     if not isinstance(found, list) or len(found) > most or not all(isinstance(one, str) for one in found):
         raise ActRefused(f"{key}: text is wanted, {most} at most")
-    if any("\ud800" <= letter <= "\udfff" for one in found for letter in one):
-        raise ActRefused(f"{key} is not Unicode text")  # the database would not take it
+    if not all(map(is_text, found)):
+        raise ActRefused(f"{key} is no Unicode text, or has a NUL")  # the database would not take it
     return found

@@ -297,6 +297,7 @@ _CLUSTER = (
         f"{_V1}/cluster/queues/{{hop}}",
         "One next hop, as each node sees it.",
         answer(next_hop=TEXT, nodes=OBJECTS),
+        statuses=(400,),
     ),
     Operation(
         "GET",

@@ -143,6 +143,8 @@ def give(node: AdminClient, verb: str, wanted: JsonTree, given: dict[str, Any], 
         _show(found, err=not dry_run)
         if dry_run:
             return None
+        if not found["messages"] and found["whole"]:
+            raise click.ClickException(f"there is nothing to {verb}: no message matches on any node")
         click.confirm(f"{verb} {counted(found['messages'], 'message')}?", abort=True, err=True)
     body = {"verb": verb, "filter": wanted, "reason": reason}
     body |= {name: given[name] for name in ("until", "with_report") if given.get(name)}

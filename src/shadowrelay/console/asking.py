@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +17,15 @@ from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """A look that says nothing sensible is the fault of who asks."""
+    try:
+        yield
+    except ActRefused as refused:
+        raise RequestRefused(400, str(refused)) from refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +48,21 @@ class Asking:
         return list((await self._view.queues())["nodes"])
 
     async def queue(self, hop: str) -> list[Told]:
-        """What each member knows of one next hop; ``queue`` is None if it has no mail for it."""
-        return list((await self._view.queue(hop))["nodes"])
+        """What each member knows of one next hop; ``queue`` is None if it has no mail for it. Raises
+        RequestRefused.
+        """
+        with _refusing():
+            return list((await self._view.queue(hop))["nodes"])
 
     async def find(self, query: str, after: str, most: int) -> Told:
         """The messages that a query finds at all members. Raises RequestRefused."""
-        try:
+        with _refusing():
             return await self._view.find(query, after=after, limit=most)
-        except ActRefused as refused:
-            raise RequestRefused(400, str(refused)) from refused
 
     async def trace(self, id_: str) -> Told:
-        """The life of a message by the tracking logs of all members."""
-        return await self._view.trace(id_)
+        """The life of a message by the tracking logs of all members. Raises RequestRefused."""
+        with _refusing():
+            return await self._view.trace(id_)
 
     async def page(self, state: views.MessageState, after: str, most: int) -> tuple[list[Told], str | None]:
         """Messages of this node in a state, and where the next page begins."""

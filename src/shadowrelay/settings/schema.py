@@ -176,7 +176,8 @@ class MemberConnector(Section):
     )
     peer_operate: Scope = Field(
         Scope.OPERATE,
-        description="What members may do here for operators elsewhere; `operate`: what this node may do.",
+        description="What members may do here for operators elsewhere; `operate`: what this node may do. "
+        "`read` refuses jobs and suspensions that members give; `none` also announcements of members.",
     )
 
     @property
