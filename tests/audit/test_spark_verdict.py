@@ -87,7 +87,7 @@ def test_both_engines_say_the_same_of_any_files_in_any_order(
     monkeypatch.setattr(spark_engine, "_SUSPECTS", chance.choice([3, 1000]))
     generate(
         tmp_path / "truth",
-        messages=150,
+        messages=200,
         faults=mix(chance, spoilt=seed % 2 == 1),
         seed=seed,
         file_size=chance.choice([4000, 20_000, 100_000]),

@@ -15,7 +15,7 @@ from shadowrelay.core.delivery.operated import Done
 from shadowrelay.core.delivery.settling import Report
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import Beginning, Lineage, Mark, MessageId, NextHop, RequestId
-from shadowrelay.core.messages import FOREVER, Copy, Holder, HolderState, Stage, Status
+from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.policy import Policy
@@ -200,7 +200,9 @@ async def test_a_message_that_is_set_aside_can_be_removed_and_resumed(tmp_path: 
         removed = await do(found, lambda ledger: operated.remove(ledger, first.id, None, BY, NOW))
         resumed = await do(found, lambda ledger: operated.resume(ledger, second.id, None, BY, NOW))
         assert (removed.numbers, resumed.numbers) == ((1,), (1,))
-        assert await due(found) == [1]
+        assert resumed.copy is not None
+        assert resumed.copy.confirmation is Confirmation.ASK, "its holders are asked first"
+        assert await due(found) == []
 
 
 async def test_rows_say_who_did_it_and_why_for_each_next_hop(tmp_path: Path) -> None:

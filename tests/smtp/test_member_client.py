@@ -634,7 +634,9 @@ async def test_when_a_session_ends_the_others_with_that_member_are_not_trusted(t
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder), AsyncExitStack() as stack:
         members = owner.node.members
         for _ in range(3):
-            members.release(holder.name, await stack.enter_async_context(member(leaves)))
+            session = await stack.enter_async_context(member(leaves))
+            session.address = members.addresses[holder.name]  # as if it led there
+            members.release(holder.name, session)
         attempt = await members.offer(offer(holder.name, content=b"x"), pieces(b"x"))
         assert (attempt.leg, attempt.concern) == (Leg.LOST, Concern.SESSION)
         assert members.pooled(holder.name) is None

@@ -28,7 +28,7 @@ from shadowrelay.wire.xoperate import TooLong, format_act, format_answer, parse_
 from shadowrelay.wire.xshadow import MAX_LINE, Malformed
 
 JOB = "01900000-0000-7000-8000-000000000001"
-texts = st.text(st.characters(codec="utf-8"), max_size=40)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
 trees = st.dictionaries(
     texts,
     st.recursive(st.none() | st.booleans() | st.integers() | texts, lambda one: st.lists(one, max_size=3)),
