@@ -47,6 +47,12 @@ def resubmits(row: Row) -> bool:
     return bool(ours and row["event_id"] == "RESUBMIT" and row["source"] == "SAFETYNET")
 
 
+def sent_again(row: Row) -> bool:
+    """Is it a message that was made because a hop beyond the boundary was lost?"""
+    again = row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY"
+    return again and (row["custom_data"] or {}).get("HopDb") is not None
+
+
 def received(row: Row) -> bool:
     copied = (
         row["software"] == "shadowrelay"
@@ -57,7 +63,7 @@ def received(row: Row) -> bool:
 
 
 def begins_a_message(row: Row) -> bool:
-    return row["event_id"] in ("RECEIVE", "DSN") or resubmits(row)
+    return row["event_id"] in ("RECEIVE", "DSN") or resubmits(row) or sent_again(row)
 
 
 def messages(rows: Iterable[Row]) -> list[Row]:
@@ -89,7 +95,8 @@ def _message(name: str, rows: list[Row]) -> Row:
 
     begins = [row for row in rows if begins_a_message(row)]
     given_back = [row["reference"] for row in rows if resubmits(row) and row["reference"]]
-    promoted = [row for row in rows if row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY"]
+    taken = [row for row in rows if row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY"]
+    promoted = [row for row in taken if not sent_again(row)]
     owners = sorted([*begins, *promoted], key=lambda row: (row["epoch"] or 1, _order(row)))
     recipients, duplicates = _recipients(rows)
     settled = recipients and not {one["outcome"] for one in recipients} & {"open", "deferred", "sent"}
