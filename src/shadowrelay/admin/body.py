@@ -97,3 +97,15 @@ def operator_of(found: Mapping[str, Any]) -> str:
 
 def listed(names: set[str]) -> str:
     return ", ".join(sorted(names))
+
+
+def address_pattern(text: str | None, name: str) -> str | None:
+    """An address, or ``*@DOMAIN``, in lower case; None for None. A ``sender`` may be ``<>``: empty text."""
+    if text is None:
+        return None
+    if text == "<>" and name == "sender":
+        return ""
+    local, at, domain = text.rpartition("@")
+    if not at or not local or not domain or ("*" in text and local != "*") or "*" in domain:
+        raise RequestRefused(400, f"{name} is an address, or *@DOMAIN for all of a domain, and not {text}")
+    return text.lower()

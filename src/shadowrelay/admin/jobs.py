@@ -10,7 +10,15 @@ from starlette.requests import Request as HttpRequest
 from starlette.routing import Route
 
 from shadowrelay.admin.answering import Answers
-from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
+from shadowrelay.admin.body import (
+    address_pattern,
+    body_of,
+    listed,
+    maybe_text_of,
+    operator_of,
+    session_of,
+    text_of,
+)
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.hand import OperatorsHand
 from shadowrelay.admin.paging import paged
@@ -148,8 +156,8 @@ def filter_of(body: Mapping[str, Any]) -> Filter:
     return Filter(
         ids=_ids(given.get("ids") or []),
         queue=None if queue is None else NextHop(queue),
-        sender=_pattern(given, "sender"),
-        recipient=_pattern(given, "recipient"),
+        sender=address_pattern(_text(given, "sender"), "sender"),
+        recipient=address_pattern(_text(given, "recipient"), "recipient"),
         domain=None if domain is None else canonical(domain.removeprefix("@")),
         subject=_text(given, "subject"),
         error=_text(given, "error"),
@@ -178,18 +186,6 @@ def _short(text: str, name: str) -> str:
     if len(text) > MOST_TEXT:
         raise RequestRefused(400, f"{name} has {MOST_TEXT} characters at most")
     return text
-
-
-def _pattern(given: Mapping[str, Any], name: str) -> str | None:
-    text = _text(given, name)
-    if text is None:
-        return None
-    if text == "<>" and name == "sender":
-        return ""
-    local, at, domain = text.rpartition("@")
-    if not at or not local or not domain or ("*" in text and local != "*") or "*" in domain:
-        raise RequestRefused(400, f"{name} is an address, or *@DOMAIN for all of a domain, and not {text}")
-    return text.lower()
 
 
 def _age(given: Mapping[str, Any], name: str) -> timedelta | None:

@@ -9,7 +9,15 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin import render_resubmit
-from shadowrelay.admin.body import body_of, listed, maybe_text_of, operator_of, session_of, text_of
+from shadowrelay.admin.body import (
+    address_pattern,
+    body_of,
+    listed,
+    maybe_text_of,
+    operator_of,
+    session_of,
+    text_of,
+)
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
@@ -114,8 +122,8 @@ class ResubmitRoutes:
             since=_moment(given, "since"),
             until=_moment(given, "until"),
             next_hops=tuple(dict.fromkeys(hops)),
-            sender=_pattern(given, "sender"),
-            recipient=_pattern(given, "recipient"),
+            sender=address_pattern(maybe_text_of(given, "sender"), "sender"),
+            recipient=address_pattern(maybe_text_of(given, "recipient"), "recipient"),
             message_id=_bracketed(maybe_text_of(given, "message_id")),
             network_message_id=MessageId(id_.lower()) if id_ else None,
         )
@@ -162,18 +170,6 @@ def _moment(found: Mapping[str, Any], name: str) -> datetime:
         raise RequestRefused(
             400, f"{name} is a time with its offset, such as 2026-11-26T09:00:00Z, and not {text}"
         ) from error
-
-
-def _pattern(found: Mapping[str, Any], name: str) -> str | None:
-    text = maybe_text_of(found, name)
-    if text is None:
-        return None
-    if text == "<>" and name == "sender":
-        return ""
-    local, at, domain = text.rpartition("@")
-    if not at or not local or not domain or ("*" in text and local != "*") or "*" in domain:
-        raise RequestRefused(400, f"{name} is an address, or *@DOMAIN for all of a domain, and not {text}")
-    return text.lower()
 
 
 def _bracketed(message_id: str | None) -> str | None:

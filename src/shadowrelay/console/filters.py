@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shadowrelay.admin.body import address_pattern
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.console.words import many, span
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
@@ -49,8 +50,8 @@ def filter_in(given: Mapping[str, str], ids: Sequence[str] = ()) -> Filter:
     return Filter(
         ids=tuple(dict.fromkeys(MessageId(one.lower()) for one in ids)),
         queue=NextHop(text["queue"]) if "queue" in text else None,
-        sender=_pattern(text, "sender"),
-        recipient=_pattern(text, "recipient"),
+        sender=address_pattern(text.get("sender"), "sender"),
+        recipient=address_pattern(text.get("recipient"), "recipient"),
         domain=domain and domain.removeprefix("@").lower(),
         subject=text.get("subject"),
         error=text.get("error"),
@@ -64,18 +65,6 @@ def filter_in(given: Mapping[str, str], ids: Sequence[str] = ()) -> Filter:
 
 def _size(text: Mapping[str, str], name: str) -> int | None:
     return int(_amount(text[name], _OCTETS, name, "a size such as 10MB")) if name in text else None
-
-
-def _pattern(given: Mapping[str, str], name: str) -> str | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if text == "<>" and name == "sender":
-        return ""
-    local, at, domain = text.rpartition("@")
-    if not at or not local or not domain or ("*" in text and local != "*") or "*" in domain:
-        raise RequestRefused(400, f"{name} is an address, or *@DOMAIN for all of a domain, and not {text}")
-    return text.lower()
 
 
 def duration(text: str, name: str) -> timedelta:
