@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.values import dataclass
@@ -56,3 +56,28 @@ class ActAnswer:
 
     told: Told
     refused: str = ""
+
+
+class Ordered(Protocol):
+    """A record of what an operator ordered of all members."""
+
+    @property
+    def id(self) -> RequestId: ...
+
+    @property
+    def operator(self) -> str: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+def act_about(record: Ordered, action: str, scope: Scope, arguments: Told) -> Act:
+    """What a member is asked to do about a record, for the operator who ordered it."""
+    return Act(
+        job=record.id,
+        action=action,
+        scope=scope,
+        operator=record.operator,
+        reason=record.reason,
+        arguments=arguments,
+    )

@@ -18,7 +18,7 @@ from shadowrelay.core import suspending, switching
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress
 from shadowrelay.core.ledger import Ledger, Transaction, own_progress
-from shadowrelay.core.operating import Act, Scope, Told
+from shadowrelay.core.operating import Act, Scope, Told, act_about
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Progress, Request
@@ -140,14 +140,7 @@ def _suspensions(ledger: Ledger, about: Sharing) -> Iterator[SharedRecord]:
             log.error("suspension_skipped", error=str(error))
 
     for found in ledger.suspensions():
-        act = Act(
-            job=found.id,
-            action=SUSPENSION,
-            scope=Scope.OPERATE,
-            operator=found.operator,
-            reason=found.reason,
-            arguments={"suspension": suspension_told(found)},
-        )
+        act = act_about(found, SUSPENSION, Scope.OPERATE, {"suspension": suspension_told(found)})
         yield SharedRecord(act, (found.id, found.revision, 0), merge, live=False)
 
 
@@ -168,7 +161,7 @@ def _jobs(ledger: Ledger, member: ServerName, about: Sharing) -> Iterator[Shared
 
     for job in ledger.jobs():
         own = jobs.own(ledger, job.id)
-        act = jobs.act_about(job, JOB, Scope.OPERATE, told_job(job, own))
+        act = act_about(job, JOB, Scope.OPERATE, told_job(job, own))
         live = not jobs.over(ledger, job, about.members())
         yield SharedRecord(act, (job.id, job.revision, _done(own)), merge, live=live)
 
@@ -202,7 +195,7 @@ def _requests(ledger: Ledger, member: ServerName, about: Sharing) -> Iterator[Sh
 
     for request in ledger.requests():
         progress = own_progress(ledger, request.id)
-        act = requesting.act_about(request, ACTION, Scope.OPERATE, told_record(request, progress))
+        act = act_about(request, ACTION, Scope.OPERATE, told_record(request, progress))
         yield SharedRecord(act, _news_of_request(request, progress), merge)
 
 
@@ -218,14 +211,7 @@ def _switches(ledger: Ledger, about: Sharing) -> Iterator[SharedRecord]:
             log.error("switch_skipped", error=str(error))
 
     if found := ledger.switch(REDUNDANCY):
-        act = Act(
-            job=found.id,
-            action=SWITCH,
-            scope=Scope.OPERATE,
-            operator=found.operator,
-            reason=found.reason,
-            arguments={"switch": switch_told(found)},
-        )
+        act = act_about(found, SWITCH, Scope.OPERATE, {"switch": switch_told(found)})
         yield SharedRecord(act, (found.id, found.revision, 0), merge)
 
 

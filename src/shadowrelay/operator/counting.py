@@ -13,7 +13,7 @@ import structlog
 
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import own_progress
-from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.operating import Act, ActAnswer, Scope, Told, act_about
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import BEGIN, Place, Progress, Request, Selector
 from shadowrelay.core.safety_net import requesting
@@ -114,7 +114,7 @@ class Counting:
             raise CannotDo(why)
         request = self.request(selector, gone, operator)
         arguments = {"selector": selector_told(selector), "gone": list(gone)}
-        act = requesting.act_about(request, PREVIEW, Scope.READ, arguments)
+        act = act_about(request, PREVIEW, Scope.READ, arguments)
         asking = asyncio.gather(*(self._asked(name, act) for name in sorted(contacts.reachable)))
         remembered = asyncio.ensure_future(self._remembered(selector))
         counts = [await self._count(request)]
@@ -174,7 +174,7 @@ class Counting:
     async def left(self, request: Request, operator: str) -> dict[ServerName, Left]:
         """Messages of a request that are left, by node: of this node and of all that answer."""
         arguments = {"request": request_told(request)}
-        act = requesting.act_about(replace(request, operator=operator), LEFT, Scope.READ, arguments)
+        act = act_about(replace(request, operator=operator), LEFT, Scope.READ, arguments)
         members = sorted(self.contacts().reachable)
         asking = asyncio.gather(*(self.ask(Operate(name, act), PATIENCE) for name in members))
         found = {self.name: await self.left_here(request)}

@@ -12,7 +12,7 @@ import structlog
 
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
-from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.operating import Act, ActAnswer, Scope, Told, act_about
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.ownership.jobs import JobRefused
 from shadowrelay.core.safety_net.resubmission import Contacts
@@ -164,9 +164,7 @@ class Jobs:
         try:
             job_from(job_told(job))
             format_act(
-                jobs.act_about(
-                    job, JOB, Scope.OPERATE, told_job(job, JobProgress(job=job.id, node=self.name))
-                )
+                act_about(job, JOB, Scope.OPERATE, told_job(job, JobProgress(job=job.id, node=self.name)))
             )
         except (Malformed, TooLong) as error:
             raise CannotDo(f"the job cannot be given to members: {error}") from error

@@ -14,7 +14,6 @@ from shadowrelay.core.events.announcements import MILLISECOND
 from shadowrelay.core.identifiers import FIRST, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, ForgetJob, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.values import dataclass, replace
 
 MOST_KEPT = 200
@@ -201,15 +200,3 @@ def to_overrule(job: Job, jobs: Collection[Job]) -> list[Job]:
 def again(progress: JobProgress) -> JobProgress:
     """Go through the queue once more, since messages were in hand when it was their turn."""
     return further(replace(progress, after=FIRST, waiting=0))
-
-
-def act_about(job: Job, action: str, scope: Scope, arguments: Told) -> Act:
-    """What a member is asked to do about a job, for the operator who made it."""
-    return Act(
-        job=job.id,
-        action=action,
-        scope=scope,
-        operator=job.operator,
-        reason=job.reason,
-        arguments=arguments,
-    )

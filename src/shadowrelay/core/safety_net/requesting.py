@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from shadowrelay.core.decisions import Decision, Write
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector, newest
 from shadowrelay.core.shared_records import ForgetRequest
@@ -101,18 +100,6 @@ def merge(
         if one.node == teller and one.request == given.id and one != told.get(one.owner)
     ]
     return Decision(after, tuple(writes))
-
-
-def act_about(request: Request, action: str, scope: Scope, arguments: Told) -> Act:
-    """What a member is asked to do about a request, for the operator who made it."""
-    return Act(
-        job=request.id,
-        action=action,
-        scope=scope,
-        operator=request.operator,
-        reason=request.reason,
-        arguments=arguments,
-    )
 
 
 def forgotten(request: Request, policy: Policy, now: datetime) -> bool:
