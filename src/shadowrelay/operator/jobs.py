@@ -10,6 +10,7 @@ from typing import Any
 
 import structlog
 
+from shadowrelay.core.events.announcements import whole
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told, act_about
@@ -24,6 +25,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.sharing import JOB, told_job
 from shadowrelay.operator.acts import Action, ActRefused
+from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.wire.jobs import (
     filter_from,
@@ -246,17 +248,7 @@ class Jobs:
 
     async def _asked_all(self, act: Act, patience: float) -> list[tuple[ServerName, Told | str]]:
         """The answer of each member, or why there is none."""
-        contacts = self.contacts()
-
-        async def asked(name: ServerName) -> tuple[ServerName, Told | str]:
-            if name not in contacts.reachable:
-                return name, self.why_away(name)
-            answer = await self.ask(Operate(name, act), patience)
-            if isinstance(answer, Unanswered):
-                return name, f"{answer.step}: {answer.error}"
-            return name, (f"it refuses: {answer.refused}" if answer.refused else answer.told)
-
-        return list(await asyncio.gather(*(asked(name) for name in sorted(contacts.members))))
+        return await asked_all(self.contacts(), self.ask, self.why_away, act, patience)
 
     def _act(self, action: str, operator: str, arguments: Told) -> Act:
         return Act(
@@ -298,11 +290,6 @@ MOST_SHOWN = 5
 """Recipients that a sample shows of each message."""
 
 _COUNTS = ("did", "late", "waiting", "pending")
-
-
-def whole(at: datetime) -> datetime:
-    """That time in whole milliseconds, as members and tracking logs tell it."""
-    return at.replace(microsecond=at.microsecond // 1000 * 1000)
 
 
 def shown(job: Job) -> _Tree:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import structlog
 
 from shadowrelay.core import suspending
+from shadowrelay.core.events.announcements import whole
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.safety_net.resubmission import Contacts
@@ -22,8 +22,8 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.sharing import SUSPENSION
 from shadowrelay.operator.acts import Action
+from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
-from shadowrelay.operator.jobs import whole
 from shadowrelay.wire.jobs import suspension_from, suspension_told
 from shadowrelay.wire.xoperate import TooLong, format_act
 from shadowrelay.wire.xshadow import Malformed
@@ -119,17 +119,8 @@ class Suspending:
 
     async def all(self, operator: str = "") -> list[_Tree]:
         """All records, with what each member says about them now."""
-        act, contacts = self._act(LOOK, operator, {}), self.contacts()
-
-        async def asked(name: ServerName) -> tuple[ServerName, Told | str]:
-            if name not in contacts.reachable:
-                return name, self.why_away(name)
-            answer = await self.ask(Operate(name, act), PATIENCE)
-            if isinstance(answer, Unanswered):
-                return name, f"{answer.step}: {answer.error}"
-            return name, (f"it refuses: {answer.refused}" if answer.refused else answer.told)
-
-        answers = dict(await asyncio.gather(*(asked(name) for name in sorted(contacts.members))))
+        act = self._act(LOOK, operator, {})
+        answers = dict(await asked_all(self.contacts(), self.ask, self.why_away, act, PATIENCE))
         here = {self.name: await self._look_for(self.name, act), **answers}
         records = await self.database.transact(lambda ledger: tuple(ledger.suspensions()))
         return [self._shown(one, here) for one in records]
