@@ -149,7 +149,8 @@ class Jobs:
         with_report: bool = False,
     ) -> _Tree:
         """Make a job. Raises CannotDo."""
-        now = whole(self.clock())
+        # Rounded up: the job is about a message that came in this millisecond, before the order.
+        now = whole(self.clock() + timedelta(microseconds=999))
         job = Job(
             id=RequestId(self.mint(now)),
             verb=verb,
