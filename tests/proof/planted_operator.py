@@ -146,8 +146,8 @@ ORDERING = (
     Fault(
         name="a copy that is made later is not suspended",
         rule="an offer of a copy carries the last order about each recipient",
-        file="members/answering.py",
-        edits=(("                suspended=fork.suspended,\n", ""),),
+        file="wire/xshadow.py",
+        edits=(("            suspended=self.suspended,\n", ""),),
         test=_TOLD + "test_a_copy_that_is_made_later_is_suspended_too",
     ),
     Fault(

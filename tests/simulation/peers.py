@@ -14,7 +14,7 @@ from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import conversation
 from shadowrelay.core.members.conversation import Answered, Greeting
-from shadowrelay.core.messages import Digests, Envelope, Recipient, Status
+from shadowrelay.core.messages import Digests, Envelope, Status
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reception.by_reference import MadeOf, may_refer
@@ -467,19 +467,7 @@ class Peers:
         for text in texts[1:]:
             rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
             fork = parse_fork(rcpt.extra["XFORK"])
-            recipients.append(
-                Recipient(
-                    fork.number,
-                    rcpt.address,
-                    fork.next_hop,
-                    rcpt.notify,
-                    rcpt.orcpt,
-                    fork.status,
-                    settled_at=fork.settled_at,
-                    suspended=fork.suspended,
-                    ordered_at=fork.ordered_at,
-                )
-            )
+            recipients.append(fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt))
         envelope = Envelope(
             sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
         )

@@ -17,6 +17,7 @@ from shadowrelay.cli.viewing import (
     clean,
     console,
     counted,
+    duration,
     node_options,
     print_json,
     print_table,
@@ -30,15 +31,7 @@ _SAMPLE = ("node", "id", "sender", "recipient", "next hop", "octets", "received"
 
 
 def _seconds(context: click.Context, option: click.Parameter, text: str | None) -> float | None:
-    from shadowrelay.settings.values import parse_duration
-
-    del context
-    if text is None:
-        return None
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is {error}, such as 30s, 1h or 2d", param=option) from None
+    return None if text is None else duration(context, option, text).total_seconds()
 
 
 def _until(context: click.Context, option: click.Parameter, text: str | None) -> str | None:

@@ -209,20 +209,7 @@ class AnsweringSession:
             return OPENING
         forks = ((parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         numbered = sorted(forks, key=lambda one: one[0][0])
-        known = tuple(
-            Recipient(
-                fork.number,
-                rcpt.address,
-                fork.next_hop,
-                rcpt.notify,
-                rcpt.orcpt,
-                fork.status,
-                settled_at=fork.settled_at,
-                suspended=fork.suspended,
-                ordered_at=fork.ordered_at,
-            )
-            for fork, rcpt in numbered
-        )
+        known = tuple(fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt) for fork, rcpt in numbered)
         if len({recipient.number for recipient in known}) != len(known):
             return Reply(501, "5.5.4", "Recipient number used twice")
         self._offers += 1

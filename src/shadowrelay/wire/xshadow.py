@@ -237,6 +237,20 @@ class Fork(NamedTuple):
     suspended: datetime | None = None
     ordered_at: datetime | None = None
 
+    def recipient(self, address: str, notify: tuple[str, ...], orcpt: str | None) -> Recipient:
+        """The recipient of which this is said; the rest stands in RCPT."""
+        return Recipient(
+            self.number,
+            address,
+            self.next_hop,
+            notify,
+            orcpt,
+            self.status,
+            settled_at=self.settled_at,
+            suspended=self.suspended,
+            ordered_at=self.ordered_at,
+        )
+
 
 def fork_of(one: Recipient, version: int = VERSION) -> Fork:
     """What is said of a recipient in that version of the protocol; a removal was a failure before 4."""
