@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from running_lab import RunningLab, processes_of, wait_until
 
 from shadowlab.cli import main
-from shadowlab.layout import MAILBOX
+from shadowlab.layout import MAILBOX, lost_in
 from shadowlab.ports import free_ports
 
 pytestmark = pytest.mark.lab
@@ -69,7 +69,8 @@ def test_a_lab_is_broken_and_healed_by_commands(lab: RunningLab):
     (tracking / "MSGTRK-mx1.lab.test-0-1.LOG").touch()
     told = command(lab, "wipe", "mx1")
     assert f"database {database} is gone" in told
-    assert f"--lost {database}" in told
+    assert f"Audit: shadowlab audit --dir {lab.directory}" in told
+    assert lost_in(lab.directory) == (database,), "what the audit is told was lost"
     assert not data.exists()
     assert [path.name for path in tracking.iterdir()] == ["MSGTRK-mx1.lab.test-0-1.LOG"]
     assert "database" not in command(lab, "wipe", "mx1"), "there is none any more"

@@ -97,8 +97,8 @@ ORDERING = (
         rule="nothing is delivered after a removal is confirmed, by attempts under way on any member",
         file="core/members/conversation.py",
         edits=(("for line in lines if too_early(ledger, line.verdict)]", "for line in lines if False]"),),
-        test="simulation/test_by_hand.py::"
-        "test_no_attempt_that_is_under_way_on_another_member_delivers_against_a_confirmed_order",
+        test=_TOLD
+        + "test_a_removal_is_not_acknowledged_while_an_attempt_is_under_way_and_applied_when_it_failed",
     ),
     Fault(
         name="an event of an order that waits for an attempt is acknowledged all the same",
