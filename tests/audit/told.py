@@ -49,8 +49,15 @@ def resubmits(row: Row) -> bool:
 
 def sent_again(row: Row) -> bool:
     """Is it a message that was made because a hop beyond the boundary was lost?"""
-    again = row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY"
-    return again and (row["custom_data"] or {}).get("HopDb") is not None
+    return _redundancy(row) and (row["custom_data"] or {}).get("HopDb") is not None
+
+
+def promotes(row: Row) -> bool:
+    return _redundancy(row) and not sent_again(row)
+
+
+def _redundancy(row: Row) -> bool:
+    return bool(row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY")
 
 
 def received(row: Row) -> bool:
@@ -95,8 +102,7 @@ def _message(name: str, rows: list[Row]) -> Row:
 
     begins = [row for row in rows if begins_a_message(row)]
     given_back = [row["reference"] for row in rows if resubmits(row) and row["reference"]]
-    taken = [row for row in rows if row["event_id"] == "RESUBMIT" and row["source"] == "REDUNDANCY"]
-    promoted = [row for row in taken if not sent_again(row)]
+    promoted = list(filter(promotes, rows))
     owners = sorted([*begins, *promoted], key=lambda row: (row["epoch"] or 1, _order(row)))
     recipients, duplicates = _recipients(rows)
     settled = recipients and not {one["outcome"] for one in recipients} & {"open", "deferred", "sent"}
