@@ -34,6 +34,8 @@ WHEN: Mapping[str, Reload] = {
     "site": _RESTART,
     "host": _RESTART,
     "data_dir": _RESTART,
+    # The supervisor starts workers, and drains those that go.
+    "workers": _NOW,
     # A socket that listens stays as it is.
     "receive.NAME.listen": _RESTART,
     "receive.NAME": _NOW,

@@ -38,6 +38,7 @@ from shadowrelay.settings.values import (
     Size,
     TableName,
     UserName,
+    Workers,
     parse_path,
 )
 
@@ -194,6 +195,7 @@ class MemberSettings(Section):
         default_factory=lambda data: data["name"],
         description="Its failure domain: no copy is placed on the host of its owner. Default: `name`.",
     )
+    workers: Integer = Field(1, ge=1, le=64, description="Its workers; it announces a change itself.")
 
 
 class HopSettings(Section):
@@ -326,6 +328,7 @@ class Settings(PolicySettings):
         default_factory=lambda data: data["name"],
         description="Failure domain of this node: machine, rack or zone. Default: `name`.",
     )
+    workers: Workers = Field(1, ge=1, le=64, description="Processes of this node; `auto`: one a core.")
     data_dir: FilePath = Field(Path("/var/lib/shadowrelay"), description="Where the node keeps its data.")
     accepted_domains: list[DomainPattern] = Field(
         [], description="Domains for which mail is accepted from all clients."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,6 +136,11 @@ def parse_integer(value: object) -> int:
     raise ValueError("not an integer")
 
 
+def parse_workers(value: object) -> int:
+    """An integer; ``auto``: as many as the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if value == "auto" else parse_integer(value)
+
+
 def parse_flag(value: object) -> bool:
     """``true`` or ``false``; 1, yes and on are refused: in YAML they have caused mistakes."""
     if isinstance(value, bool):
@@ -247,6 +253,7 @@ Size = Annotated[
     Format("a size such as 512KiB, 64MiB, 10MB or a number of octets", format_size),
 ]
 Integer = Annotated[int, BeforeValidator(parse_integer), Format("an integer")]
+Workers = Annotated[int, BeforeValidator(parse_workers), Format('an integer, or "auto"')]
 Flag = Annotated[bool, BeforeValidator(parse_flag), Format("true or false", lambda flag: str(flag).lower())]
 ListenAddress = Annotated[
     HostPort,

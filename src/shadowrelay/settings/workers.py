@@ -1,0 +1,76 @@
+"""The settings of one worker, made of those of its node: its name, its place, and its ports.
+
+Worker 1 stands where a node of one worker stands. Worker K has the name ``wK.NAME``, the directories
+``worker-K`` below those of the node, and the peer port K - 1 above that of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.workers import worker_name
+from shadowrelay.settings.schema import MemberSettings, Settings
+from shadowrelay.settings.values import HostPort
+
+_ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def for_worker(settings: Settings, number: int) -> Settings:
+    """The settings with which that worker of the node runs; ``number`` counts from 1. Every member has one
+    entry: each worker of the other nodes, and the siblings.
+    """
+    members = [one for member in settings.members for one in workers_of(member)]
+    members += [one for one in _siblings(settings) if one.name != worker_name(_name(settings), number)]
+    tracking = settings.tracking
+    update = {
+        "name": worker_name(_name(settings), number),
+        "data_dir": _below(settings.data_dir, number),
+        "tracking": tracking.model_copy(update={"directory": _below(tracking.directory, number)}),
+        "members": members,
+    }
+    if settings.peer is not None:
+        listen = _above(settings.peer.listen, number)
+        update["peer"] = settings.peer.model_copy(update={"listen": listen})
+    return settings.model_copy(update=update)
+
+
+def workers_of(member: MemberSettings) -> Iterator[MemberSettings]:
+    """One entry for each worker of a node."""
+    for number in range(1, member.workers + 1):
+        yield member.model_copy(
+            update={
+                "name": worker_name(ServerName(member.name), number),
+                "address": _above(member.address, number),
+                "workers": 1,
+            }
+        )
+
+
+def _siblings(settings: Settings) -> Iterator[MemberSettings]:
+    """The workers of the node itself, as it reaches them."""
+    if settings.peer is None or settings.workers == 1:
+        return
+    listen = settings.peer.listen
+    yield from workers_of(
+        MemberSettings.model_construct(
+            name=settings.name,
+            address=HostPort(_ANYWHERE.get(listen.host, listen.host), listen.port),
+            site=settings.site,
+            host=settings.host,
+            workers=settings.workers,
+        )
+    )
+
+
+def _name(settings: Settings) -> ServerName:
+    return ServerName(settings.name)
+
+
+def _above(address: HostPort, number: int) -> HostPort:
+    return HostPort(address.host, address.port + number - 1 if address.port else 0)
+
+
+def _below(directory: Path, number: int) -> Path:
+    return directory if number == 1 else directory / f"worker-{number}"
