@@ -7,12 +7,18 @@ import contextlib
 import os
 import resource
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import structlog
 
 from shadowrelay.cli.loops import loop_factory
+
+if TYPE_CHECKING:
+    from shadowrelay.service.worker import WorkerPlace
+    from shadowrelay.settings import Settings
 
 _SWITCH = 0.0005
 """Seconds that the event loop may keep the interpreter from a waiting commit; Python's default is 0.005."""
@@ -20,18 +26,29 @@ _SWITCH = 0.0005
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-def run(file: Path) -> None:
+@click.option("--worker", type=click.IntRange(min=1), hidden=True, help="The supervisor starts this worker.")
+@click.option("--of", type=click.IntRange(min=1), default=1, hidden=True, help="How many workers there are.")
+@click.option("--counts", type=int, hidden=True, help="Descriptor of the memory that workers share.")
+@click.option("--admin-socket", type=int, hidden=True, help="Descriptor where the worker serves its API.")
+@click.option("--lifeline", type=int, hidden=True, help="Descriptor of the line to the supervisor.")
+def run(
+    file: Path,
+    worker: int | None,
+    of: int,
+    counts: int | None,
+    admin_socket: int | None,
+    lifeline: int | None,
+) -> None:
     """Run the node that FILE describes, until SIGTERM or Ctrl-C.
 
-    Sessions under way are finished first; a second signal does not hurry it. At SIGHUP the node reads FILE
-    again (shadowrelay reload). Other signals are logged, and change nothing. Exit codes: 0 stopped, 1 the
-    node could not go on (the message says why), 2 the settings are wrong.
+    A node of several workers is one process for each, and one that supervises them. Sessions under way are
+    finished first; a second signal does not hurry it. At SIGHUP the node reads FILE again (shadowrelay
+    reload). Other signals are logged, and change nothing. Exit codes: 0 stopped, 1 the node could not go on
+    (the message says why), 2 the settings are wrong.
     """
     from shadowrelay import failpoints, logs
-    from shadowrelay.admin.server import AdminCannotListen
-    from shadowrelay.database.opening import CannotOpen
-    from shadowrelay.service.node import NodeFailed
-    from shadowrelay.service.running import run_node
+    from shadowrelay.service.supervisor import Supervisor, command, supervised
+    from shadowrelay.service.worker import Lifeline, WorkerPlace
     from shadowrelay.settings import load_settings, settings_warnings
 
     try:
@@ -40,8 +57,9 @@ def run(file: Path) -> None:
         raise click.UsageError(str(error)) from error
     settings = load_settings(file, os.environ)
     logs.configure(level=settings.log.level.value, format=settings.log.format.value)
-    for warning in settings_warnings(settings):
-        click.echo(f"warning: {warning}", err=True)
+    if worker is None:  # else the supervisor said it already
+        for warning in settings_warnings(settings):
+            click.echo(f"warning: {warning}", err=True)
     if failpoint is not None:
         structlog.get_logger(__name__).critical(
             "failpoint_armed",
@@ -51,9 +69,39 @@ def run(file: Path) -> None:
         )
     _allow_descriptors()
     sys.setswitchinterval(_SWITCH)
+    if worker is not None:
+        structlog.contextvars.bind_contextvars(worker=worker)
+        line = None if lifeline is None else Lifeline(lifeline, of)
+        place = WorkerPlace(number=worker, of=of, counts=counts, admin=admin_socket, lifeline=line)
+        _run_worker(file, settings, place)
+    elif supervised(settings):
+        supervisor = Supervisor(settings, lambda: load_settings(file, os.environ), command(file))
+        _until_ended(supervisor.run(), None)
+    else:
+        _run_worker(file, settings, None)
+
+
+def _run_worker(file: Path, settings: Settings, place: WorkerPlace | None) -> None:
+    from shadowrelay.service.running import run_node
+    from shadowrelay.service.worker import settings_of
+    from shadowrelay.settings import load_settings
+
+    def read() -> Settings:
+        return settings_of(load_settings(file, os.environ), place)
+
+    _until_ended(run_node(settings_of(settings, place), read, worker=place), loop_factory())
+
+
+def _until_ended(
+    running: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] | None
+) -> None:
+    from shadowrelay.admin.server import AdminCannotListen
+    from shadowrelay.database.opening import CannotOpen
+    from shadowrelay.service.failing import NodeFailed
+
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(run_node(settings, lambda: load_settings(file, os.environ)))
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(running)
     except (CannotOpen, AdminCannotListen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
     except BaseExceptionGroup as errors:

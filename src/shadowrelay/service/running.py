@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import secrets
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
@@ -29,6 +30,7 @@ from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
+from shadowrelay.service.worker import SERVING, WorkerPlace
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
@@ -66,9 +68,12 @@ async def _track(writer: TrackingWriter, directory: Path, stop: asyncio.Event) -
         ) from error
 
 
-async def run_node(settings: Settings, read: Callable[[], Settings] | None = None) -> None:
-    """Run until a signal stops it. ``read`` reads the settings again. Raises NodeFailed, CannotOpen or
-    OSError when the node cannot go on.
+async def run_node(
+    settings: Settings, read: Callable[[], Settings] | None = None, *, worker: WorkerPlace | None = None
+) -> None:
+    """Run until a signal stops it. ``read`` reads the settings again. ``worker``: which worker of the node
+    it is, if it has a supervisor; then it stops when the supervisor is gone, too. Raises NodeFailed,
+    CannotOpen or OSError when the node cannot go on.
     """
     now = utcnow()
     name = ServerName(settings.name)
@@ -84,12 +89,16 @@ async def run_node(settings: Settings, read: Callable[[], Settings] | None = Non
     with signals.heard(again) as stop:  # before anyone can see that the node runs
         _tell_what_was_opened(settings, database)
         crashes = Crashes(settings.data_dir)
+        lifeline = worker.lifeline if worker else None
+        hearing = asyncio.create_task(lifeline.hear(stop, again)) if lifeline else None
         try:
-            await _serve(Node(settings, database), stop, crashes, read or (lambda: settings), again)
+            await _serve(Node(settings, database), stop, crashes, read or (lambda: settings), again, worker)
         except BaseException as error:
             crashes.note(error, database.in_hand)
             raise
         finally:
+            if hearing is not None:
+                hearing.cancel()
             await database.close(utcnow())
 
 
@@ -128,13 +137,18 @@ def _tell_what_was_opened(settings: Settings, database: TransportDatabase) -> No
 
 
 async def _serve(
-    node: Node, stop: asyncio.Event, crashes: Crashes, read: Callable[[], Settings], again: asyncio.Event
+    node: Node,
+    stop: asyncio.Event,
+    crashes: Crashes,
+    read: Callable[[], Settings],
+    again: asyncio.Event,
+    worker: WorkerPlace | None,
 ) -> None:
     settings, database = node.settings, node.database
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
     writer = tracking_writer(settings, database, node.hand.events, utcnow)
-    listening = bind(settings.admin.listen.host, settings.admin.listen.port)
+    listening = _admin_socket(settings, worker)
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))
         logging = group.create_task(
@@ -175,7 +189,7 @@ async def _serve(
         ]
         gc.freeze()  # modules and settings stay for good: no collection looks at them again
         gc.set_threshold(20_000, 20, 50)  # a message allocates few cycles: collect less often
-        log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
+        _tell_that_it_started(node, worker)
         await stop.wait()
         await _drain(node, members)
         background += node.membership.tasks
@@ -191,6 +205,22 @@ async def _serve(
         log_stop.set()
         await asyncio.gather(api, logging)
     log.info("node_stopped", node=node.name)
+
+
+def _tell_that_it_started(node: Node, worker: WorkerPlace | None) -> None:
+    log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
+    if worker and worker.lifeline:
+        worker.lifeline.tell(SERVING)
+
+
+def _admin_socket(settings: Settings, worker: WorkerPlace | None) -> socket.socket:
+    """Where this process serves its API: the node's address, or what its supervisor made for it."""
+    if worker is None or worker.admin is None:
+        return bind(settings.admin.listen.host, settings.admin.listen.port)
+    listening = socket.socket(fileno=worker.admin)
+    listening.set_inheritable(False)
+    listening.setblocking(False)
+    return listening
 
 
 async def _either(task: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -1,0 +1,155 @@
+"""What a supervisor does next with the workers of its node: decisions alone, on a clock that is passed in.
+
+Times are seconds of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+SHORTEST = 1.0
+"""Seconds until a worker that ended is started again. Each failure in a row doubles them."""
+
+LONGEST = 60.0
+"""Seconds between two starts of a worker, at most."""
+
+STEADY = 60.0
+"""A worker that has served for so many seconds is well: the next failure is the first one again."""
+
+
+class State(StrEnum):
+    """STARTING: the process runs, and does not serve yet. SERVING: it takes mail. LEAVING: it is emptied, and
+    ends for good. WAITING: it ended, and starts again later. ENDED: it has no process, and gets none.
+    """
+
+    STARTING = "starting"
+    SERVING = "serving"
+    LEAVING = "leaving"
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class Do(StrEnum):
+    """START: start its process. LEAVE: tell it to leave. END: tell its process to end."""
+
+    START = "start"
+    LEAVE = "leave"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What the supervisor knows of one worker.
+
+    ``since``: when the state began; ``again_at``: when a WAITING worker is started. ``failures``: ends in a
+    row that nobody asked for; ``restarts``: all of these; ``why``: the reason of the last one. ``leaves``:
+    the node does not want the worker any more. ``empty``: it owns nothing and holds nothing. ``told``: its
+    process was told to end.
+    """
+
+    number: int
+    state: State = State.WAITING
+    since: float = 0.0
+    again_at: float = 0.0
+    failures: int = 0
+    restarts: int = 0
+    why: str = ""
+    leaves: bool = False
+    empty: bool = False
+    told: bool = False
+
+
+Workers = Mapping[int, Watched]
+
+
+def wanted(workers: Workers, count: int, with_data: Collection[int], now: float) -> dict[int, Watched]:
+    """The node is to have that many workers. ``with_data``: the numbers of those that may have mail.
+
+    Those above the number leave; one that has no data is forgotten, if it does not run. One that was to leave
+    stays.
+    """
+    new = {one: Watched(number=one, since=now, again_at=now) for one in {*range(1, count + 1), *with_data}}
+    return {
+        number: replace(one, leaves=number > count)
+        for number, one in sorted({**new, **workers}.items())
+        if number <= count or number in with_data or has_process(one)
+    }
+
+
+def has_process(one: Watched) -> bool:
+    return one.state in {State.STARTING, State.SERVING, State.LEAVING}
+
+
+def due(workers: Workers, now: float) -> list[tuple[Do, int]]:
+    """What is to be done now, lowest number first. Nothing is named twice once it was done."""
+    found = ((_due(one, now), number) for number, one in sorted(workers.items()))
+    return [(do, number) for do, number in found if do is not None]
+
+
+def _due(one: Watched, now: float) -> Do | None:
+    if one.told:
+        return None
+    if one.state is State.WAITING:
+        return Do.START if one.again_at <= now else None
+    if one.state is State.SERVING and one.leaves:
+        return Do.LEAVE
+    if one.state is State.LEAVING and (one.empty or not one.leaves):
+        return Do.END  # a worker that is to stay after all starts again
+    return None
+
+
+def next_at(workers: Workers) -> float | None:
+    """When something is due by itself."""
+    return min((one.again_at for one in workers.values() if one.state is State.WAITING), default=None)
+
+
+def started(one: Watched, now: float) -> Watched:
+    return replace(one, state=State.STARTING, since=now, empty=False, told=False)
+
+
+def serves(one: Watched, now: float) -> Watched:
+    """Its process says that it takes mail."""
+    return replace(one, state=State.SERVING, since=now) if one.state is State.STARTING else one
+
+
+def leaving(one: Watched, now: float) -> Watched:
+    """It was told to leave."""
+    return replace(one, state=State.LEAVING, since=now)
+
+
+def emptied(one: Watched) -> Watched:
+    """Its process says that it owns nothing and holds nothing."""
+    return replace(one, empty=one.state is State.LEAVING)
+
+
+def told_to_end(one: Watched) -> Watched:
+    return replace(one, told=True)
+
+
+def ended(one: Watched, why: str, now: float) -> Watched:
+    """Its process ended: as it was told, or by itself; then it starts again after a while.
+
+    A worker that has left is ENDED: it was empty.
+    """
+    if one.told and one.leaves and one.empty:
+        return replace(one, state=State.ENDED, since=now, told=False)
+    if one.told:
+        return replace(one, state=State.WAITING, since=now, again_at=now, told=False, failures=0)
+    well = one.state in {State.SERVING, State.LEAVING} and now - one.since >= STEADY
+    failures = 1 if well else one.failures + 1
+    return replace(
+        one,
+        state=State.WAITING,
+        since=now,
+        again_at=now + pause(failures),
+        failures=failures,
+        restarts=one.restarts + 1,
+        why=why,
+    )
+
+
+def pause(failures: int) -> float:
+    """Seconds until the next start, after so many failures in a row."""
+    return float(min(LONGEST, SHORTEST * 2.0 ** min(failures - 1, 16)))
