@@ -50,7 +50,7 @@ class End:
 
     def open(self) -> None:
         self._do(self._connector.start())
-        self._connector.admit()
+        self._do(self._connector.admit())
         self._open = True
 
     def shut(self) -> None:

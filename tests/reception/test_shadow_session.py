@@ -170,7 +170,7 @@ async def replaced(members: Connector) -> None:
     """All sessions of that connector end, and it takes others."""
     await members.refuse(0)
     await eventually(lambda: members.sessions == 0)
-    members.admit()
+    await members.admit()
 
 
 @pytest.mark.parametrize("content", [MESSAGE, LARGE], ids=["small", "streams"])

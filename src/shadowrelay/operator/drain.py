@@ -137,7 +137,7 @@ class Draining:
         self.active = False
         self._closing = ()
         for connector in connectors:
-            connector.admit()
+            await connector.admit()
         log.warning("drain_ends")
         return await self.remains()
 

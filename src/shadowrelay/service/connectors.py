@@ -12,6 +12,7 @@ from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import asking_context, pinned, server_context
 from shadowrelay.service.minting import mint
 from shadowrelay.service.node import Node
+from shadowrelay.service.sharing import of_connector
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
@@ -83,10 +84,11 @@ def for_senders(
         node.in_flight,
         node.acknowledgements,
     )
+    shared = of_connector(node.counts, name)
     if tls is None or not connector.accept_xshadow:
-        return Connector(limits, intake)
+        return Connector(limits, intake, shared=shared)
     hops = HopIntakes(intake, HopTls(asking_context(connector), tls, pinned(connector)))
-    return Connector(limits, hops, session=HopSession)  # type: ignore[arg-type]
+    return Connector(limits, hops, session=HopSession, shared=shared)  # type: ignore[arg-type]
 
 
 def _logins(name: str, connector: ReceiveConnector, former: Connector | None) -> UserLogins | None:

@@ -30,6 +30,7 @@ from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
+from shadowrelay.service.sharing import counts_of
 from shadowrelay.service.worker import SERVING, WorkerPlace
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
@@ -92,7 +93,9 @@ async def run_node(
         lifeline = worker.lifeline if worker else None
         hearing = asyncio.create_task(lifeline.hear(stop, again)) if lifeline else None
         try:
-            await _serve(Node(settings, database), stop, crashes, read or (lambda: settings), again, worker)
+            node = Node(settings, database)
+            node.counts = counts_of(worker)
+            await _serve(node, stop, crashes, read or (lambda: settings), again, worker)
         except BaseException as error:
             crashes.note(error, database.in_hand)
             raise

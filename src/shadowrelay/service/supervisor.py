@@ -25,6 +25,7 @@ from shadowrelay import logs, signals
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import MOST, worker_name
 from shadowrelay.service import supervision, worker
+from shadowrelay.service.sharing import counts_in, new_counts, receive_addresses
 from shadowrelay.service.supervision import Do, State, Watched
 from shadowrelay.service.worker import Line, WorkerState, reload_with
 from shadowrelay.settings import Settings, SettingsInvalid
@@ -100,7 +101,7 @@ class Supervisor:
         """
         again, served = asyncio.Event(), asyncio.Event()
         with signals.heard(again) as stop, self._shared():
-            async with asyncio.TaskGroup() as group:
+            async with receive_addresses(self.settings), asyncio.TaskGroup() as group:
                 group.create_task(self._front(served), name="front")
                 try:
                     await self._supervise(stop, again)
@@ -116,7 +117,7 @@ class Supervisor:
             self._directory = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="shadowrelay-", dir=_short()))
             )
-            self._counts = os.memfd_create("shadowrelay-counts")
+            self._counts = new_counts()
             stack.callback(os.close, self._counts)
             yield
 
@@ -262,6 +263,8 @@ class Supervisor:
             elif word == worker.EMPTY:
                 self._set(supervision.emptied(self._known[number]))
         status = await process.wait()
+        if self._counts is not None:
+            counts_in(self._counts, number).forget()  # its sessions ended with it
         del self._running[number]
         if not self._stopping:
             self._ended(number, why(status))

@@ -7,7 +7,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ import structlog
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
 from shadowrelay.smtp.receiving.limits import Register, source_of
 from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.smtp.receiving.shared_counts import Counts
 
 log = structlog.get_logger(__name__)
 
@@ -159,6 +160,20 @@ BACKLOG = 512
 
 async def listening(host: str, port: int) -> list[socket.socket]:
     """A listening socket for each address of ``host`` ('': every one of this machine). Raises OSError."""
+    made = await bound(host, port)
+    with ExitStack() as undo:
+        for sock in made:
+            undo.push(sock)
+        for sock in made:
+            sock.listen(BACKLOG)
+        undo.pop_all()
+    return made
+
+
+async def bound(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """A bound socket for each address of ``host``, which does not listen yet. ``shared``: other processes of
+    the node may listen there too. Raises OSError.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -175,8 +190,9 @@ async def listening(host: str, port: int) -> list[socket.socket]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:  # 0.0.0.0 is an address of its own
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            if shared:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             sock.bind(address)
-            sock.listen(BACKLOG)
             made.append(sock)
         undo.pop_all()
     if not made:
@@ -184,20 +200,61 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     return made
 
 
+async def held(host: str, port: int) -> list[socket.socket]:
+    """Sockets that keep an address for the workers of a node, and get no connection: while they are open, no
+    process listens there but connectors of this user that share it. Raises OSError if one does already.
+    """
+    made = await bound(host, port)
+    for sock in made:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    return made
+
+
 _TURNS = 5  # turns of the event loop until an accepted connection is a session
 
 
+async def _turns(of: Sequence[object]) -> None:
+    for _ in range(_TURNS if of else 0):
+        await asyncio.sleep(0)
+
+
+def _accepted(sockets: Sequence[socket.socket]) -> list[socket.socket]:
+    """The connections that wait at these sockets. None is left."""
+    found = []
+    for one in sockets:
+        with suppress(OSError):  # nobody waits, or this machine has nothing left to accept with
+            while True:
+                connection, _ = one.accept()
+                connection.setblocking(False)
+                found.append(connection)
+    return found
+
+
 class Connector:
-    """Serves between ``start`` and ``stop``. ``session`` makes the protocol of each connection."""
+    """Serves between ``start`` and ``stop``. ``session`` makes the protocol of each connection.
+
+    ``shared``: other workers of the node serve the same address, and this counts the sessions of all. Then
+    the connector listens only while it serves: what it does not accept, the others do.
+    """
 
     def __init__(
-        self, options: ConnectorOptions, receiver: Receiver, *, session: SessionFactory = ReceiveSession
+        self,
+        options: ConnectorOptions,
+        receiver: Receiver,
+        *,
+        session: SessionFactory = ReceiveSession,
+        shared: Counts | None = None,
     ) -> None:
         self.options = options
         self._receiver = receiver
         self._make_session = session
-        self._register = Register(options.max_inbound_connections, options.max_inbound_connections_per_source)
+        self._shared = shared is not None
+        self._register = Register(
+            options.max_inbound_connections, options.max_inbound_connections_per_source, shared
+        )
         self._waiting: list[socket.socket] = []
+        self._sockets: list[socket.socket] = []  # those of the servers
         self._servers: list[asyncio.Server] = []
         self._secure: SecureListener | None = None
 
@@ -213,8 +270,11 @@ class Connector:
             self._secure.take(options.tls, options.max_inbound_connections)
 
     async def listen(self) -> tuple[str, int]:
-        """Bind the address; returns its host and port. Clients may connect, and wait. Raises OSError."""
-        self._waiting = await listening(self.options.host, self.options.port)
+        """Bind the address; returns its host and port. Clients may connect, and wait, unless the address is
+        shared: then others serve them. Raises OSError.
+        """
+        host, port = self.options.host, self.options.port
+        self._waiting = await (bound(host, port, shared=True) if self._shared else listening(host, port))
         host, port = self._waiting[0].getsockname()[:2]
         return host, port
 
@@ -229,6 +289,7 @@ class Connector:
         else:
             serve = asyncio.get_running_loop().create_server
             self._servers = [await serve(self._session, sock=one, backlog=BACKLOG) for one in waiting]
+            self._sockets = waiting
         log.info("connector_listening", connector=options.name, host=host, port=port)
         return host, port
 
@@ -243,12 +304,19 @@ class Connector:
         return self._secure.handshakes if self._secure else 0
 
     async def refuse(self, drain: float) -> None:
-        """Answer 421 to new connections; sessions may finish their transactions for ``drain`` seconds."""
+        """Answer 421 to new connections; sessions may finish their transactions for ``drain`` seconds.
+
+        A shared address is left to the other workers: new connections are theirs.
+        """
+        if self._shared:
+            await self._leave()
         await self._register.close(drain)
 
-    def admit(self) -> None:
-        """Take connections again, after ``refuse``."""
+    async def admit(self) -> None:
+        """Take connections again, after ``refuse``. Raises OSError."""
         self._register.reopen()
+        if self._shared and not self._servers:
+            await self.start()
 
     async def stop(self, drain: float) -> None:
         """Stop listening; sessions may finish their transactions for ``drain`` seconds.
@@ -257,25 +325,42 @@ class Connector:
         """
         for unserved in self._waiting:
             unserved.close()
-        await self._accept_no_more()
-        for server in self._servers:
-            server.close()
-        self._waiting, self._servers = [], []
+        self._waiting = []
+        await self._leave()
         if self._secure is not None:
             await self._secure.stop()
         await self._register.close(drain)
         log.info("connector_stopped", connector=self.options.name)
 
-    async def _accept_no_more(self) -> None:
-        """Accept nothing more. Connections that were just accepted become sessions first, which are told and
+    async def _leave(self) -> None:
+        """Listen no more. Connections that were just accepted become sessions first, which are told and
         closed as the others are: asyncio would drop them silently if their server were closed.
+
+        Who waits at a shared address becomes a session too: other workers serve there, so nobody may learn
+        from a broken connection that this one goes.
         """
         loop = asyncio.get_running_loop()
-        for server in self._servers:
+        servers, self._servers = self._servers, []
+        for server in servers:
             for sock in server.sockets:
                 loop.remove_reader(sock.fileno())  # without effect on uvloop
-        for _ in range(_TURNS if self._servers else 0):
-            await asyncio.sleep(0)
+        try:
+            await _turns(servers)
+        finally:
+            waiting = _accepted(self._sockets) if self._shared else []
+            for server in servers:
+                server.close()
+            self._sockets = []
+            begun = [loop.create_task(self._begin(connection)) for connection in waiting]
+        if begun:
+            await asyncio.wait(begun)
+        await _turns(begun)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._session, connection)
+        except OSError:
+            connection.close()
 
     def _session(self) -> ReceiveSession:
         return self._make_session(self._receiver, self.options, self._register)

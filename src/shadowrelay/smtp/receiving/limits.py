@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections import Counter
 from typing import Protocol
 
+from shadowrelay.smtp.receiving.shared_counts import Counts, OwnCounts
 from shadowrelay.wire.replies import Reply
 
 TOO_MANY = Reply(421, "4.3.2", "Too many connections, try again later")
@@ -26,12 +26,19 @@ class Stoppable(Protocol):
         ...
 
 
-class Register:
-    """The open sessions. One register per connector, so members never compete with strangers."""
+_ALL = ""
+"""The key of all sessions. Those of sources begin with a word."""
 
-    def __init__(self, most: int | None, most_per_source: int | None) -> None:
+
+class Register:
+    """The open sessions. One register per connector, so members never compete with strangers.
+
+    ``counts`` says how many there are of each source, and in all: in this process, if nothing else is given.
+    """
+
+    def __init__(self, most: int | None, most_per_source: int | None, counts: Counts | None = None) -> None:
         self._most, self._most_per_source = most, most_per_source
-        self._sources: Counter[str] = Counter()
+        self._counts = counts or OwnCounts()
         self._admitted: dict[Stoppable, str | None] = {}  # its source; None while unknown
         self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # all of them, also those being turned away
         self._closing = False
@@ -52,29 +59,29 @@ class Register:
         self._sessions[session] = task
         if self._closing:
             return STOPPING
-        if self._most is not None and len(self._admitted) >= self._most:
+        if not self._counts.take(_ALL, self._most):
             return TOO_MANY
         self._admitted[session] = None
         return None if address is None else self.identify(session, address)
 
     def identify(self, session: Stoppable, address: str) -> Reply | None:
         """Note the address of an admitted client, or return the reply that turns it away after all."""
-        source = source_of(address)
-        if self._most_per_source is not None and self._sources[source] >= self._most_per_source:
+        source = _source_key(address)
+        if not self._counts.take(source, self._most_per_source):
             del self._admitted[session]
+            self._counts.give(_ALL)
             return TOO_MANY_FROM_SOURCE
         self._admitted[session] = source
-        self._sources[source] += 1
         return None
 
     def leave(self, session: Stoppable) -> None:
         del self._sessions[session]
-        source = self._admitted.pop(session, None)
-        if source is None:
+        if session not in self._admitted:
             return
-        self._sources[source] -= 1
-        if not self._sources[source]:
-            del self._sources[source]
+        source = self._admitted.pop(session)
+        self._counts.give(_ALL)
+        if source is not None:
+            self._counts.give(source)
 
     def reopen(self) -> None:
         """Take connections again, after ``close``."""
@@ -92,6 +99,10 @@ class Register:
             session.expire()
         if self._sessions:
             await asyncio.wait(tuple(self._sessions.values()))
+
+
+def _source_key(address: str) -> str:
+    return f"from {source_of(address)}"
 
 
 def source_of(address: str) -> str:

@@ -1,0 +1,124 @@
+"""Counts of sessions that the workers of a node share: a sketch in memory that all of them map.
+
+The memory is a table of numbers. A key (a connector, or a source at a connector) has one cell in each row,
+which a keyed hash chooses, and each cell has one number for each worker. A worker writes its own numbers
+alone, so no worker waits for another. How many a key has in all is the sum over the workers in the row where
+that sum is smallest.
+
+Guaranteed: all workers together never admit more than the limit. A worker counts a session first and looks
+at the sum then: of two workers that do so at the same time at least one sees both. Not guaranteed: that the
+last place is filled. Two workers may each refuse the last place to one of two sessions that come at the same
+moment, and a key that shares its cells in every row with busier keys counts for more than it has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from hashlib import blake2b
+from typing import Protocol
+
+from shadowrelay.core.workers import MOST
+
+_ROWS, _WIDTH = 4, 4096
+_SALT = 16  # octets
+_CELL = 4  # octets of a number
+
+SIZE = _SALT + _ROWS * _WIDTH * MOST * _CELL
+"""Octets of the memory. Octets that no worker has touched take no room in it."""
+
+
+class Counts(Protocol):
+    """How many sessions a key has, in all workers of the node."""
+
+    def take(self, key: str, most: int | None) -> bool:
+        """Count one more session, unless that is more than ``most``; returns whether it was counted."""
+        ...
+
+    def give(self, key: str) -> None:
+        """Count one session less, which was counted here."""
+        ...
+
+
+class OwnCounts:
+    """The counts of a node that is one process."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def take(self, key: str, most: int | None) -> bool:
+        if most is not None and self._counts[key] >= most:
+            return False
+        self._counts[key] += 1
+        return True
+
+    def give(self, key: str) -> None:
+        self._counts[key] -= 1
+        if not self._counts[key]:
+            del self._counts[key]
+
+
+class SharedCounts:
+    """The counts of one worker (``number``, from 1) in memory of ``SIZE`` octets that all workers see. It
+    begins with a salt of the hash, which is random: no stranger chooses which keys share a cell.
+    """
+
+    def __init__(self, memory: memoryview, number: int) -> None:
+        if not 1 <= number <= MOST:
+            raise ValueError(f"worker {number}: a node has 1 to {MOST} workers")
+        self._salt = bytes(memory[:_SALT])
+        self._cells = memory[_SALT:SIZE].cast("I")
+        self._mine = number - 1
+        self._barrier = threading.Lock()
+
+    def take(self, key: str, most: int | None) -> bool:
+        cells = self._places(key)
+        for cell in cells:
+            self._cells[cell + self._mine] += 1
+        if most is None:
+            return True
+        with self._barrier:  # what was written is in the memory before anything is read: it is a barrier
+            pass
+        if self._seen(cells) <= most:
+            return True
+        self._less(cells)
+        return False
+
+    def give(self, key: str) -> None:
+        self._less(self._places(key))
+
+    def of(self, key: str) -> int:
+        """How many it has in all workers, or a few more."""
+        return self._seen(self._places(key))
+
+    def forget(self, number: int | None = None) -> None:
+        """Count nothing for a worker that is gone, with all its sessions; None: this one, at its start."""
+        column = self._mine if number is None else number - 1
+        self._cells[column::MOST] = memoryview(bytes(_ROWS * _WIDTH * _CELL)).cast("I")
+
+    def _places(self, key: str) -> list[int]:
+        """Where the numbers of the first worker are, in each row."""
+        digest = blake2b(key.encode("utf-8", "surrogateescape"), digest_size=2 * _ROWS, key=self._salt)
+        words = memoryview(digest.digest()).cast("H")
+        return [(row * _WIDTH + word % _WIDTH) * MOST for row, word in enumerate(words)]
+
+    def _seen(self, cells: list[int]) -> int:
+        return min(sum(self._cells[cell : cell + MOST]) for cell in cells)
+
+    def _less(self, cells: list[int]) -> None:
+        for cell in cells:
+            if self._cells[cell + self._mine]:
+                self._cells[cell + self._mine] -= 1
+
+
+class ConnectorCounts:
+    """The part of shared counts that is about one connector."""
+
+    def __init__(self, counts: Counts, connector: str) -> None:
+        self._counts, self._connector = counts, connector
+
+    def take(self, key: str, most: int | None) -> bool:
+        return self._counts.take(f"{self._connector}\0{key}", most)
+
+    def give(self, key: str) -> None:
+        self._counts.give(f"{self._connector}\0{key}")
