@@ -164,9 +164,11 @@ class Station:
     def run_mend(self) -> None:
         self.run(self.node.mend.run())
 
-    async def listen(self) -> None:
+    async def listen(self, *, peer_port: int = 0) -> None:
+        """``peer_port``: for the other members; 0: any that is free."""
         for connector in self.connectors:
-            connector.options = replace(connector.options, port=0)
+            at = peer_port if connector.options.name == "members" else 0
+            connector.options = replace(connector.options, port=at)
             _, port = await connector.start()
             if connector.options.name == "members":
                 self.peer_port = port
@@ -245,11 +247,18 @@ async def station(
     directory: Path, name: str, others: Sequence[str], *, disk: int = 0, **changes: Any
 ) -> Station:
     """A node that listens, without any background stage. Another ``disk`` has a database of its own."""
-    number = int(name[-1]) + 16 * disk
     found = settings(directory, name, others, **changes)
+    made = await opened(found, int(name[-1]) + 16 * disk)
+    await made.listen()
+    return made
+
+
+async def opened(found: Settings, number: int) -> Station:
+    """A node that does not listen yet. ``number``: what tells its database from others."""
+    name = ServerName(found.name)
     database = await TransportDatabase.open(
         found.data_dir,
-        full(name),
+        name,
         incarnation(number),
         database_id(number),
         datetime.now(UTC),
@@ -258,7 +267,7 @@ async def station(
     wall = Clock()
     node = Node(found, database, wall)
     content.prepare(node.spool)
-    made = Station(full(name), node, directory / name, wall)
+    made = Station(name, node, found.data_dir, wall)
     reporter = replace(node.reporter, clock=made.clock)
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
@@ -280,7 +289,6 @@ async def station(
         link.changed = node.queue.wake.set
     assert found.peer
     made.connectors = [for_members(node, found.peer), for_senders(node, "default", found.receive["default"])]
-    await made.listen()
     return made
 
 

@@ -21,6 +21,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.core.workers import node_of
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
@@ -111,7 +112,7 @@ class AnsweringSession:
             if kind == "DNS"
         }
         is_member = theirs.name in self.boundary.watches
-        if not is_member or (theirs.name not in names and not self._secured(client)):
+        if not is_member or (node_of(theirs.name) not in names and not self._secured(client)):
             log.warning(
                 "stranger_refused", client=client.address, said=theirs.name, certificate=sorted(names)
             )

@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId
 from shadowrelay.core.members import hops
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.core.values import dataclass
+from shadowrelay.core.workers import node_of
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.reception.intake import Intake, IntakeSink
 from shadowrelay.smtp.members.peer import XSHADOW_NEEDED
@@ -112,7 +113,7 @@ class HopIntake:
         return self._intake.database.lineage.mark
 
     async def greet(self, client: Client, theirs: Greeting) -> Greeting:
-        if theirs.name != self._peer:
+        if node_of(theirs.name) != self._peer:
             log.warning("hop_refused", client=client.address, said=theirs.name, certificate=self._peer)
             raise Refused(550, "5.7.1", "Not the peer of that certificate")
         met = await self._intake.database.transact(lambda ledger: self._meet(ledger, theirs))

@@ -26,6 +26,7 @@ from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.core.workers import node_of
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
@@ -99,7 +100,7 @@ class Intake:
         self._mint = mint
         self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
         self._addressing = Addressing(
-            boundary.own.name, options.accepted_domains, options.routes, options.ways, options.book
+            node_of(boundary.own.name), options.accepted_domains, options.routes, options.ways, options.book
         )
         self._shadows: dict[str, ShadowSession] = {}
 
@@ -375,7 +376,7 @@ class IntakeSink:
         lists = [one.address for one in self._arrival.recipients if one.next_hop == LISTS]
         if lists:
             boundary = self._intake.boundary
-            names = [boundary.own.name, *(place.name for place in boundary.places)]
+            names = {node_of(place.name) for place in (boundary.own, *boundary.places)}
             if any(came_by(section, names, address) for address in lists):
                 raise Refused(554, "5.4.6", "Mail loop: the list has had this message")
 
@@ -384,7 +385,7 @@ class IntakeSink:
         scan, arrival = self._scan, self._arrival
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
-        own = self._intake.boundary.own.name
+        own = node_of(self._intake.boundary.own.name)
         self._refuse_what_comes_back(scan.section)
         added, message_id = trace_field(arrival, self._session, own), scan.message_id
         if self._intake.options.submission:

@@ -13,6 +13,7 @@ from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.reception.sites import site_hop
 from shadowrelay.core.values import replace
+from shadowrelay.core.workers import node_of
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hosts import Hosts
@@ -107,7 +108,7 @@ def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, 
         name=name,
         host=host,
         port=port,
-        local_hostname=settings.name,
+        local_hostname=node_of(ServerName(settings.name)),
         tls=route.tls.value,
         ca_file=str(route.ca) if route.ca else None,
         login=_login(route),
@@ -133,11 +134,10 @@ def resolver(settings: Settings) -> Resolver:
     """Looks up hosts, at the name servers of the settings if there are any."""
     named = [NameServer(one.host, one.port) for one in settings.dns.servers]
     listening = tuple((one.listen.host, one.listen.port) for one in settings.receive.values())
+    own = node_of(ServerName(settings.name))
 
     def is_us(host: MxHost, port: int) -> bool:
-        return host.name == settings.name or any(
-            is_own(address, port, listening) for address in host.addresses
-        )
+        return host.name == own or any(is_own(address, port, listening) for address in host.addresses)
 
     return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from datetime import timedelta
 
+from shadowrelay.core.workers import node_of
 from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
 from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
@@ -53,7 +54,7 @@ def for_senders(
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.load_cert_chain(connector.tls_certificate, connector.tls_key)
     limits = ConnectorOptions(
-        hostname=node.name,
+        hostname=node_of(node.name),
         host=connector.listen.host,
         port=connector.listen.port,
         name=name,

@@ -18,6 +18,7 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.workers import node_of
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.room import Room
@@ -108,7 +109,7 @@ class Node:
         self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
         self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.reporter = Reporter(
-            self.name,
+            node_of(self.name),
             self.routes,
             policy,
             clock,

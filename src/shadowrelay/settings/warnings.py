@@ -8,9 +8,11 @@ from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_address
 from pathlib import Path
 
 from shadowrelay.core.delivery.hosts import Host
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import postmaster_domain, route_for
 from shadowrelay.core.reception.users import parse_users
+from shadowrelay.core.workers import node_of
 from shadowrelay.settings.routing import promotion, route_hosts, routes
 from shadowrelay.settings.schema import MemberSettings, ReceiveConnector, Settings
 from shadowrelay.settings.values import format_duration
@@ -20,7 +22,7 @@ _ANY_USER = "any user of this machine may use it; chmod 600, or 640 for the node
 
 def settings_warnings(settings: Settings) -> list[str]:
     """The warnings, one sentence each."""
-    found, policy = [], settings.policy()
+    found, policy, own = [], settings.policy(), node_of(ServerName(settings.name))
     if policy.shadow_redundancy_enabled and not _eligible(settings):
         answer = (
             "answered 451 4.4.0" if policy.reject_message_on_shadow_failure else "accepted without a shadow"
@@ -68,14 +70,14 @@ def settings_warnings(settings: Settings) -> list[str]:
             found.append(
                 f"accepted_domains has {domain}, which no route covers: its mail is answered 451 4.4.4"
             )
-    postmaster = f"postmaster@{postmaster_domain(settings.name, settings.accepted_domains)}"
+    postmaster = f"postmaster@{postmaster_domain(own, settings.accepted_domains)}"
     if not route_for(postmaster, routes(settings)):
         found.append(
             f"mail to postmaster, without a domain, is for {postmaster}, which no route covers: it is "
             "answered 451 4.4.4, though every server has to accept it (RFC 5321 section 4.5.1)"
         )
-    if settings.peer and settings.peer.certificate and not _names(settings.peer.certificate, settings.name):
-        found.append(f"peer.certificate is not for {settings.name}: other members will not believe this node")
+    if settings.peer and settings.peer.certificate and not _names(settings.peer.certificate, own):
+        found.append(f"peer.certificate is not for {own}: other members will not believe this node")
     return found
 
 
@@ -115,7 +117,7 @@ def _coming_back(settings: Settings) -> Iterator[tuple[str, str]]:
     """Routes that lead to a Receive connector of this node, each with that connector."""
     for name, route in route_hosts(settings).items():
         for connector, receive in settings.receive.items():
-            if any(_is_here(one, receive, settings.name) for one in route.hosts):
+            if any(_is_here(one, receive, node_of(ServerName(settings.name))) for one in route.hosts):
                 yield name, connector
 
 

@@ -14,7 +14,7 @@ from shadowrelay.core.workers import worker_name
 from shadowrelay.settings.schema import MemberSettings, Settings
 from shadowrelay.settings.values import HostPort
 
-_ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+_ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def for_worker(settings: Settings, number: int) -> Settings:

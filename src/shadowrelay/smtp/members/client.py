@@ -10,6 +10,7 @@ from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Line, Query
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.core.workers import node_of
 from shadowrelay.smtp.duplex import BLOCK, Duplex, Interrupted, Why
 from shadowrelay.wire import xoperate, xqdiscard, xshadow
 from shadowrelay.wire.esmtp import extensions
@@ -101,7 +102,7 @@ class MemberConnection(asyncio.Protocol):
                     address.host,
                     address.port,
                     ssl=address.tls,
-                    server_hostname=address.name if address.tls else None,
+                    server_hostname=node_of(address.name) if address.tls else None,
                 )
         except (OSError, TimeoutError) as error:
             raise MemberFailed(step, _said(error)) from error
