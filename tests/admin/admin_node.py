@@ -47,6 +47,7 @@ from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import replace
+from shadowrelay.core.workers import worker_name
 from shadowrelay.database import views
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
@@ -66,7 +67,11 @@ from shadowrelay.tracking.tail import LogDirectory
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 POLICY = Policy()
 OURS, MX2, MX3 = ServerName("mx1.example.net"), ServerName("mx2.example.net"), ServerName("mx3.example.net")
-DATABASES = {MX2: DatabaseId("d2"), MX3: DatabaseId("d3")}
+DATABASES = {
+    MX2: DatabaseId("d2"),
+    MX3: DatabaseId("d3"),
+    worker_name(MX2, 2): DatabaseId("d2-2"),
+}
 MARK = Mark(Incarnation("2" * 16), 5)
 
 

@@ -23,6 +23,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.operator.grouping import label
 from shadowrelay.signals import INTERRUPTED
 
 _POLL = 0.5  # seconds
@@ -207,7 +208,7 @@ def _show(found: JsonTree, *, err: bool) -> None:
     out.stderr = err
     rows = [
         [
-            one["node"].partition(".")[0],
+            label(one["node"]),
             one["id"],
             one["sender"] or "<>",
             [to["address"] for to in one["recipients"]],

@@ -22,6 +22,7 @@ from shadowrelay.cli.viewing import (
     silent,
     where_options,
 )
+from shadowrelay.operator.grouping import label
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -170,8 +171,8 @@ def _life(out: Console, id_: str, events: Iterable[JsonTree]) -> None:
 
 
 def _short(nodes: set[str]) -> dict[str, str]:
-    """First labels of the nodes' names, where they tell them apart."""
-    labels = {name: name.partition(".")[0] for name in nodes}
+    """Short names of the nodes and workers, where they tell them apart."""
+    labels = {name: label(name) for name in nodes}
     return labels if len(set(labels.values())) == len(labels) else {}
 
 

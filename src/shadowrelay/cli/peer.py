@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.status import PEER_COLUMNS, peer_row
+from shadowrelay.cli.status import PEER_COLUMNS, own_workers, peer_row
 from shadowrelay.cli.viewing import (
     clean,
     console,
@@ -14,7 +14,9 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    workers_option,
 )
+from shadowrelay.operator.grouping import is_later_worker, statuses
 
 
 @click.group(short_help="Show the members, or say that one is gone for good.")
@@ -23,11 +25,17 @@ def peer() -> None:
 
 
 @peer.command("list")
+@workers_option
 @node_options
-def list_peers(node: AdminClient, *, as_json: bool) -> None:
-    """One row per member: since when it cannot be reached, why, and what happens next."""
+def list_peers(node: AdminClient, *, workers: bool, as_json: bool) -> None:
+    """One row per member: since when it cannot be reached, why, and what happens next.
+
+    A node of several workers is one member: the counts are the sums, and the worst state is told.
+    """
     with reporting():
         answer = node.get("peers")
+        if not workers and any(is_later_worker(one["name"]) for one in answer["peers"]):
+            answer["peers"] = statuses(own_workers(node))[0]["status"]["peers"]
     if as_json:
         return print_json(answer)
     rows = [peer_row(found) for found in answer["peers"]]

@@ -13,8 +13,10 @@ from shadowrelay.cli.queue_acts import ACTS
 from shadowrelay.cli.viewing import (
     JsonTree,
     console,
+    has_siblings,
     node_options,
     of_all,
+    of_this_node,
     print_json,
     print_lines,
     print_silent,
@@ -22,7 +24,10 @@ from shadowrelay.cli.viewing import (
     reporting,
     silent,
     where_options,
+    workers_option,
 )
+from shadowrelay.operator.grouping_queues import queue as one_queue
+from shadowrelay.operator.grouping_queues import queues
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,8 +67,9 @@ def queue() -> None:
 
 @queue.command("list")
 @where_options
+@workers_option
 @node_options
-def list_queues(node: AdminClient, *, cluster: bool | None, as_json: bool) -> None:
+def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
     """One row per node and next hop: its next attempt, and why its mail waits.
 
     The column "due" counts messages that may be sent now and are not being sent. A second table shows the
@@ -75,7 +81,9 @@ def list_queues(node: AdminClient, *, cluster: bool | None, as_json: bool) -> No
     """
     with reporting():
         everybody = of_all(node, "queues", cluster=cluster)
-        answer = _together(everybody) if everybody else node.get("queues")
+        if everybody and not workers:
+            everybody["nodes"] = queues(everybody["nodes"])
+        answer = _together(everybody) if everybody else _here(node, workers=workers)
     if as_json and everybody:
         print_lines("queue", answer["queues"])
         print_lines("hop_shadow_queue", answer["hop_shadow_queues"])
@@ -108,6 +116,13 @@ def list_queues(node: AdminClient, *, cluster: bool | None, as_json: bool) -> No
     if everybody:
         print_silent(out, everybody)
     return None
+
+
+def _here(node: AdminClient, *, workers: bool) -> JsonTree:
+    """The queues of the node that is asked: of all its workers, unless ``workers`` are asked for."""
+    if workers or not has_siblings(node.get("status")):
+        return node.get("queues")
+    return _together({"nodes": queues(of_this_node(node, "queues"))})
 
 
 def _together(everybody: JsonTree) -> JsonTree:
@@ -153,8 +168,9 @@ def _host(host: JsonTree) -> list[object]:
 @queue.command("show")
 @click.argument("hop", metavar="HOP", shell_complete=hops_here)
 @where_options
+@workers_option
 @node_options
-def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, as_json: bool) -> None:
+def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
     """Show all that nodes know of one next hop: what its mail waits for, its hosts, its last attempts.
 
     HOP is a route, or a route with a domain, as queue list names it: world, or world/example.net.
@@ -162,6 +178,8 @@ def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, as_json: bo
     name = hop.rpartition("\\")[2]
     with reporting():
         answer = node.get("cluster", "queues", name)
+    if not workers:
+        answer["nodes"] = one_queue(answer["nodes"])
     if cluster is False:
         answer["nodes"] = answer["nodes"][:1]
     if as_json:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import (
+    JsonTree,
+    console,
+    has_siblings,
+    node_options,
+    of_this_node,
+    print_json,
+    print_table,
+    reporting,
+    workers_option,
+)
+from shadowrelay.operator.grouping import is_later_worker
+from shadowrelay.operator.grouping_queues import queues
 
 _COLUMNS = ("queue", "messages", "oldest", "next hops", "primary", "next")
 
@@ -16,11 +28,17 @@ def shadow() -> None:
 
 
 @shadow.command("list")
+@workers_option
 @node_options
-def list_shadows(node: AdminClient, *, as_json: bool) -> None:
-    """One row per primary server, with what happens next to its messages."""
+def list_shadows(node: AdminClient, *, workers: bool, as_json: bool) -> None:
+    """One row per primary server, with what happens next to its messages.
+
+    The workers of a node are one: those that hold copies, and those that own the messages.
+    """
     with reporting():
         answer = node.get("shadow-queues")
+        if not workers:
+            answer = {"shadow_queues": _of_nodes(node, answer["shadow_queues"])}
     if as_json:
         return print_json(answer)
     rows = [
@@ -36,3 +54,12 @@ def list_shadows(node: AdminClient, *, as_json: bool) -> None:
     ]
     print_table(console(), _COLUMNS, rows, "No copies are held for other members.")
     return None
+
+
+def _of_nodes(node: AdminClient, found: list[JsonTree]) -> list[JsonTree]:
+    """What all workers of this node hold, by the node that owns it."""
+    status = node.get("status")
+    if not has_siblings(status) and not any(is_later_worker(one["primary"]) for one in found):
+        return found
+    held: list[JsonTree] = queues(of_this_node(node, "queues"))[0]["shadow_queues"]
+    return held

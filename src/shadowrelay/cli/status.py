@@ -13,15 +13,19 @@ from shadowrelay.cli.viewing import (
     clean,
     console,
     counted,
+    has_siblings,
     lasting,
     node_options,
     of_all,
+    of_this_node,
     print_json,
     print_silent,
     print_table,
     reporting,
     where_options,
+    workers_option,
 )
+from shadowrelay.operator.grouping import label, statuses
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,24 +33,30 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show how a node is: exposure, backlog, copies, members.")
 @where_options
+@workers_option
 @node_options
-def status(node: AdminClient, *, cluster: bool | None, as_json: bool) -> None:
+def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
     """Show how a node is: exposure and damage first, then backlog, copies held for others, and members.
 
     A last table shows all nodes, as far as they answer. With --json the answer of this node has all of
-    them as "nodes".
+    them as "nodes". A node of several workers is one: its counts are the sums, and the worst state is told.
     """
     with reporting():
         everybody = of_all(node, "status", cluster=cluster)
-        answer = everybody["nodes"][0]["status"] if everybody else node.get("status")
+        each = everybody["nodes"] if everybody else own_workers(node)
+    nodes = statuses(each)
+    answer = (each if workers and as_json else nodes)[0]["status"]
     if as_json:
-        return print_json({**answer, "nodes": everybody["nodes"]} if everybody else answer)
+        return print_json({**answer, "nodes": each if workers else nodes} if everybody else answer)
     out = console()
     up = timedelta(seconds=round(answer["uptime"]))
     ready = "ready" if answer["ready"] else f"NOT READY: {clean(answer['not_ready_because'])}"
     out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
     out.print(f"shadowrelay {answer['version']}, up {up}")
-    out.print(f"database {answer['database_id']} at {answer['incarnation']}:{answer['sequence']}")
+    _processes(out, nodes[0])
+    for one in answer.get("workers", (answer,)):
+        whose = f"{label(one['name'])}: " if "workers" in answer else ""
+        out.print(f"{whose}database {one['database_id']} at {one['incarnation']}:{one['sequence']}")
     if warning := answer.get("warning"):
         out.print(f"WARNING: {clean(warning)}", style="bold red")
     _corrupt(out, answer["corrupt_database"])
@@ -54,10 +64,31 @@ def status(node: AdminClient, *, cluster: bool | None, as_json: bool) -> None:
     _damage(out, answer)
     _counts(out, answer)
     out.print()
-    print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in answer["peers"]], "This node has no members.")
-    if everybody:
-        _nodes(out, everybody)
+    members = each[0]["status"]["peers"] if workers else answer["peers"]
+    print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in members], "This node has no members.")
+    if everybody or (workers and len(each) > 1):
+        _nodes(out, each if workers else nodes)
     return None
+
+
+def own_workers(node: AdminClient) -> list[JsonTree]:
+    """The status of the node that is asked: an entry for each of its workers."""
+    answer = node.get("status")
+    if has_siblings(answer):
+        return of_this_node(node, "status")
+    return [{"node": answer["name"], "answers": True, "why": "", "status": answer}]
+
+
+def _processes(out: Console, own: JsonTree) -> None:
+    """How many workers the node has, and which are silent."""
+    if "workers" not in own:
+        return
+    answering = sum(one["answers"] for one in own["workers"])
+    many = len(own["workers"])
+    if answering == many:
+        out.print(f"{counted(many, 'worker')}; all answer" if many > 1 else "1 worker answers")
+    else:
+        out.print(f"WORKERS AWAY: {clean(own['why'])}", style="bold red")
 
 
 _NODE_COLUMNS = (
@@ -73,12 +104,12 @@ _NODE_COLUMNS = (
 )
 
 
-def _nodes(out: Console, everybody: JsonTree) -> None:
+def _nodes(out: Console, nodes: list[JsonTree]) -> None:
     """A row for each node; those that do not answer are lines that say so."""
     out.print()
-    found = [one["status"] for one in everybody["nodes"] if one["answers"]]
+    found = [one["status"] for one in nodes if one["answers"]]
     print_table(out, _NODE_COLUMNS, [_node_row(one) for one in found], "")
-    print_silent(out, everybody)
+    print_silent(out, {"nodes": nodes})
     exposed = sum(one["exposed"] for one in found)
     if exposed > found[0]["exposed"]:
         out.print(f"EXPOSED on all nodes that answer: {counted(exposed, 'message')}", style="bold red")
@@ -215,10 +246,19 @@ def peer_row(peer: JsonTree) -> list[object]:
     failing = peer["state"] == "unreachable"
     return [
         peer["name"],
-        "retired" if peer["retired"] else peer["state"].replace("_", " "),
+        _state(peer),
         peer["since"] or peer["last_contact"],
         peer["shadow_held"],
         peer["holds_ours"],
         ": ".join(filter(None, [peer["step"], peer["error"]])) if failing else "",
         peer["next"],
     ]
+
+
+def _state(peer: JsonTree) -> str:
+    """The state; of a node of several workers, how many of them cannot be reached."""
+    if peer["retired"]:
+        return "retired"
+    state = str(peer["state"]).replace("_", " ")
+    away, workers = len(peer.get("away", ())), len(peer.get("workers", ()))
+    return f"{state} ({away} of {workers} workers)" if 0 < away < workers else state

@@ -12,6 +12,7 @@ from itertools import islice
 from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
 from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, pace
 from shadowrelay.cli.viewing import clean
+from shadowrelay.operator.grouping import label
 
 NOTABLE = (
     "FAIL",
@@ -123,4 +124,4 @@ def told(node: str, columns: Mapping[str, str]) -> str:
         columns.get("recipient-address", ""),
         columns.get("recipient-status", "") or columns.get("source-context", ""),
     ]
-    return clean(" ".join([at, node.partition(".")[0], *filter(None, parts)]))
+    return clean(" ".join([at, label(node), *filter(None, parts)]))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.operator.grouping import is_later_worker, node_name, of_node
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -182,6 +183,25 @@ def of_all(node: AdminClient, *path: str, cluster: bool | None) -> JsonTree | No
             return None
         raise
     return answer if cluster or len(answer["nodes"]) > 1 else None
+
+
+def workers_option(command: Command) -> Command:
+    """Option ``--workers``, given to the command as ``workers``."""
+    return click.option(
+        "--workers", is_flag=True, help="Show each worker of a node, not the node. With --json as well."
+    )(command)
+
+
+def has_siblings(status: JsonTree) -> bool:
+    """Is the process of that status one of several workers of its node?"""
+    own = status["name"]
+    return is_later_worker(own) or any(node_name(peer["name"]) == own for peer in status["peers"])
+
+
+def of_this_node(node: AdminClient, *path: str) -> list[JsonTree]:
+    """What the workers of this node say."""
+    answer = node.get("cluster", *path)
+    return of_node(answer["nodes"], answer["node"])
 
 
 def silent(answer: JsonTree) -> list[JsonTree]:

@@ -27,6 +27,7 @@ from shadowrelay.console.pages import Overview, PageFrame, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in
+from shadowrelay.operator.grouping import node_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Console:
 
     def routes(self) -> list[Route]:
         answers = Answers(self.node, self.access)
-        site = Site(self.node.name, self.clock)
+        site = Site(node_name(self.node.name), self.clock)
         frame, asking = PageFrame(answers, site), Asking(self.node, self.clock)
 
         async def login(request: Request) -> Response:

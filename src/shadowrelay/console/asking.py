@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.operating import Told
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.operator import grouping, grouping_queues
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
 
@@ -40,19 +41,19 @@ class Asking:
         return self.node.hand.view
 
     async def members(self) -> list[Told]:
-        """The ``status`` of each member."""
-        return list((await self._view.status())["nodes"])
+        """The ``status`` of each node: its workers are one."""
+        return grouping.statuses((await self._view.status())["nodes"])
 
     async def queues(self) -> list[Told]:
-        """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each member."""
-        return list((await self._view.queues())["nodes"])
+        """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each node."""
+        return grouping_queues.queues((await self._view.queues())["nodes"])
 
     async def queue(self, hop: str) -> list[Told]:
-        """What each member knows of one next hop; ``queue`` is None if it has no mail for it. Raises
+        """What each node knows of one next hop; ``queue`` is None if it has no mail for it. Raises
         RequestRefused.
         """
         with _refusing():
-            return list((await self._view.queue(hop))["nodes"])
+            return grouping_queues.queue((await self._view.queue(hop))["nodes"])
 
     async def find(self, query: str, after: str, most: int) -> Told:
         """The messages that a query finds at all members. Raises RequestRefused."""

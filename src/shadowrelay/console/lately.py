@@ -49,7 +49,7 @@ def _changes(before: dict[str, Told | None], after: dict[str, Told | None]) -> I
 
 def _again(name: str, last: Told, status: Told) -> Iterator[str]:
     """Messages that a member made: of copies that it kept for another, or of Safety Net."""
-    same = last.get("started_at") == status.get("started_at")
+    same = last.get("started_at") == status.get("started_at") and _processes(last) == _processes(status)
     made = status.get("resubmitted", 0) - last.get("resubmitted", 0) if same else 0
     if made <= 0:
         return
@@ -60,3 +60,8 @@ def _again(name: str, last: Told, status: Told) -> Iterator[str]:
         yield f"{short(name)} promoted {many(made, 'message')} of {owners}."
     else:
         yield f"{short(name)} sent {many(made, 'message')} again."
+
+
+def _processes(status: Told) -> list[str]:
+    """The workers of a node that answered: the counts are theirs."""
+    return [one["name"] for one in status.get("workers", ())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
@@ -25,6 +25,7 @@ class Box:
     exposed: int = 0
     promoting: int = 0
     told: str = ""  # of a member that is away: what happens next
+    silent: str = ""  # of a node of whose workers some do not answer: how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,15 @@ def members(nodes: Sequence[Told]) -> tuple[list[Box], list[KeptCopies]]:
         names += [p["name"] for p in status["peers"] if p["name"] not in names]
     names = [name for name in dict.fromkeys(names) if name not in retired]
     copies = [found for owner in names for holder in names if (found := _between(answers, owner, holder))]
-    return [_box(answers, name) for name in sorted(names)], copies
+    silent = {one["node"]: _silent(one) for one in nodes}
+    return [replace(_box(answers, name), silent=silent.get(name, "")) for name in sorted(names)], copies
+
+
+def _silent(entry: Told) -> str:
+    """Of a node that answers: how many of its workers do not; else empty."""
+    workers = entry.get("workers", ())
+    away = sum(not one["answers"] for one in workers)
+    return f"{away} of {len(workers)} workers silent" if entry["answers"] and away else ""
 
 
 def _peer(answers: Mapping[str, Told], node: str, name: str) -> Told | None:
@@ -109,6 +118,8 @@ def described(boxes: Sequence[Box], copies: Sequence[KeptCopies]) -> str:
             told.append(f"{short(one.name)} does not answer.")
         else:
             told.append(f"{short(one.name)} has {many(one.own, 'message')} in its queue.")
+            if one.silent:
+                told.append(f"At {short(one.name)} {one.silent}.")
     for pair in copies:
         if pair.count:
             kept = many(pair.count, "copy", "copies")
@@ -210,7 +221,7 @@ def _drawn(one: Box, place: Spot, at: Geometry) -> Iterator[Markup]:
         '<circle cx="{dot:.1f}" cy="{line:.1f}" r="5"/>'
         '<text class="name" x="{text:.1f}" y="{base:.1f}">{name}</text>'
     ).format(
-        state="exposed" if one.exposed else one.state,
+        state="exposed" if one.exposed else "away" if one.silent else one.state,
         left=left, top=top, wide=wide, high=high, dot=left + 19, line=top + 25, text=left + 33, base=top + 31,
         name=short(one.name),
     )  # fmt: skip
@@ -229,6 +240,8 @@ def _lines(one: Box) -> list[str]:
         second = f"promotes {number(one.promoting)}"
     elif one.exposed:
         second = f"{number(one.exposed)} exposed"
+    elif one.silent:
+        second = one.silent
     elif one.state == "drained":
         second = "is being drained"
     return [f"{number(one.own)} queued", second]

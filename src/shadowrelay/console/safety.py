@@ -131,9 +131,13 @@ def _operator(name: str, status: Told) -> Iterator[SafetyReason]:
 def _silent(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReason]:
     """Members that do not answer, and what becomes of the mail that they own."""
     silent = {one["node"]: one["why"] for one in nodes if not one["answers"]}
+    partly = {one["node"] for one in told if _some_away(one.get("workers", ()), one["why"])}
+    for one in told:
+        if one["node"] in partly:
+            yield SafetyReason(Level.WATCH, f"{short(one['node'])}: {one['why']}.")
     peers = [peer for one in told for peer in one["status"]["peers"]]
     for peer in peers:
-        if _away(peer):
+        if _away(peer) and peer["name"] not in partly:
             silent.setdefault(peer["name"], peer["error"])
     retired = {peer["name"] for peer in peers if peer["retired"]}
     for name in sorted(silent.keys() - retired):
@@ -143,7 +147,17 @@ def _silent(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReaso
         )
         following = next((peer["next"] for peer in peers if peer["name"] == name and peer["next"]), "")
         then = f": {following}" if following else ""
-        yield SafetyReason(Level.WATCH, f"{short(name)} does not answer. {copies}{then}.")
+        some = max((len(peer.get("away", ())) for peer in peers if peer["name"] == name), default=0)
+        of = max((len(peer.get("workers", ())) for peer in peers if peer["name"] == name), default=0)
+        who = f"{short(name)} does not answer"
+        if 0 < some < of and name in {one["node"] for one in told}:
+            who = f"{many(some, 'worker')} of the {of} of {short(name)} cannot be reached"
+        yield SafetyReason(Level.WATCH, f"{who}. {copies}{then}.")
+
+
+def _some_away(workers: Sequence[Told], why: str) -> bool:
+    """Does a node that answers have workers that do not?"""
+    return bool(why) and any(not one["answers"] for one in workers)
 
 
 def _away(peer: Told) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shadowrelay.operator.grouping import label
+
 _STEPS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -84,9 +86,11 @@ def many(count: int, one: str, more: str = "") -> str:
 
 
 def short(name: str) -> str:
-    """The first label of a server's name; an address stays whole."""
+    """The first label of a server's name, after its worker's unless that is the first; an address stays
+    whole.
+    """
     first, _, rest = name.partition(".")
-    return name if not rest or first.isdigit() else first
+    return name if not rest or first.isdigit() else label(name)
 
 
 def sentence(text: str) -> str:
