@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,15 +40,15 @@ class Asking:
     def _view(self) -> View:
         return self.node.hand.view
 
-    async def members(self) -> list[Told]:
+    async def members(self) -> Sequence[Told]:
         """The ``status`` of each node: its workers are one."""
         return grouping.statuses((await self._view.status())["nodes"])
 
-    async def queues(self) -> list[Told]:
+    async def queues(self) -> Sequence[Told]:
         """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each node."""
         return grouping_queues.queues((await self._view.queues())["nodes"])
 
-    async def queue(self, hop: str) -> list[Told]:
+    async def queue(self, hop: str) -> Sequence[Told]:
         """What each node knows of one next hop; ``queue`` is None if it has no mail for it. Raises
         RequestRefused.
         """
