@@ -173,3 +173,9 @@ def test_only_an_authority_that_is_trusted_and_valid_signs_and_no_octet_may_chan
     both = tmp_path / "both.pem"
     both.write_bytes(theirs.certificate.read_bytes() + ours.certificate.read_bytes())
     assert signed(b"mx4 joins", signature, trusted=both, now=NOW)
+
+
+def test_a_worker_has_the_certificate_of_its_node(tmp_path: Path) -> None:
+    init(tmp_path, name="lab", now=NOW)
+    with pytest.raises(AuthorityError, match=r"the certificate of mx1\.example\.net is for all its workers"):
+        issue(tmp_path, "w2.mx1.example.net", now=NOW)

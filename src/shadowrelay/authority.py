@@ -16,6 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.workers import node_of
+
 AUTHORITY_LIFETIME = timedelta(days=3653)
 SERVER_LIFETIME = timedelta(days=397)
 
@@ -109,6 +112,10 @@ def issue(
     pair. Raises AuthorityError, OSError.
     """
     server_name = _dns_name(server_name)
+    if (node := node_of(ServerName(server_name))) != server_name:
+        raise AuthorityError(
+            f"{server_name} is a worker of {node}: the certificate of {node} is for all its workers"
+        )
     names = [x509.DNSName(server_name), *(_alternative(san) for san in sans)]
     out = out or directory
     pair = Pair(out / f"{server_name}.pem", out / f"{server_name}.key")

@@ -16,6 +16,7 @@ import structlog
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
+from shadowrelay.core.workers import node_of
 from shadowrelay.database import announced
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
@@ -196,7 +197,9 @@ class Announcing:
 
 
 def _member(announcement: Announcement) -> MemberSettings:
-    """Raises Malformed for an address that cannot be called."""
+    """Raises Malformed for an address that cannot be called, and for the name of a worker."""
+    if node_of(ServerName(announcement.name)) != announcement.name:
+        raise Malformed("a node is announced, and not one of its workers")
     try:
         address: HostPort = parse_dialled(announcement.address)
     except ValueError as error:

@@ -27,6 +27,7 @@ from shadowrelay.settings.schema import (
 )
 from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
+from shadowrelay.settings.worker_checks import worker_checks
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
 
 _KEY = "a file in PEM, without a passphrase"
@@ -34,9 +35,11 @@ _BOOK = ("recipient_delimiter", "max_list_depth", "max_list_members")
 
 
 def cross_checks(
-    settings: Settings, *, broken: frozenset[str], origins: Mapping[str, Origin]
+    settings: Settings, *, broken: frozenset[str], origins: Mapping[str, Origin], of_worker: bool = False
 ) -> Iterator[SettingError]:
-    """Errors between settings. ``broken``: top-level keys with errors of their own, so not complete."""
+    """Errors between settings. ``broken``: top-level keys with errors of their own, so not complete.
+    ``of_worker``: these are settings with which a worker runs, made of those of its node.
+    """
 
     def refuse(key: str, message: str, *, value: object = "", allowed: str = "") -> SettingError:
         origin = origin_of(key, origins)
@@ -50,6 +53,8 @@ def cross_checks(
     yield from _peer(settings, broken, refuse)
     yield from _members(settings, broken, refuse)
     yield from _listeners(settings, refuse)
+    if not of_worker:
+        yield from worker_checks(settings, broken, refuse)
     yield from _routes(settings, refuse)
     for name, route in settings.routes.items():
         if route.machine and not route.inside:

@@ -98,7 +98,7 @@ class Reloaded:
 def reloaded(running: Settings, file: Settings) -> Reloaded:
     """What the settings of the file change on a node that runs with others."""
     taken = _kept(running, file)
-    wrong = tuple(cross_checks(taken, broken=frozenset(), origins={}))
+    wrong = tuple(cross_checks(taken, broken=frozenset(), origins={}, of_worker=True))
     return Reloaded(taken, tuple(changes(running, taken)), tuple(changes(taken, file)), wrong)
 
 

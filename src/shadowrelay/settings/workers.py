@@ -48,15 +48,19 @@ def workers_of(member: MemberSettings) -> Iterator[MemberSettings]:
         )
 
 
+def called_at(listen: HostPort) -> HostPort:
+    """Where the workers of a node that listens there reach each other."""
+    return HostPort(_ANYWHERE.get(listen.host, listen.host), listen.port)
+
+
 def _siblings(settings: Settings) -> Iterator[MemberSettings]:
     """The workers of the node itself, as it reaches them."""
     if settings.peer is None or settings.workers == 1:
         return
-    listen = settings.peer.listen
     yield from workers_of(
         MemberSettings.model_construct(
             name=settings.name,
-            address=HostPort(_ANYWHERE.get(listen.host, listen.host), listen.port),
+            address=called_at(settings.peer.listen),
             site=settings.site,
             host=settings.host,
             workers=settings.workers,
