@@ -21,6 +21,13 @@ MACHINES = (
         test=f"{_CORE}test_a_queue_is_handed_over_only_to_who_has_a_copy_on_another_machine",
     ),
     Fault(
+        name="a worker holds a copy for its sibling",
+        rule=_RULE,
+        file="core/reception/shadow_servers.py",
+        edits=(("for member in others if member.host != own.host]", "for member in others]"),),
+        test="simulation/test_hosts.py::test_no_worker_holds_a_copy_of_what_its_node_accepted",
+    ),
+    Fault(
         name="a drain waits for members on its own machine",
         rule=_RULE,
         file="operator/drain.py",

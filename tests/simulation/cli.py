@@ -7,6 +7,7 @@ import json
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from shadowrelay.cli.progress import bar
 
@@ -15,17 +16,18 @@ from .scenario import record
 from .seeds import run_seed
 
 
-def _one(seed: int) -> Verdict:
-    return run_seed(seed)[0]
+def _one(seed: int, *, hosts: bool = False) -> Verdict:
+    return run_seed(seed, hosts=hosts)[0]
 
 
-def run_many(seeds: range, jobs: int) -> Iterator[Verdict]:
+def run_many(seeds: range, jobs: int, *, hosts: bool = False) -> Iterator[Verdict]:
     """Verdicts in no particular order."""
+    one = partial(_one, hosts=hosts)
     if jobs <= 1:
-        yield from map(_one, seeds)
+        yield from map(one, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap_unordered(_one, seeds, chunksize=20)
+        yield from pool.imap_unordered(one, seeds, chunksize=20)
 
 
 class Totals:
@@ -105,6 +107,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--seeds", type=_range, default=range(1000), metavar="A..B", help="run these (default 0..999)"
     )
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--hosts", action="store_true", help="nodes of several workers, and faults of whole hosts"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", action="store_true", help="rewrite the recorded output of the scenarios")
     given = parser.parse_args(arguments)
@@ -112,13 +117,13 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(record()) or "nothing changed")
         return 0
     if given.seed is not None:
-        verdict, history = run_seed(given.seed, verbose=not given.json)
+        verdict, history = run_seed(given.seed, verbose=not given.json, hosts=given.hosts)
         for line in history:
             print(line)
         totals = Totals()
         totals.add(verdict)
     else:
-        totals = _added(run_many(given.seeds, given.jobs), len(given.seeds))
+        totals = _added(run_many(given.seeds, given.jobs, hosts=given.hosts), len(given.seeds))
     if given.json:
         print(json.dumps(totals.as_dict(), indent=2))
     else:

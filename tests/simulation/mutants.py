@@ -58,9 +58,14 @@ def Mutant(
     seed: int | None = None,
     scenario: str = "",
     breaks: Breaks = Breaks.PROMISE,
+    *,
+    hosts: bool = False,
 ) -> Fault:
-    """Edits of functions: text to take out, text to put in. A scenario shows it, or else a seed does."""
-    test = f"test_scenarios.py::{_SCENARIO[breaks]}[{scenario}]" if scenario else f"{SEED}[{seed}]"
+    """Edits of functions: text to take out, text to put in. A scenario shows it, or else a seed does.
+    ``hosts``: the seed is one of nodes with several workers.
+    """
+    of_seed = HOSTS if hosts else SEED
+    test = f"test_scenarios.py::{_SCENARIO[breaks]}[{scenario}]" if scenario else f"{of_seed}[{seed}]"
     return Fault(
         name=name,
         rule=f"{breaks}, in the simulation",
@@ -70,6 +75,7 @@ def Mutant(
 
 
 SEED = "test_seeds.py::test_a_seed_that_shows_a_planted_fault_is_good_without_it"
+HOSTS = "test_hosts.py::test_a_seed_with_workers_that_shows_a_planted_fault_is_good_without_it"
 
 
 def edit_of(function: Callable[..., Any], old: str, new: str) -> Edit:
@@ -723,6 +729,18 @@ MUTANTS = (
         "a member beside us shows that we are not cut off",
         ((second_opinion.others, " if place.host != own.host", ""),),
         scenario="machine_cut_off_with_two_members",
+    ),
+    Mutant(
+        "a sibling shows that a worker's host is not cut off",
+        ((second_opinion.others, " if place.host != own.host", ""),),
+        seed=6,
+        hosts=True,
+    ),
+    Mutant(
+        "two hosts of four workers wait for the word of a third",
+        ((second_opinion.others, "any(place.host not in machines for place in asked)", "bool(asked)"),),
+        scenario="host_lost_with_its_workers",
+        breaks=Breaks.HISTORY,
     ),
     Mutant(
         "two machines wait for the word of a third",

@@ -2,9 +2,10 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3|4 [reject] [scrub] [at-once=2] [together=mx1+mx2] [name=value ...]   first; messages that a
-                                             transaction goes through, members on one machine, and policy
-                                             fields by name, durations in seconds
+    boundary 2|3|4|2x4 [reject] [scrub] [at-once=2] [together=mx1+mx2] [name=value ...]   first; 2x4: two
+                                             hosts of four workers; messages that a transaction goes through,
+                                             members on one machine, and policy fields by name, durations in
+                                             seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -51,6 +52,7 @@ from shadowrelay.core.requests import RequestState, Selector
 from . import by_hand, operators, rot
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
+from .hosts import workers
 from .memory_ledger import Disagreement
 from .node import Node
 from .seeds import FOUR, SCALED, make_boundary, together
@@ -116,7 +118,11 @@ class Scenario:
                 changed = seconds(float(value)) if isinstance(current, timedelta) else int(value)
                 policy = replace(policy, **{name: changed})
         shared = next((word.partition("=")[2] for word in words if word.startswith("together=")), "")
-        self.world = World(0, policy, together(FOUR[: int(words[0])], shared.split("+")))
+        hosts, several, each = words[0].partition("x")
+        places = (
+            workers(int(hosts), int(each)) if several else together(FOUR[: int(hosts)], shared.split("+"))
+        )
+        self.world = World(0, policy, places)
         self.world.at_once = next((int(word[8:]) for word in words if word.startswith("at-once=")), 1000)
         self.world.noise = QUIET
         self.world.observed = True

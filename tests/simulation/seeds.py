@@ -16,6 +16,7 @@ from . import rot
 from .by_hand import APART, LOSSES, Hand, is_slow
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
+from .hosts import Machines, planned
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
 from .operators import Operator
@@ -92,10 +93,17 @@ class Run:
     """The run of one seed."""
 
     def __init__(
-        self, seed: int, *, verbose: bool = False, lists: bool = False, by_hand: bool = False
+        self,
+        seed: int,
+        *,
+        verbose: bool = False,
+        lists: bool = False,
+        by_hand: bool = False,
+        hosts: bool = False,
     ) -> None:
         """``lists``: some recipients are distribution lists, and no operator asks Safety Net for mail.
-        ``by_hand``: operators remove, bounce, suspend and resume messages.
+        ``by_hand``: operators remove, bounce, suspend and resume messages. ``hosts``: nodes are of several
+        workers, and a host fails with all of them.
         """
         self.listing = random.Random(seed ^ 0x1157) if lists else None
         draw = random.Random(seed ^ 0x5EED)
@@ -120,6 +128,10 @@ class Run:
                     kinds, self.victims = ("machine cut off",), [self.machines.choice((*shared, *elsewhere))]
                 case 1:  # its mail is taken over by a member elsewhere, which is lost in turn
                     kinds, self.victims = ("away", "disk lost"), [shared[0], elsewhere[0]]
+        self.machine: Machines | None = None
+        if hosts:
+            self.machine = planned(seed)
+            kinds, shared, self.victims = self.machine.kinds, (), []
         if by_hand and not shared and seed % 4:  # what is ordered is relied on by those who promote copies
             kinds = tuple(random.Random(seed ^ 0x10DD).choices(APART if is_slow(seed) else LOSSES, k=faults))
         self.plan = Plan(
@@ -141,7 +153,8 @@ class Run:
         if self.short:
             # Safety Net is off with less than fifteen seconds: nothing could be asked of it.
             policy = replace(policy, safety_net_hold_time=seconds(16 if asks else 3))
-        self.world = World(seed, policy, together(FOUR[:nodes], shared), verbose=verbose)
+        places = self.machine.places if self.machine else together(FOUR[:nodes], shared)
+        self.world = World(seed, policy, places, verbose=verbose)
         if lists:  # its members take both routes; what it has of itself is cut
             members = ("one@example.net", "two@inside.example", TEAM)
             team = DistributionList(members, "owner@back" if seed % 2 else "")
@@ -155,7 +168,7 @@ class Run:
             )
         if random.Random(seed ^ 0xC402).random() < 0.3:  # a queue is long: drawn apart from all else
             self.world.at_once = 1 + seed % 3
-        self.world.say("plan", str(self.plan))
+        self.world.say("plan", f"{self.plan} {self.machine or ''}")
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
         self.hand = Hand(self.world, random.Random(seed ^ 0x4A2D)) if by_hand else None
@@ -171,7 +184,7 @@ class Run:
                 sink.closed_until = draw.uniform(3.0, 16.0)
             if faults == 2 and draw.random() < 0.6:
                 sink.closed_until = draw.choice((float("inf"), 40.0))  # the queue is full between the faults
-            if shared and self.machines.random() < 0.7:
+            if (shared or hosts) and self.machines.random() < 0.7:
                 sink.closed_until = float("inf")
             if by_hand and seed % 4 and name != "back":
                 sink.closed_until = 10.0 + 40.0 * random.Random(f"{seed}{name}").random()
@@ -300,12 +313,41 @@ class Run:
                 world.after(at, self._freeze, node, draw.choice((brief, long)))
             case rot.CONTENT | rot.ROW | rot.PAGE:
                 world.after(at, self._rot, node, kind)
+            case "host killed" | "host away" | "host disks lost":
+                away = long if kind == "host away" else draw.choice((brief, brief, long))
+                disk = "disk lost" if kind == "host disks lost" else None
+                world.after(at, self._host_down, victim, kind, away, disk)
+            case "host cut off":
+                here = self._workers(victim)
+                cut = [name for name in names if name not in here]
+                world.after(at, self._part, kind, here, cut, draw.choice((brief, long + span)))
+            case "host frozen":
+                here, length = self._workers(victim), draw.choice((brief, long))
+                for name in here:
+                    world.after(at, self._freeze, world.nodes[ServerName(name)], length)
+                self.healed -= len(here) - 1
             case "both off":
                 for one in world.nodes.values():
                     world.after(at, self._down, one, "crash", self.rot.uniform(0.3, 4.0), None)
                 self.healed -= len(world.nodes) - 1
             case "clock step":
                 world.after(at, self._step, node, draw.choice((-10800.0, 10800.0)), draw.uniform(2.0, 8.0))
+
+    def _workers(self, victim: ServerName) -> tuple[ServerName, ...]:
+        """All members on the machine of that one."""
+        host = self.world.nodes[victim].place.host
+        return tuple(place.name for place in self.world.places if place.host == host)
+
+    def _host_down(self, victim: ServerName, kind: str, away: float, disk: str | None) -> None:
+        """All at once. Before the first is put back, all are gone."""
+        here = [self.world.nodes[name] for name in self._workers(victim)]
+        up = [node for node in here if node.up]
+        self.healed -= len(up) - 1
+        for node in up:
+            node.crash()
+        entry = {"host killed": "crash", "host away": "away", "host disks lost": "disk lost"}[kind]
+        for node in up:
+            self._downed(node, entry, away, disk)
 
     def _rot(self, node: Node, kind: str) -> None:
         """At a moment when nothing is on its way to the disk."""
@@ -492,7 +534,7 @@ class Run:
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
             ):
                 return problem
-            if index + 1 < len(self.plan.kinds) or self.plan.together:
+            if index + 1 < len(self.plan.kinds) or self.plan.together or self.machine:
                 if problem := self._until(lambda: repaired(world), 90.0):
                     return f"not repaired: {problem}"
                 start = world.now
@@ -533,9 +575,9 @@ class Run:
 
 
 def run_seed(
-    seed: int, *, verbose: bool = False, lists: bool = False, by_hand: bool = False
+    seed: int, *, verbose: bool = False, lists: bool = False, by_hand: bool = False, hosts: bool = False
 ) -> tuple[Verdict, list[str]]:
-    run = Run(seed, verbose=verbose, lists=lists, by_hand=by_hand)
+    run = Run(seed, verbose=verbose, lists=lists, by_hand=by_hand, hosts=hosts)
     try:
         verdict = run.go()
     except Exception as error:  # a bug in the simulation or in the code under it: the seed fails

@@ -37,7 +37,7 @@ def test_a_verdict_is_told_apart_from_what_happened() -> None:
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
 def test_the_scenario_is_the_same_on_sqlite(path: Path) -> None:
     recorded = path.read_text("utf-8")
-    on_sqlite = re.sub(r"\nboundary (\d)", r"\nboundary \1 sql", recorded)
+    on_sqlite = re.sub(r"\nboundary (\d\S*)", r"\nboundary \1 sql", recorded)
     now = Scenario().run(on_sqlite)
     assert now.replace(" sql", "") == recorded
 

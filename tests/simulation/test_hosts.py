@@ -1,0 +1,51 @@
+"""Seeds of nodes with several workers, of which a host takes all when it fails: killed, away, frozen, cut off
+from the other hosts, or with all disks lost.
+
+A host that is cut off is isolated, though its workers see each other: none of them promotes by time where
+there is a third host (``Invariants._alone``). Before the next fault every message is on two hosts.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shadowrelay.core.workers import node_of
+
+from .hosts import KINDS, planned
+from .mutants import HOSTS, MUTANTS
+from .seeds import Run, run_seed
+
+SHOWING = {int(found[1]) for fault in MUTANTS if (found := re.search(rf"{HOSTS}\[(\d+)\]", fault.test))}
+
+
+def problems(seeds: range) -> dict[int, list[str]]:
+    verdicts = {seed: run_seed(seed, hosts=True)[0] for seed in seeds}
+    return {seed: verdict.problems[:3] for seed, verdict in verdicts.items() if verdict.problems}
+
+
+def test_no_host_that_fails_takes_mail_with_it() -> None:
+    seeds = range(18)
+    assert {kind for seed in seeds for kind in planned(seed).kinds} >= set(KINDS)
+    assert problems(seeds) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(18, 1018, 200))
+def test_no_host_of_very_many_takes_mail_with_it(first: int) -> None:
+    assert problems(range(first, first + 200)) == {}
+
+
+@pytest.mark.parametrize("seed", sorted(SHOWING))
+def test_a_seed_with_workers_that_shows_a_planted_fault_is_good_without_it(seed: int) -> None:
+    assert run_seed(seed, hosts=True)[0].problems == []
+
+
+def test_no_worker_holds_a_copy_of_what_its_node_accepted() -> None:
+    run = Run(2, hosts=True)
+    run.checks.keep_log = True
+    assert run.go().problems == []
+    received = [(name, event.primary) for _, name, event in run.checks.log if event.event_id == "HARECEIVE"]
+    assert received
+    assert all(node_of(name) != node_of(primary) for name, primary in received)
