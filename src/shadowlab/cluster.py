@@ -10,7 +10,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from types import MappingProxyType
 
-from shadowlab import layout, network, node_settings, starting
+from shadowlab import layout, network, node_settings, starting, workers
 from shadowlab.errors import LabError
 from shadowlab.guard import locked, undisturbed, undone_on_failure
 from shadowlab.layout import LINKS, MAILBOX, LabNode, Layout, Manner, Way
@@ -25,6 +25,7 @@ DEFAULT_NODES = 3
 _SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
 _SOON = 3.0  # seconds in which most processes stop
 _OLDER = timedelta(days=1)  # age of new certificates: clocks of a lab may be set back
+_LATE_WORKERS = 10.0  # seconds in which a supervisor gives up on workers that do not end
 _GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
 
 
@@ -46,16 +47,23 @@ class Cluster:
         return self.layout.node(name)
 
     def process(self, name: str) -> Process:
-        """The last process of that name, alive or not."""
+        """The last process of that name, alive or not. That of a node of several workers supervises them."""
         at = self.layout
         return process_of(at, _resolved(at, name))
 
+    def workers(self, name: str) -> Mapping[int, Process]:
+        """The processes of a node's workers that run now, by their numbers; none for a node that is one."""
+        node = self.node(name)
+        return workers.of(process_of(self.layout, node.short).arguments) if node.workers > 1 else {}
+
     def kill(self, name: str, *, missing_ok: bool = False) -> None:
-        """SIGKILL a process; it is gone on return. ``missing_ok``: it may be gone already."""
+        """SIGKILL a process, or all of a node; gone on return. ``missing_ok``: it may be gone already."""
         process = self.process(name) if missing_ok else self._alive(name)
         process.signal(SIGKILL)
         if not process.wait(_SIGNAL_DEADLINE):
             raise LabError(f"{name} (pid {process.pid}) does not die")
+        if self._has_workers(name):
+            workers.killed(process.arguments)
 
     def freeze(self, name: str) -> None:
         """SIGSTOP a process: it keeps its connections and answers nothing."""
@@ -80,10 +88,10 @@ class Cluster:
         if not process.wait(patience):
             raise LabError(f"{name} (pid {process.pid}) has not stopped in time, and still runs")
 
-    def wipe(self, name: str) -> DatabaseId | None:
-        """Lose a node's disk: its data, and its open tracking file. Sealed tracking files count as shipped.
+    def wipe(self, name: str) -> Sequence[DatabaseId]:
+        """Lose a node's disk: its data, and its open tracking files. Sealed tracking files count as shipped.
 
-        Returns the id of the lost database, if it could be read.
+        Returns the ids of the lost databases, as far as they could be read: one for each worker.
         """
         # Imported here, because most commands do not need it.
         from shadowrelay.database.opening import database_in
@@ -92,13 +100,14 @@ class Cluster:
         if self.process(name).alive:
             raise LabError(f"{node.short} runs: kill or stop it before its data is removed")
         with undisturbed():
-            lost = database_in(node.data_dir)
+            lost = [found for place in node.places if (found := database_in(place.data_dir))]
             with suppress(FileNotFoundError):
                 shutil.rmtree(node.data_dir)
-            for unsealed in node.tracking_dir.glob(".*"):
-                unsealed.unlink()
-            if lost:
-                layout.note_lost(self.directory, lost)
+            for place in node.places:
+                for unsealed in place.tracking_dir.glob(".*"):
+                    unsealed.unlink()
+            for each in lost:
+                layout.note_lost(self.directory, each)
         return lost
 
     def start(self, name: str, environ: Mapping[str, str] = MappingProxyType({})) -> bool:
@@ -142,6 +151,9 @@ class Cluster:
                 {node.short: process_of(at, node.short) for node in at.nodes},
                 grace=max(self._patience(node.short) for node in at.nodes),
             )
+            for node in at.nodes:
+                if node.workers > 1:  # a supervisor that was killed leaves them behind, for a while
+                    workers.killed(process_of(at, node.short).arguments)
             others = [name for name in at.processes if name in (LINKS, MAILBOX)]
             return killed + starting.stop({name: process_of(at, name) for name in others}, grace=_GRACE)
 
@@ -152,6 +164,12 @@ class Cluster:
 
         return self.layout.mailbox.dir / REFUSE_FILE
 
+    def _has_workers(self, name: str) -> bool:
+        """Is it a node of several workers?"""
+        at = self.layout
+        short = _resolved(at, name)
+        return any(node.short == short and node.workers > 1 for node in at.nodes)
+
     def _alive(self, name: str) -> Process:
         process = self.process(name)
         if not process.alive:
@@ -160,16 +178,20 @@ class Cluster:
 
     def _signalled(self, name: str, *, freeze: bool) -> None:
         process = self._alive(name)
-        process.signal(SIGSTOP if freeze else SIGCONT)
-        if not process.wait_for(ProcessState.FROZEN if freeze else ProcessState.RUNNING, _SIGNAL_DEADLINE):
-            raise LabError(f"{name} (pid {process.pid}) does not react")
+        others = workers.of(process.arguments) if self._has_workers(name) else {}
+        for each in (process, *others.values()):
+            each.signal(SIGSTOP if freeze else SIGCONT)
+            if not each.wait_for(ProcessState.FROZEN if freeze else ProcessState.RUNNING, _SIGNAL_DEADLINE):
+                raise LabError(f"{name} (pid {each.pid}) does not react")
 
     def _patience(self, name: str) -> float:
         """Seconds that a graceful stop may take."""
         at = self.layout
         if _resolved(at, name) == MAILBOX:
             return _GRACE
-        return node_settings.drain_timeout(at.node(name)).total_seconds() + _GRACE
+        node = at.node(workers.parted(name)[0])
+        grace = _GRACE if node.workers == 1 else _GRACE + _LATE_WORKERS
+        return node_settings.drain_timeout(node).total_seconds() + grace
 
 
 def refuse_used(directory: Path, what: str) -> None:
@@ -201,18 +223,20 @@ def up(
     nodes: int | None = None,
     options: Sequence[str] = (),
     breakable: bool = False,
+    workers: int | None = None,
     environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> list[str]:
     """Make a lab, or resume the one in the directory; every process answers on return.
 
     Returns the names of what it started: none if the lab runs already. ``nodes`` None means as many as the
-    lab has, or three. ``breakable``: the links of a new lab can be cut. ``options`` are KEY=VALUE for the
+    lab has, or three. ``breakable``: the links of a new lab can be cut. ``workers`` of each node: as many
+    as the lab has, or one. ``options`` are KEY=VALUE for the
     settings of all nodes, also at later starts. ``environs``: variables for processes, by name, for this
     start. If a process does not come up, all that this call started is stopped, and a new lab is removed.
     Raises LabError, SettingsInvalid.
     """
     with locked(directory), _undone_if_new(directory):
-        at = _planned(directory, nodes, breakable=breakable)
+        at = _planned(directory, nodes, workers, breakable=breakable)
         names = at.processes
         running = [name for name in names if process_of(at, name).alive]
         if running and options:
@@ -233,7 +257,7 @@ def _undone_if_new(directory: Path) -> AbstractContextManager[None]:
     return undone_on_failure(directory, layout.CONTENTS)
 
 
-def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
+def _planned(directory: Path, nodes: int | None, workers: int | None, *, breakable: bool) -> Layout:
     """The lab in the directory, or a new one."""
     if layout.path_of(directory).exists():
         at = layout.load(directory)
@@ -244,10 +268,18 @@ def _planned(directory: Path, nodes: int | None, *, breakable: bool) -> Layout:
             )
         if breakable and at.links is None:
             raise LabError(f"the lab in {directory} was made without --breakable: take another --dir")
+        if workers not in (None, at.nodes[0].workers):
+            raise LabError(
+                f"the nodes of the lab in {directory} have {at.nodes[0].workers} workers, not {workers}: "
+                f"leave --workers out to resume it, or take another --dir"
+            )
         return at
+    each = workers or 1
+    if breakable and each > 1:
+        raise LabError("links are made for nodes of one worker: leave --breakable or --workers out")
     wanted = DEFAULT_NODES if nodes is None else nodes
-    ports = free_ports(layout.ports_needed(wanted, breakable=breakable))
-    return layout.plan(directory, nodes=wanted, ports=ports, breakable=breakable)
+    ports = free_ports(layout.ports_needed(wanted, breakable=breakable, workers=each))
+    return layout.plan(directory, nodes=wanted, ports=ports, breakable=breakable, workers=each)
 
 
 def prepare(at: Layout, options: Sequence[str]) -> None:
@@ -273,7 +305,10 @@ def _whole(pair: authority.Pair) -> bool:
 
 
 def _resolved(at: Layout, name: str) -> str:
-    return MAILBOX if name.lower() in (MAILBOX, layout.MAILBOX_HOSTNAME) else at.node(name).short
+    if name.lower() in (MAILBOX, layout.MAILBOX_HOSTNAME):
+        return MAILBOX
+    node, number = workers.parted(name)
+    return at.node(node).short if number is None else f"w{number}.{at.node(node).short}"
 
 
 def _refuse_frozen(at: Layout, names: Sequence[str]) -> None:

@@ -97,8 +97,8 @@ class _Demonstration:
     def _lose_the_owner(self) -> None:
         self.story.step(f"{OWNER} is killed (SIGKILL), and its disk is wiped")
         self.cluster.kill(OWNER)
-        lost = self.cluster.wipe(OWNER)
-        self.story.tell(f"database {lost} is gone; audit: --lost {lost}")
+        for lost in self.cluster.wipe(OWNER):
+            self.story.tell(f"database {lost} is gone; audit: --lost {lost}")
         self.story.step(f"{OWNER} comes back, empty")
         self.cluster.start(OWNER)
         self.story.tell(f"{OWNER} has a new database, {self._database()}")

@@ -20,8 +20,10 @@ MAILBOX_HOSTNAME = f"{MAILBOX}.{DOMAIN}"
 INSIDE_DOMAIN, OUTSIDE_DOMAIN = "inside.test", "outside.test"
 LOOPBACK = "127.0.0.1"
 MOST_NODES = 16
+MOST_WORKERS = 16  # of a node
 
 PORTS_PER_NODE, PORTS_OF_MAILBOX = 3, 2
+_ROOM_FOR = 4  # workers, if a node has several
 
 LOST = "lost-databases"
 """A file in the lab's directory: ids of the databases whose disks were lost, one a line, for the audit."""
@@ -33,8 +35,18 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The directories of one worker."""
+
+    data_dir: Path
+    tracking_dir: Path
+
+
+@dataclass(frozen=True, slots=True)
 class LabNode:
-    """One node. ``pid`` is the last known one, None before the first start: verify it before use."""
+    """One node. ``pid`` is the last known one, None before the first start: verify it before use. ``peer``:
+    the address of its first worker; the others have the ports above it.
+    """
 
     name: str
     site: str
@@ -46,10 +58,18 @@ class LabNode:
     data_dir: Path
     tracking_dir: Path
     config: Path
+    workers: int = 1
 
     @property
     def short(self) -> str:
         return self.name.partition(".")[0]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where the database and the tracking log of each worker are."""
+        below = (f"worker-{number}" for number in range(2, self.workers + 1))
+        first = Place(self.data_dir, self.tracking_dir)
+        return (first, *(Place(self.data_dir / one, self.tracking_dir / one) for one in below))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +201,20 @@ def home_of(directory: Path, short: str) -> Path:
     return directory / "nodes" / short
 
 
-def ports_needed(nodes: int, *, breakable: bool) -> int:
+def ports_needed(nodes: int, *, breakable: bool, workers: int = 1) -> int:
     links = nodes * (nodes - 1) + 1 if breakable else 0
-    return PORTS_PER_NODE * nodes + PORTS_OF_MAILBOX + links
+    return (PORTS_PER_NODE - 1 + _peer_ports(workers)) * nodes + PORTS_OF_MAILBOX + links
 
 
-def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool = False) -> Layout:
-    """Plan a new lab on free ``ports``, as many as ``ports_needed`` says.
+def _peer_ports(workers: int) -> int:
+    """Of one node. A node of several may get more later."""
+    return 1 if workers == 1 else max(workers, _ROOM_FOR)
+
+
+def plan(
+    directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool = False, workers: int = 1
+) -> Layout:
+    """Plan a new lab on free ``ports``, as many as ``ports_needed`` says. Raises LabError.
 
     There are two sites, and the last node is alone in the second, so that copies leave the site. Each node
     gets its own host in the settings, or none could hold another's copies.
@@ -198,19 +225,23 @@ def plan(directory: Path, *, nodes: int, ports: Sequence[int], breakable: bool =
     made = []
     for number, short in enumerate(names(nodes), 1):
         own = home_of(directory, short)
+        smtp, admin, *peers = (next(left) for _ in range(PORTS_PER_NODE - 1 + _peer_ports(workers)))
+        if peers != list(range(peers[0], peers[0] + len(peers))):
+            raise LabError(f"{short} needs {len(peers)} ports in a row for its workers: {peers} are free")
         made.append(
             LabNode(
                 name=f"{short}.{DOMAIN}",
                 site="site-b" if number == nodes > 1 else "site-a",
                 host=f"host-{number}",
                 pid=None,
-                smtp=(LOOPBACK, next(left)),
-                peer=(LOOPBACK, next(left)),
-                admin=f"http://{LOOPBACK}:{next(left)}",
+                smtp=(LOOPBACK, smtp),
+                peer=(LOOPBACK, peers[0]),
+                admin=f"http://{LOOPBACK}:{admin}",
                 data_dir=own / "data",
                 # Outside the data: sealed files count as shipped, and survive a lost disk.
                 tracking_dir=directory / "tracking" / short,
                 config=own / "shadowrelay.toml",
+                workers=workers,
             )
         )
     links = None
@@ -278,6 +309,7 @@ def _node_tree(node: LabNode) -> dict[str, Any]:
         "data_dir": str(node.data_dir),
         "tracking_dir": str(node.tracking_dir),
         "config": str(node.config),
+        "workers": node.workers,
     }
 
 
@@ -293,6 +325,7 @@ def _node(tree: dict[str, Any]) -> LabNode:
         data_dir=Path(tree["data_dir"]),
         tracking_dir=Path(tree["tracking_dir"]),
         config=Path(tree["config"]),
+        workers=int(tree.get("workers", 1)),
     )
 
 

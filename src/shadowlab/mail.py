@@ -137,7 +137,8 @@ def dropped(at: Layout) -> int:
     by_nodes = sum(
         int(row["recipient-count"] or 1)
         for node in at.nodes
-        for row in tracked(node.tracking_dir)
+        for place in node.places
+        for row in tracked(place.tracking_dir)
         if row["event-id"] == "DUPLICATEDELIVER"
     )
     # A node that lost its disk has no log; the mailbox server logs only a message that came whole.

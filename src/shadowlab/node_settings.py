@@ -41,6 +41,7 @@ _OWN = (
     "host",
     "data_dir",
     "members",
+    "workers",
     "receive.default.listen",
     "peer.listen",
     "admin.listen",
@@ -124,6 +125,7 @@ def _tree(layout: Layout, node: LabNode) -> dict[str, Any]:
         "name": node.name,
         "site": node.site,
         "host": node.host,
+        **_workers(node),
         "data_dir": str(node.data_dir),
         "accepted_domains": [INSIDE_DOMAIN],
         "relay_networks": ["127.0.0.0/8"],
@@ -143,6 +145,7 @@ def _tree(layout: Layout, node: LabNode) -> dict[str, Any]:
                 "address": _spelt(layout.reached(node, other)),
                 "site": other.site,
                 "host": other.host,
+                **_workers(other),
             }
             for other in layout.nodes
         ],
@@ -153,6 +156,10 @@ def _tree(layout: Layout, node: LabNode) -> dict[str, Any]:
         "admin": {"listen": node.admin.removeprefix("http://")},
         "tracking": {"directory": str(node.tracking_dir), "max_file_age": TRACKING_AGE},
     }
+
+
+def _workers(node: LabNode) -> dict[str, int]:
+    return {"workers": node.workers} if node.workers > 1 else {}
 
 
 def _route(domain: str, to: Address, *, protocol: str, inside: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from shadowlab.layout import Address, LabNode
@@ -13,6 +13,7 @@ from shadowlab.node_settings import admin_token
 from shadowrelay.admin.client import AdminClient, ApiError
 
 _PAGE = 500  # messages
+_COUNTED = ("queued", "shadow_held", "safety_net", "exposed", "asking", "promoting")
 _PATIENCE = 2.0  # seconds for one answer on loopback
 
 
@@ -59,9 +60,28 @@ def greeting(address: Address) -> str:
 
 
 def status(node: LabNode) -> NodeStatus | None:
-    """The status of a node; None if it does not answer."""
+    """The status of a node; None if it does not answer. That of several workers has their sums, the peers of
+    all, and the database of the first; None unless all answer.
+    """
+    if node.workers == 1:
+        return _status(node)
+    found = [_status(node, "workers", str(number)) for number in range(1, node.workers + 1)]
+    answers = [one for one in found if one is not None]
+    if len(answers) < len(found):
+        return None
+    return replace(
+        answers[0],
+        **{name: sum(getattr(one, name) for one in answers) for name in _COUNTED},
+        draining=all(one.draining for one in answers),
+        drained=all(one.drained for one in answers),
+        peers=tuple(peer for one in answers for peer in one.peers),
+    )
+
+
+def _status(node: LabNode, *of: str) -> NodeStatus | None:
+    """``of``: where the API of a worker begins."""
     try:
-        tree = _api(node).get("status")
+        tree = _api(node).get(*of, "status")
         draining = bool(tree["draining"])
         return NodeStatus(
             database_id=str(tree["database_id"]),
@@ -74,7 +94,7 @@ def status(node: LabNode) -> NodeStatus | None:
             asking=int(tree["asking"]),
             promoting=int(tree.get("promoting", 0)),  # an older version does not report it
             draining=draining,
-            drained=draining and bool(_api(node).get("drain")["done"]),
+            drained=draining and bool(_api(node).get(*of, "drain")["done"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
         )
     except (ApiError, KeyError, TypeError, ValueError):

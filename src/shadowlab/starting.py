@@ -9,7 +9,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGTERM
 from types import MappingProxyType
 
-from shadowlab import layout, network, processes
+from shadowlab import layout, network, processes, workers
 from shadowlab.errors import LabError
 from shadowlab.guard import undisturbed
 from shadowlab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, LabNode, Layout
@@ -32,7 +32,9 @@ class _Started:
 
 
 def process_of(at: Layout, name: str) -> Process:
-    """The last known process of a node (by its short name), of the mailbox server or of the links."""
+    """The last known process of a node (by its short name), of its worker (``w2.mx1``), of the mailbox server
+    or of the links.
+    """
     if name == LINKS and at.links:
         return Process(at.links.pid, ("shadowlab", "links", "--dir", str(at.directory)))
     if name == MAILBOX:
@@ -52,8 +54,12 @@ def process_of(at: Layout, name: str) -> Process:
                 MAILBOX_HOSTNAME,
             ),
         )
-    node = at.node(name)
-    return Process(node.pid, ("shadowrelay", "run", str(node.config)))
+    short, worker = workers.parted(name)
+    node = at.node(short)
+    arguments = ("shadowrelay", "run", str(node.config))
+    if worker is None:
+        return Process(node.pid, arguments)
+    return workers.of(arguments).get(worker, Process(None, arguments))
 
 
 def start(
@@ -89,6 +95,8 @@ def start(
     except BaseException:
         with undisturbed():
             stop({one.name: one.process for one in started}, grace=_ABORT_GRACE)
+            for one in started:
+                workers.killed(one.process.arguments)
         raise
     return down
 

@@ -269,7 +269,7 @@ def test_what_safety_net_gives_back_is_proven_from_the_logs(lab: RunningLab, *, 
     databases = []
     if lost:
         lab.cluster.kill("mx1")
-        databases.append(lab.cluster.wipe("mx1"))
+        databases += lab.cluster.wipe("mx1")
         recovery.wait_until(lambda: lab.misses("mx2", "mx1") > 0, "it is missed")
     window = ["--since", "1h", "--until", datetime.now(UTC).isoformat()]
     asked = ["resubmit", "add", *window, "--recipient", INSIDE, "--reason", "e2e", "--yes"]
@@ -361,7 +361,7 @@ def test_what_goes_to_a_list_is_proven_member_by_member(lab: RunningLab, tmp_pat
     databases = []
     if lost:
         lab.cluster.kill("mx1")
-        databases.append(lab.cluster.wipe("mx1"))
+        databases += lab.cluster.wipe("mx1")
         lab.cluster.start("mx1")
     else:
         wait_for(lab, "RECEIVE", "ROUTING", 3)

@@ -14,7 +14,7 @@ from shadowlab.cli.breaking import chaos, cut, heal
 from shadowlab.cli.links import links
 from shadowlab.cli.options import done, in_directory, in_new_directory, keeping, problems
 from shadowlab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
-from shadowlab.layout import MOST_NODES
+from shadowlab.layout import MOST_NODES, MOST_WORKERS
 from shadowrelay.cli import Commands
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ def main() -> None:
     """Start, break and heal a cluster on this machine: nodes, and a mailbox server that they deliver to.
 
     NODE is a node's name (mx1.lab.test), its first label (mx1) or its number (1); where a process is meant,
-    mailbox is the mailbox server. No root, no containers: everything listens on 127.0.0.1.
+    w2.mx1 is a worker of it, and mailbox is the mailbox server. No root, no containers: everything listens
+    on 127.0.0.1.
     """
 
 
@@ -44,6 +45,11 @@ for _command in (cut, heal, chaos, links, audit):
     type=click.IntRange(1, MOST_NODES),
     help=f"How many nodes. Default: as many as the lab has, or {DEFAULT_NODES}.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    help="How many workers each node has. Default: as many as the lab has, or 1.",
+)
 @click.option("--breakable", is_flag=True, help="Make links between nodes that cut and heal can act on.")
 @click.option(
     "--set",
@@ -52,11 +58,13 @@ for _command in (cut, heal, chaos, links, audit):
     metavar="KEY=VALUE",
     help="A setting of all nodes, such as safety_net_hold_time=1h or log.level=debug; may be repeated.",
 )
-def start_lab(directory: Path, nodes: int | None, options: tuple[str, ...], *, breakable: bool) -> None:
+def start_lab(
+    directory: Path, nodes: int | None, workers: int | None, options: tuple[str, ...], *, breakable: bool
+) -> None:
     """Start a lab, or resume the one in DIR with its data, its ports and its certificates."""
     with problems():
         refuse_other_things(directory)
-        started = up(directory, nodes=nodes, options=options, breakable=breakable)
+        started = up(directory, nodes=nodes, options=options, breakable=breakable, workers=workers)
         at = Cluster(directory).layout
     if not started:
         click.echo("The lab runs already.")
@@ -118,7 +126,8 @@ def wipe(node: str, directory: Path) -> None:
     """
     with problems():
         lost = Cluster(directory).wipe(node)
-    click.echo(f"{node} has lost its data" + (f": database {lost} is gone" if lost else ""))
+    gone = ", ".join(f"database {each} is gone" for each in lost)
+    click.echo(f"{node} has lost its data" + (f": {gone}" if gone else ""))
     if lost:
         click.echo(f"Audit: shadowlab audit --dir {shlex.quote(str(directory))}")
 
