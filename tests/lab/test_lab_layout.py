@@ -48,6 +48,7 @@ def test_lab_json_has_the_documented_keys_and_reads_back(tmp_path: Path):
         "data_dir",
         "tracking_dir",
         "config",
+        "workers",
     ]
     assert (tree["nodes"][0]["pid"], tree["nodes"][1]["pid"], tree["mailbox"]["pid"]) == (None, 17, 18)
     assert tree["nodes"][0]["smtp"] == ["127.0.0.1", 20_002]
@@ -102,3 +103,21 @@ def test_a_port_that_is_in_use_keeps_its_neighbours_out_of_another_lab():
     with socket.create_server(("127.0.0.1", taken[5])):
         for _ in range(20):
             assert not set(free_ports(11)) & set(taken)
+
+
+def test_the_workers_of_a_node_have_ports_in_a_row_with_room_for_more(tmp_path: Path) -> None:
+    needed = layout.ports_needed(2, breakable=False, workers=2)
+    at = layout.plan(tmp_path, nodes=2, ports=range(20_000, 20_000 + needed), workers=2)
+    first, second = at.nodes
+    used = {first.smtp[1], second.smtp[1], *(port for _, port in (at.mailbox.inside, at.mailbox.outside))}
+    used |= {int(node.admin.rpartition(":")[2]) for node in at.nodes}
+    rows = [set(range(node.peer[1], node.peer[1] + 4)) for node in at.nodes]
+    assert len(used | rows[0] | rows[1]) == 6 + 8 == needed
+    assert [place.data_dir.name for place in first.places] == ["data", "worker-2"]
+    layout.save(at)
+    assert layout.load(tmp_path) == at
+
+
+def test_workers_whose_ports_are_not_in_a_row_cannot_be_planned(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="in a row"):
+        layout.plan(tmp_path, nodes=1, ports=range(20_000, 21_000, 2), workers=2)

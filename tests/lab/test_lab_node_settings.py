@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -117,3 +118,13 @@ def test_the_token_that_was_set_is_found_again(lab: Layout):
     assert node_settings.admin_token(lab.node("1")) is None
     node_settings.write(lab, ["admin.token=0123456789abcdef"])
     assert node_settings.admin_token(lab.node("1")) == "0123456789abcdef"
+
+
+def test_each_node_of_several_workers_names_its_own_and_those_of_the_others(lab: Layout):
+    lab = replace(lab, nodes=tuple(replace(node, workers=3) for node in lab.nodes))
+    node_settings.write(lab, [])
+    first = loaded(lab)
+    assert first.workers == 3
+    assert {member.workers for member in first.members} == {3}
+    with pytest.raises(SettingsInvalid, match="workers"):
+        node_settings.write(lab, ["workers=4"])
