@@ -225,7 +225,7 @@ def plan(
     made = []
     for number, short in enumerate(names(nodes), 1):
         own = home_of(directory, short)
-        smtp, admin, *peers = (next(left) for _ in range(PORTS_PER_NODE - 1 + _peer_ports(workers)))
+        smtp, *peers, admin = (next(left) for _ in range(PORTS_PER_NODE - 1 + _peer_ports(workers)))
         if peers != list(range(peers[0], peers[0] + len(peers))):
             raise LabError(f"{short} needs {len(peers)} ports in a row for its workers: {peers} are free")
         made.append(

@@ -58,9 +58,17 @@ class RunningLab:
         *options: str,
         nodes: int | None = None,
         breakable: bool = False,
+        workers: int | None = None,
         environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> list[str]:
-        return up(self.directory, nodes=nodes, options=options, breakable=breakable, environs=environs)
+        return up(
+            self.directory,
+            nodes=nodes,
+            options=options,
+            breakable=breakable,
+            workers=workers,
+            environs=environs,
+        )
 
     def with_tls(self) -> tuple[str, str]:
         """Settings of all nodes: STARTTLS for senders, with the certificate of the first one."""

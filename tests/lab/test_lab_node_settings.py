@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -121,7 +120,8 @@ def test_the_token_that_was_set_is_found_again(lab: Layout):
 
 
 def test_each_node_of_several_workers_names_its_own_and_those_of_the_others(lab: Layout):
-    lab = replace(lab, nodes=tuple(replace(node, workers=3) for node in lab.nodes))
+    needed = layout.ports_needed(3, breakable=False, workers=3)
+    lab = layout.plan(lab.directory, nodes=3, ports=range(20_000, 20_000 + needed), workers=3)
     node_settings.write(lab, [])
     first = loaded(lab)
     assert first.workers == 3

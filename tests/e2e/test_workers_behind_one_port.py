@@ -1,0 +1,114 @@
+"""Nodes of several workers: mail through one port, and a worker that is killed under load."""
+
+from __future__ import annotations
+
+import smtplib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from signal import SIGKILL
+
+import pytest
+from running_lab import INSIDE, RunningLab, wait_until
+
+from shadowlab import mail
+from shadowlab.mail import Letter
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+
+def received(lab: RunningLab, name: str) -> list[int]:
+    """How many messages each worker of a node took from clients."""
+    return [
+        sum(
+            row["event-id"] == "RECEIVE" and row["source"] == "SMTP"
+            for row in mail.tracked(place.tracking_dir)
+        )
+        for place in lab.cluster.node(name).places
+    ]
+
+
+class Clients:
+    """Clients that send to one port, each message on a connection of its own; they note what got a 250."""
+
+    def __init__(self, lab: RunningLab, name: str, count: int) -> None:
+        self._lab = lab
+        self._server = lab.cluster.node(name).smtp
+        self._stop = threading.Event()
+        self.taken_at: list[float] = []
+        self._threads = [threading.Thread(target=self._send, daemon=True) for _ in range(count)]
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join(60)
+
+    def _send(self) -> None:
+        while not self._stop.is_set():
+            letter = Letter(mail.token("e2e"), "sender@outside.test", (INSIDE,))
+            with (
+                suppress(OSError, smtplib.SMTPException),
+                smtplib.SMTP(*self._server, local_hostname="client.test", timeout=30) as client,
+            ):
+                client.send_message(mail.written(letter), letter.sender, letter.recipients)
+                self.taken_at.append(time.monotonic())
+                self._lab.acknowledged.append(letter)
+
+
+def audited(lab: RunningLab) -> None:
+    """The nodes stop, and the audit of all their logs finds no fault."""
+    lab.cluster.down()
+    command = [sys.executable, "-m", "shadowaudit", "verify", str(lab.directory / "tracking")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def delivered(lab: RunningLab) -> None:
+    """All that was acknowledged arrived; who got no 250 may have sent again, so more may have arrived."""
+    wait_until(lambda: lab.count().lost == 0, "all delivered", 60)
+    wait_until(
+        lambda: all(lab.queued(name) == lab.held(name) == 0 for name in ("mx1", "mx2")), "all settled", 60
+    )
+    found = lab.count()
+    assert (found.lost, found.duplicates) == (0, 0), str(found)
+
+
+def test_two_hosts_of_two_workers_share_the_mail_of_a_port_and_deliver_it_once(lab: RunningLab) -> None:
+    lab.up(nodes=2, workers=2)
+    clients = Clients(lab, "mx1", 8)
+    with clients.sending():
+        wait_until(lambda: len(clients.taken_at) >= 200, "200 messages were taken", 60)
+    lab.verify()
+    first, second = received(lab, "mx1")
+    assert first + second == len(lab.acknowledged)
+    assert min(first, second) >= 0.2 * len(lab.acknowledged)
+    assert received(lab, "mx2") == [0, 0]
+    audited(lab)
+
+
+def test_of_four_workers_one_is_killed_under_load_and_nothing_that_was_acknowledged_is_lost(
+    lab: RunningLab,
+) -> None:
+    lab.up(nodes=2, workers=4)
+    clients = Clients(lab, "mx1", 8)
+    with clients.sending():
+        wait_until(lambda: len(clients.taken_at) >= 100, "100 messages were taken", 60)
+        victim = lab.cluster.workers("mx1")[3]
+        victim.signal(SIGKILL)
+        killed = time.monotonic()
+        wait_until(lambda: clients.taken_at[-1] > killed + 0.05, "siblings take mail", 5)
+        assert next(at for at in clients.taken_at if at > killed) - killed < 1.0
+        wait_until(lambda: lab.cluster.workers("mx1").get(3, victim).pid != victim.pid, "it is started again")
+        before = received(lab, "mx1")[2]
+        wait_until(lambda: received(lab, "mx1")[2] > before, "it takes mail again", 60)
+    delivered(lab)
+    audited(lab)
