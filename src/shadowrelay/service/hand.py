@@ -15,6 +15,7 @@ from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.view import View
 from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.jobs import NodeJobs
+from shadowrelay.service.leaving import Leaving
 from shadowrelay.service.minting import mint
 from shadowrelay.settings import Settings
 from shadowrelay.tracking.events import TrackingEvents
@@ -58,6 +59,7 @@ class Hand:
         self.jobs, self.suspensions, self.carrying = made.jobs, made.suspensions, made.carrying
         self._of_jobs = made.actions()
         self.announcing = Announcing(node)
+        self.leaving = Leaving(node)
 
     def certificates(self) -> Mapping[str, datetime]:
         """Until when each certificate of this node that is in use is valid, by its setting."""
@@ -71,6 +73,7 @@ class Hand:
             **self.reloading.actions(),
             **self._of_jobs,
             **self.announcing.actions(),
+            **self.leaving.actions(),
         }
 
 

@@ -40,7 +40,7 @@ Take = Callable[[], None]
 
 class Reloading:
     """Reads the settings of one node again. ``read`` reads them; ``named``: its connectors by their keys;
-    ``asked``: set when a signal asks for it, which may be before.
+    ``asked``: set when a signal asks for it, which may be before; ``alone``: the process has no supervisor.
     """
 
     def __init__(
@@ -50,8 +50,11 @@ class Reloading:
         named: Mapping[str, Connector],
         writer: TrackingWriter,
         asked: asyncio.Event,
+        *,
+        alone: bool = True,
     ) -> None:
         self._node = node
+        self._alone = alone
         self._read = read
         self._named = named
         self._writer = writer
@@ -106,7 +109,7 @@ class Reloading:
         running = self._node.settings
         try:
             file = await asyncio.to_thread(self._read)
-            found = await asyncio.to_thread(reloaded, running, file)
+            found = await asyncio.to_thread(reloaded, running, file, alone=self._alone)
         except SettingsInvalid as invalid:
             return ReloadShown(wrong=[str(error) for error in invalid.errors]), None
         except OSError as error:

@@ -182,11 +182,12 @@ async def _serve(
             await sender.start()
         node.connectors = senders if opening.done() else []
         stages = _start_stages(node, group, listed=listed) if opening.done() else [opening]
-        node.reloading = Reloading(node, read, named, writer, again)
+        node.reloading = Reloading(node, read, named, writer, again, alone=worker is None)
         background = [
             *stages,
             group.create_task(node.reloading.run(), name="reloading"),
             group.create_task(node.hand.announcing.run(), name="announcing"),
+            group.create_task(node.hand.leaving.run(worker), name="leaving"),
             guard,
             sampling,
         ]

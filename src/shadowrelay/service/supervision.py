@@ -71,9 +71,10 @@ def wanted(workers: Workers, count: int, with_data: Collection[int], now: float)
     stays.
     """
     new = {one: Watched(number=one, since=now, again_at=now) for one in {*range(1, count + 1), *with_data}}
+    known = {number: one for number, one in workers.items() if one.state is not State.ENDED}
     return {
         number: replace(one, leaves=number > count)
-        for number, one in sorted({**new, **workers}.items())
+        for number, one in sorted({**new, **known}.items())
         if number <= count or number in with_data or has_process(one)
     }
 

@@ -27,7 +27,7 @@ from shadowrelay.core.workers import MOST, worker_name
 from shadowrelay.service import supervision, worker
 from shadowrelay.service.sharing import counts_in, new_counts, receive_addresses
 from shadowrelay.service.supervision import Do, State, Watched
-from shadowrelay.service.worker import Line, WorkerState, reload_with
+from shadowrelay.service.worker import LineEnd, WorkerState, reload_with
 from shadowrelay.settings import Settings, SettingsInvalid
 from shadowrelay.settings.reloading import reloaded
 from shadowrelay.settings.workers import for_worker
@@ -58,7 +58,7 @@ def supervised(settings: Settings) -> bool:
 @dataclass(slots=True)
 class _Process:
     process: asyncio.subprocess.Process
-    line: Line
+    line: LineEnd
 
 
 class Supervisor:
@@ -216,37 +216,18 @@ class Supervisor:
 
     async def _start(self, one: Watched) -> None:
         number = one.number
-        place = for_worker(self.settings, number).data_dir
-        (place / LEFT).unlink(missing_ok=True)
         ours, theirs = socket.socketpair()
-        with theirs, self._listening(number) as listening:
-            options = {
-                "--worker": number,
-                "--of": self._of(),
-                "--admin-socket": listening.fileno(),
-                "--lifeline": theirs.fileno(),
-                "--counts": self._counts,
-            }
-            words = [
-                str(word)
-                for option, value in options.items()
-                if value is not None
-                for word in (option, value)
-            ]
-            handed = [theirs.fileno(), listening.fileno(), *([] if self._counts is None else [self._counts])]
+        with theirs:
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    *words,
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=handed,
-                    process_group=0,  # Ctrl-C is for the supervisor, which stops all in order
-                )
+                # It may have mail from now on.
+                (for_worker(self.settings, number).data_dir / LEFT).unlink(missing_ok=True)
+                with self._listening(number) as listening:
+                    process = await self._spawned(number, listening, theirs)
             except OSError as error:
                 ours.close()
                 self._ended(number, f"the process cannot be started: {error}")
                 return
-        line = Line(ours)
+        line = LineEnd(ours)
         self._running[number] = _Process(process, line)
         self._set(supervision.started(one, monotonic()))
         log.info("worker_started", worker=number, pid=process.pid)
@@ -254,7 +235,22 @@ class Supervisor:
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
-    async def _follow(self, number: int, process: asyncio.subprocess.Process, line: Line) -> None:
+    async def _spawned(
+        self, number: int, listening: socket.socket, lifeline: socket.socket
+    ) -> asyncio.subprocess.Process:
+        handed = {"--admin-socket": listening.fileno(), "--lifeline": lifeline.fileno()}
+        if self._counts is not None:
+            handed["--counts"] = self._counts
+        options = {"--worker": number, "--of": self._of(), **handed}
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            *(str(word) for option in options.items() for word in option),
+            stdin=subprocess.DEVNULL,
+            pass_fds=tuple(handed.values()),
+            process_group=0,  # Ctrl-C is for the supervisor, which stops all in order
+        )
+
+    async def _follow(self, number: int, process: asyncio.subprocess.Process, line: LineEnd) -> None:
         """Hear what a worker says, until its process has ended."""
         async for word in line.words():
             if word == worker.SERVING:
@@ -274,11 +270,17 @@ class Supervisor:
         one = supervision.ended(self._known[number], reason, now)
         self._set(one)
         if one.state is State.ENDED:
-            (for_worker(self.settings, number).data_dir / LEFT).touch()
-            log.warning("worker_left", worker=number)
+            self._note_that_it_left(number)
             self._tell_all()
         elif one.failures:
             log.error("worker_ended", worker=number, why=reason, again_in=round(one.again_at - now, 1))
+
+    def _note_that_it_left(self, number: int) -> None:
+        try:
+            (for_worker(self.settings, number).data_dir / LEFT).touch()
+        except OSError as error:  # the next start of the node looks once more whether it is empty
+            log.error("leaving_not_noted", worker=number, error=str(error))
+        log.warning("worker_left", worker=number)
 
     @contextmanager
     def _listening(self, number: int) -> Iterator[socket.socket]:

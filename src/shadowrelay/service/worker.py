@@ -35,7 +35,7 @@ def reload_with(of: int) -> bytes:
     return _RELOAD + b"%d\n" % of
 
 
-class Line:
+class LineEnd:
     """One end of the line. Owns the socket."""
 
     def __init__(self, end: socket.socket) -> None:
@@ -66,7 +66,7 @@ class Lifeline:
     """The worker's end. ``of``: how many workers the node has now. ``leave``: set once this one goes."""
 
     def __init__(self, descriptor: int, of: int) -> None:
-        self._line = Line(socket.socket(fileno=descriptor))
+        self._line = LineEnd(socket.socket(fileno=descriptor))
         self.of = of
         self.leave = asyncio.Event()
         self.tell = self._line.tell

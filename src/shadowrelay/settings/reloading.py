@@ -95,9 +95,13 @@ class Reloaded:
     wrong: tuple[SettingError, ...] = ()
 
 
-def reloaded(running: Settings, file: Settings) -> Reloaded:
-    """What the settings of the file change on a node that runs with others."""
+def reloaded(running: Settings, file: Settings, *, alone: bool = False) -> Reloaded:
+    """What the settings of the file change on a node that runs with others. ``alone``: nobody supervises its
+    process, so that the number of workers waits for a restart.
+    """
     taken = _kept(running, file)
+    if alone:
+        taken = taken.model_copy(update={"workers": running.workers})
     wrong = tuple(cross_checks(taken, broken=frozenset(), origins={}, of_worker=True))
     return Reloaded(taken, tuple(changes(running, taken)), tuple(changes(taken, file)), wrong)
 

@@ -1,0 +1,117 @@
+"""Empties a worker that leaves its node for good: it ends once it owns nothing and holds nothing.
+
+Its queue is handed over as at ``drain``. What it holds for others it cannot give away: it asks each owner to
+make another copy, and keeps its own until the owner says that it is not needed any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from shadowrelay.core.decisions import Part
+from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.operating import Act, Scope, Told
+from shadowrelay.core.ownership.leaving import holder_leaves
+from shadowrelay.core.steps import Operate
+from shadowrelay.database import views
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.operator.acts import Action
+from shadowrelay.service.minting import mint
+from shadowrelay.service.worker import EMPTY, WorkerPlace
+
+if TYPE_CHECKING:
+    from shadowrelay.service.node import Node
+
+log = structlog.get_logger(__name__)
+
+LEAVES = "leaves"
+"""The action of XOPERATE with which a member asks for other copies than its own. Any scope will do: it is
+about the copies of the member that asks, and these stay until others count.
+"""
+
+INTERVAL = 1.0
+"""Seconds between two looks at what is left."""
+
+PATIENCE = 10.0
+_AT_ONCE = 200  # messages in a transaction
+
+
+class Leaving:
+    """One node's."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def actions(self) -> dict[str, Action]:
+        """What members may ask of this node."""
+        return {LEAVES: Action(Scope.READ, self._holder_leaves, quiet=True)}
+
+    async def run(self, worker: WorkerPlace | None) -> None:
+        """Until cancelled. Once the supervisor says that this worker leaves: empty it, and say when it is."""
+        lifeline = worker.lifeline if worker else None
+        if lifeline is None:
+            return
+        await lifeline.leave.wait()
+        node, before = self._node, None
+        await node.begin_drain()  # siblings get all new connections, at once
+        while True:
+            left = await self._left()
+            if left != before:
+                log.info("worker_is_emptied", left=left)
+            before = left
+            if not left:
+                lifeline.tell(EMPTY)
+            await self._ask_owners()
+            await asyncio.sleep(INTERVAL)
+
+    async def _left(self) -> Mapping[str, int]:
+        """What this worker still has, of each kind."""
+        remains = await self._node.remains()
+        events = await self._node.database.transact(lambda ledger: views.snapshot(ledger).events)
+        found = {
+            "arriving": remains.arriving + sum(one.sessions for one in self._node.connectors),
+            "queued": remains.queued,
+            "set_aside": remains.set_aside,
+            "held": sum(remains.held_for.values()),
+            "handed_over_not_taken": sum(remains.awaited.values()),
+            "with_hops": sum(remains.hops.values()),
+            "events_not_fetched": sum(events.values()),
+        }
+        return {name: count for name, count in found.items() if count}
+
+    async def _ask_owners(self) -> None:
+        remains = await self._node.remains()
+        owners = [name for name, count in remains.held_for.items() if count and name in remains.reachable]
+        await asyncio.gather(*map(self._ask, owners))
+
+    async def _ask(self, owner: ServerName) -> None:
+        act = Act(
+            job=RequestId(mint(self._node.clock())),
+            action=LEAVES,
+            scope=Scope.READ,
+            operator="",
+            reason="this member leaves",
+            arguments={},
+        )
+        await self._node.members.operate(Operate(owner, act), PATIENCE)  # without an answer: asked again
+
+    async def _holder_leaves(self, member: ServerName, act: Act) -> Told:
+        """The copies that the member holds for this node count no more: the repair makes others. If this node
+        dies meanwhile, the member still has its own.
+        """
+        del act
+        now, part = self._node.clock(), Part(most=_AT_ONCE)
+        while (rest := await self._node.database.transact(partial(_leaves, member, now, part))) is not None:
+            part = rest
+        self._node.repair.wake.set()
+        return {}
+
+
+def _leaves(member: ServerName, now: datetime, part: Part, ledger: SqlLedger) -> Part | None:
+    return holder_leaves(ledger, member, now, part)
