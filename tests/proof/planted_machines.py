@@ -6,6 +6,8 @@ from .planting import Fault
 
 _RULE = "a copy on its owner's own machine does not count"
 _CORE = "core/test_machines.py::"
+_FEW = "holders are few, on many machines, and one that can be reached is never left out"
+_CHOICES = "core/reception/test_holder_choices.py::"
 
 MACHINES = (
     Fault(
@@ -26,6 +28,40 @@ MACHINES = (
         file="core/reception/shadow_servers.py",
         edits=(("for member in others if member.host != own.host]", "for member in others]"),),
         test="simulation/test_hosts.py::test_no_worker_holds_a_copy_of_what_its_node_accepted",
+    ),
+    Fault(
+        name="only those that are chosen are asked, reachable or not",
+        rule=_FEW,
+        file="core/reception/shadow_servers.py",
+        edits=(("range(0, len(members), size)", "range(0, min(size, len(members)), size)"),),
+        test=f"{_CHOICES}test_a_member_that_can_be_reached_is_chosen_whoever_else_cannot",
+    ),
+    Fault(
+        name="holders are chosen on one machine though there are several",
+        rule=_FEW,
+        file="core/reception/shadow_servers.py",
+        edits=(
+            (
+                "for number in range(most) for host in ranked)",
+                "for host in ranked for number in range(most))",
+            ),
+        ),
+        test=f"{_CHOICES}test_no_more_members_than_asked_for_hold_copies_"
+        "and_each_is_on_another_machine_while_there_is_one",
+    ),
+    Fault(
+        name="a member that goes moves all choices",
+        rule=_FEW,
+        file="core/reception/shadow_servers.py",
+        edits=(('_weight(own.name, "machine", host))', "_weight(own.name, str(len(machines)), host))"),),
+        test=f"{_CHOICES}test_a_member_that_goes_takes_away_itself_alone_and_one_that_comes_displaces_one_at_most",
+    ),
+    Fault(
+        name="all owners choose the same holders",
+        rule=_FEW,
+        file="core/reception/shadow_servers.py",
+        edits=(('_weight(own.name, "machine", host))', '_weight("machine", host))'),),
+        test=f"{_CHOICES}test_each_owner_has_its_own_choice_so_that_holders_share_the_load[4]",
     ),
     Fault(
         name="a drain waits for members on its own machine",

@@ -143,6 +143,8 @@ class Run:
             together=shared,
         )
         policy = replace(SCALED, reject_message_on_shadow_failure=self.plan.reject)
+        if self.machine:
+            policy = replace(policy, holder_choices=self.machine.among)
         if draw.random() < 0.1 and not shared:  # there may be nobody then
             policy = replace(policy, shadow_message_preference_setting=ShadowMessagePreference.REMOTE_ONLY)
         self.short = draw.random() < 0.1

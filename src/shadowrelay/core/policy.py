@@ -160,6 +160,13 @@ class Policy:
     holder_loss_heartbeats: int = tunable(
         3, "Failed heartbeats after which a holder counts as gone.", least=1, most=100, source="ours"
     )
+    holder_choices: int = tunable(
+        16,
+        "Members of a site among which a node chooses holders, while one of them can be reached; 0: all.",
+        least=0,
+        most=10_000,
+        source="ours",
+    )
     unresponsive_primary_interval: timedelta = tunable(
         _h(12),
         "How long an owner must be silent before its holders answer resubmit requests for it.",

@@ -15,6 +15,7 @@ from shadowrelay.core.reception.shadow_servers import (
     Sites,
     Turn,
     healthy_turn,
+    near,
     next_turn,
     preferred,
 )
@@ -38,6 +39,8 @@ class Boundary:
     watches: dict[ServerName, Watch] = field(default_factory=dict)
     _skipped: dict[ServerName, float] = field(default_factory=dict)
     _turn: int = 0
+    _near: tuple[MemberPlace, ...] = ()
+    _near_of: tuple[MemberPlace, ...] = ()  # the places of which that is the order
     _silences: set[ServerName] = field(default_factory=set)  # members whose long silence ended, not yet noted
 
     def __post_init__(self) -> None:
@@ -108,6 +111,16 @@ class Boundary:
     def elsewhere(self) -> frozenset[ServerName]:
         """The members on other machines than ours."""
         return frozenset(place.name for place in self.places if place.host != self.own.host)
+
+    def ordered(self) -> tuple[MemberPlace, ...]:
+        """The members in the order in which they are asked to hold a copy: by configuration, or by nearness
+        where there are more than this node chooses among.
+        """
+        if not 0 < self.policy.holder_choices < len(self.places):
+            return self.places
+        if self._near_of is not self.places:
+            self._near, self._near_of = near(self.own, self.places), self.places
+        return self._near
 
     def others(self, name: ServerName) -> Others:
         """The members that can give a second opinion on that member."""
@@ -195,4 +208,4 @@ class Candidates:
         return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began), first)
 
     def _order(self) -> tuple[Sites, ...]:
-        return preferred(self.boundary.own, self.boundary.places, self.boundary.policy, turn=self.turn)
+        return preferred(self.boundary.own, self.boundary.ordered(), self.boundary.policy, turn=self.turn)

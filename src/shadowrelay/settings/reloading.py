@@ -66,7 +66,7 @@ WHEN: Mapping[str, Reload] = {
     **dict.fromkeys(("max_per_domain_outbound_connections", "discard_poll_interval"), _NOW),
     **dict.fromkeys(("orphan_check_interval", "reconcile_timeout", "revoke_timeout"), _NOW),
     **dict.fromkeys(("shadow_attempt_timeout", "shadow_time_cap", "shadow_retry_interval"), _NOW),
-    **dict.fromkeys(("member_skip_interval", "holder_loss_heartbeats"), _NOW),
+    **dict.fromkeys(("member_skip_interval", "holder_loss_heartbeats", "holder_choices"), _NOW),
     **dict.fromkeys(("unresponsive_primary_interval", "resubmit_overlap", "resubmit_rate"), _NOW),
     **dict.fromkeys(("resubmit_most_requests", "resubmit_request_age", "loop_hop_limit"), _NOW),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -47,18 +48,21 @@ def preferred(
 
     In a boundary of one site the preference is ignored, and the count of the local site applies (Exchange
     2013, "How shadow messages are created"). ``turn`` rotates the start, so that copies spread over the
-    members.
+    members. Of a site with more members than ``holder_choices`` the first so many take turns. The next so
+    many come after them, so that no member is left out: they hold copies while all before them are skipped.
+    ``near`` is the order for that.
     """
+    among = policy.holder_choices
     others = [member for member in members if member.name != own.name]
     elsewhere = [member for member in others if member.host != own.host]
     local = Sites(
-        _rotated([m.name for m in elsewhere if m.site == own.site], turn),
+        _rotated([m.name for m in elsewhere if m.site == own.site], turn, among),
         policy.max_retries_for_local_site_shadow,
     )
     if all(member.site == own.site for member in others):
         return (local,)
     remote = Sites(
-        _rotated([m.name for m in elsewhere if m.site != own.site], turn),
+        _rotated([m.name for m in elsewhere if m.site != own.site], turn, among),
         policy.max_retries_for_remote_site_shadow,
     )
     match policy.shadow_message_preference_setting:
@@ -141,6 +145,35 @@ def _was_replaced(attempts: Sequence[OfferAttempt]) -> bool:
     return last.concern is Concern.SESSION and not broke_before
 
 
-def _rotated(members: list[ServerName], turn: int) -> tuple[ServerName, ...]:
-    start = turn % len(members) if members else 0
-    return (*members[start:], *members[:start])
+def _rotated(members: list[ServerName], turn: int, among: int) -> tuple[ServerName, ...]:
+    """Each window of so many members begins with another one at each turn."""
+    size = among or len(members) or 1
+    found: list[ServerName] = []
+    for first in range(0, len(members), size):
+        window = members[first : first + size]
+        start = turn % len(window)
+        found += window[start:]
+        found += window[:start]
+    return tuple(found)
+
+
+def near(own: MemberPlace, members: Iterable[MemberPlace]) -> tuple[MemberPlace, ...]:
+    """The members in the order in which that node comes to them as holders, where it chooses among few.
+
+    By rendezvous hashing each owner has an order of its own. Of the first so many, a member that goes takes
+    away itself alone, and a member that comes displaces one at most. One member of each machine comes before
+    a second one of any.
+    """
+    machines: dict[str, list[MemberPlace]] = {}
+    for member in members:
+        machines.setdefault(member.host, []).append(member)
+    for here in machines.values():
+        here.sort(key=lambda member: _weight(own.name, "member", member.name))
+    ranked = sorted(machines, key=lambda host: _weight(own.name, "machine", host))
+    most = max(map(len, machines.values()), default=0)
+    rounds = (machines[host][number : number + 1] for number in range(most) for host in ranked)
+    return tuple(member for found in rounds for member in found)
+
+
+def _weight(*about: str) -> bytes:
+    return hashlib.blake2b("\0".join(about).encode(), digest_size=16).digest()
