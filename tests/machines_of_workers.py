@@ -4,7 +4,8 @@ databases and, if asked for, certificates that name the node alone.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +14,29 @@ from typing import Any
 from stations import Station, authority, full, opened, settings
 
 from shadowlab.ports import free_ports
+from shadowrelay.service.reload import Reloading
 from shadowrelay.settings import Settings
 from shadowrelay.settings.workers import for_worker
 
 MOST = 4
 """Workers of a node for which there are ports."""
+
+
+class _NoWriter:
+    def limit(self, limits: object) -> None:
+        """Of a tracking log that nobody writes."""
+
+
+class _Group:
+    """Takes the tasks of a station, as the task group of a process does."""
+
+    def __init__(self, station: Station) -> None:
+        self._station = station
+
+    def create_task(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._station.tasks.append(task)
+        return task
 
 
 @dataclass
@@ -30,6 +49,7 @@ class Cluster:
     changes: Mapping[str, Any] = field(default_factory=dict)
     workers: dict[tuple[str, int], Station] = field(default_factory=dict)
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    starts: int = 0
 
     def __post_init__(self) -> None:
         ports = free_ports(16 * len(self.names))
@@ -48,21 +68,37 @@ class Cluster:
             if other != name
         ]
         changes: dict[str, Any] = {
-            "peer": {"listen": f"127.0.0.1:{self.ports[name]}"},
             "admin": {"listen": "127.0.0.1:3"},
             **self.changes,
+            "peer": {"listen": f"127.0.0.1:{self.ports[name]}", **self.changes.get("peer", {})},
         }
         return settings(self.directory, name, (), tls=self.tls, workers=workers, members=members, **changes)
 
     async def start(self, name: str, number: int, file: Settings) -> Station:
         """Start one worker of a node, which listens."""
         found = for_worker(file, number)
-        made = await opened(found, MOST * int(name[-1]) + number)
+        made = await opened(found, MOST * int(name[-1]) + number, start=self.starts)
+        self.starts += 1
         self.stack.push_async_callback(made.stop)
         self.workers[name, number] = made
         assert found.peer
         await made.listen(peer_port=found.peer.listen.port)
         return made
+
+    async def converse(self, *which: tuple[str, int]) -> None:
+        """These workers, or all, talk with the other members, and with those that are announced to them."""
+        for each in which or tuple(self.workers):
+            worker = self.workers[each]
+            await worker.node.hand.workers.begin()
+            worker.node.membership.start(_Group(worker))  # type: ignore[arg-type]
+            worker.run(worker.node.hand.workers.run())
+
+    async def reload(self, name: str, number: int, file: Settings) -> None:
+        """The worker reads its settings file, in which that is now."""
+        node = self.workers[name, number].node
+        found = for_worker(file, number)
+        shown = await Reloading(node, lambda: found, {}, _NoWriter(), asyncio.Event()).reload()  # type: ignore[arg-type]
+        assert shown.taken, shown.wrong
 
     async def stop(self, name: str, number: int) -> None:
         """Stop one worker; its database stays."""

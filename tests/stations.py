@@ -253,13 +253,15 @@ async def station(
     return made
 
 
-async def opened(found: Settings, number: int) -> Station:
-    """A node that does not listen yet. ``number``: what tells its database from others."""
+async def opened(found: Settings, number: int, *, start: int = 0) -> Station:
+    """A node that does not listen yet. ``number``: what tells its database from others. ``start``: how often
+    it was started before.
+    """
     name = ServerName(found.name)
     database = await TransportDatabase.open(
         found.data_dir,
         name,
-        incarnation(number),
+        incarnation(number + (start << 16)),
         database_id(number),
         datetime.now(UTC),
         machines(found),

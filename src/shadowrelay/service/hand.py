@@ -17,6 +17,7 @@ from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.jobs import NodeJobs
 from shadowrelay.service.leaving import Leaving
 from shadowrelay.service.minting import mint
+from shadowrelay.service.workers import WorkerCounts
 from shadowrelay.settings import Settings
 from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.tail import LogDirectory
@@ -60,6 +61,7 @@ class Hand:
         self._of_jobs = made.actions()
         self.announcing = Announcing(node)
         self.leaving = Leaving(node)
+        self.workers = WorkerCounts(node)
 
     def certificates(self) -> Mapping[str, datetime]:
         """Until when each certificate of this node that is in use is valid, by its setting."""
@@ -74,6 +76,7 @@ class Hand:
             **self._of_jobs,
             **self.announcing.actions(),
             **self.leaving.actions(),
+            **self.workers.actions(),
         }
 
 

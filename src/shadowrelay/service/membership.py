@@ -1,4 +1,7 @@
-"""The members of a running node: those of its settings file, and those that were announced since."""
+"""The members of a running node: those of its settings file, and those that were announced since.
+
+Each worker of a node is one. How many there are, the node says itself; until then, the settings file.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import structlog
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.workers import node_of, number_of
 from shadowrelay.service.adapters import addresses, machines
 from shadowrelay.settings import MemberSettings, Settings
+from shadowrelay.settings.workers import with_counts
 
 if TYPE_CHECKING:
     from shadowrelay.service.node import Node
@@ -26,7 +31,10 @@ def place_of(member: MemberSettings) -> MemberPlace:
 class Membership:
     """Takes members into the boundary, and lets them go, while the node runs.
 
-    The settings file wins where both name a member. A member that was retired is never taken again.
+    The settings file wins where both name a member. A member that was retired is never taken again. A worker
+    that its node does not have any more leaves once this node holds nothing for it, nor it for this node:
+    until then this node asks it, and promotes what it holds, as ever. ``counts``: the workers of each node
+    that said how many it has.
     """
 
     def __init__(self, node: Node) -> None:
@@ -36,6 +44,8 @@ class Membership:
         self._tasks: dict[ServerName, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self.announced: dict[ServerName, MemberSettings] = {}
+        self.counts: dict[ServerName, int] = {}
+        self._waited_for: set[ServerName] = set()  # workers that go, and still hold something
         self.turn = asyncio.Lock()  # held while settings, certificates or members are taken
 
     def called_at(self, name: ServerName) -> str:
@@ -62,8 +72,22 @@ class Membership:
     def of(self, settings: Settings) -> list[MemberSettings]:
         """All members by these settings and by what was announced."""
         named = {ServerName(one.name): one for one in settings.members}
-        rest = [one for name, one in self.announced.items() if name not in named]
-        return [*named.values(), *(one for one in rest if one.name != self._node.name)]
+        own = node_of(self._node.name)
+        named |= {name: one for name, one in self.announced.items() if name not in named and name != own}
+        having, tally = dict(self.counts), self._node.database.ledger.tally
+        held = {*tally.held_for_each(), *tally.held_by_each()}
+        for name in held:
+            if (node := node_of(name)) in having:
+                having[node] = max(having[node], number_of(name))
+        found = {ServerName(one.name): one for one in with_counts(named.values(), having)}
+        over = {name for name in found if number_of(name) > self.counts.get(node_of(name), number_of(name))}
+        self._waited_for = over & held
+        return [one for name, one in found.items() if name not in over - held]
+
+    def may_leave(self) -> bool:
+        """May one leave that was waited for, because nothing is held either way now?"""
+        tally = self._node.database.ledger.tally
+        return any(not (tally.held_for(name) or tally.held_by_each().get(name)) for name in self._waited_for)
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
         """The members are to be those of the settings, and those that were announced. What is returned takes

@@ -188,6 +188,7 @@ async def _serve(
             group.create_task(node.reloading.run(), name="reloading"),
             group.create_task(node.hand.announcing.run(), name="announcing"),
             group.create_task(node.hand.leaving.run(worker), name="leaving"),
+            group.create_task(node.hand.workers.run(), name="workers"),
             guard,
             sampling,
         ]
@@ -242,6 +243,7 @@ async def _prepare(node: Node) -> None:
         if member.retired:
             node.retired(member.name)
     await node.hand.announcing.begin()
+    await node.hand.workers.begin()
     await node.resubmitting.look()  # what was switched counts before anything is accepted
 
 

@@ -6,7 +6,7 @@ Worker 1 stands where a node of one worker stands. Worker K has the name ``wK.NA
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.identifiers import ServerName
@@ -51,6 +51,19 @@ def workers_of(member: MemberSettings) -> Iterator[MemberSettings]:
 def called_at(listen: HostPort) -> HostPort:
     """Where the workers of a node that listens there reach each other."""
     return HostPort(_ANYWHERE.get(listen.host, listen.host), listen.port)
+
+
+def with_counts(
+    members: Iterable[MemberSettings], counts: Mapping[ServerName, int]
+) -> Iterator[MemberSettings]:
+    """The members, and all workers that nodes say they have, at most ``MOST`` each. Members have one entry a
+    worker already; those that a node does not have any more stay.
+    """
+    found = {ServerName(one.name): one for one in members}
+    for node, count in counts.items():
+        for one in workers_of(found[node].model_copy(update={"workers": count})) if node in found else ():
+            found.setdefault(ServerName(one.name), one)
+    yield from found.values()
 
 
 def _siblings(settings: Settings) -> Iterator[MemberSettings]:
