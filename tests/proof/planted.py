@@ -45,6 +45,7 @@ from .planted_redirecting import REDIRECTING
 from .planted_reload import RELOAD
 from .planted_sites import SITES
 from .planted_specified import SPECIFIED
+from .planted_supervising import SUPERVISING
 from .planted_switching import SWITCHING
 from .planted_view import VIEWING
 from .planting import Fault
@@ -58,6 +59,7 @@ RELAY: tuple[Fault, ...] = (
     *HOPS_IN,
     *HOPS_EXPLORED,
     *MACHINES,
+    *SUPERVISING,
     *HOP_SHADOWS,
     *DELIVERING,
     *HOSTS,

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.lab
 MESSAGE = b"Subject: hello\r\n\r\nbody\r\n"
 
 
-def wait_for(condition: Callable[[], Any], within: float = 15.0) -> Any:
+def wait_for(condition: Callable[[], Any], within: float = 60.0) -> Any:
     until = time.monotonic() + within
     while not (found := condition()):
         assert time.monotonic() < until, "it did not come to that in time"
@@ -72,6 +72,7 @@ class SupervisedNode:
                     "max_acknowledgement_delay": "0s",
                 }
             },
+            "peer": {"listen": f"127.0.0.1:{ports_in_a_row(4)}", "externally_secured": ["127.0.0.0/8"]},
             "admin": {"listen": f"127.0.0.1:{self.admin}"},
             "log": {"format": "json"},
         } | changes
@@ -108,14 +109,6 @@ class SupervisedNode:
         for _ in range(count):
             with smtplib.SMTP("127.0.0.1", self.smtp, timeout=10) as client:
                 client.sendmail("a@client.test", ["b@inside.test"], MESSAGE)
-
-    def rows(self, number: int, event: str) -> list[list[str]]:
-        """Of the tracking log of a worker."""
-        place = self.data if number == 1 else self.data / f"worker-{number}"
-        del place
-        directory = self.data / "tracking" if number == 1 else self.data / "tracking" / f"worker-{number}"
-        found = [line for file in directory.glob("*.log") for line in file.read_text().splitlines()]
-        return [line.split(",") for line in found if f",{event}," in line]
 
     def signal(self, number: signal.Signals) -> None:
         assert self.running
@@ -199,6 +192,7 @@ def test_wrong_settings_are_told_once_and_nothing_starts(made: Callable[..., Sup
     assert node.said.read_text().count("drain_timeout") == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_go_on_waits_longer_each_time_and_its_siblings_serve(
     made: Callable[..., SupervisedNode],
 ) -> None:
@@ -215,6 +209,7 @@ def test_a_worker_that_cannot_go_on_waits_longer_each_time_and_its_siblings_serv
     assert node.ended() == 0
 
 
+@pytest.mark.slow
 def test_a_settings_file_that_is_wrong_at_a_reload_changes_nothing(
     made: Callable[..., SupervisedNode],
 ) -> None:
@@ -285,7 +280,7 @@ def test_a_worker_that_goes_is_emptied_to_the_other_machine_and_ends_and_nothing
     other.send(12)
     node.write(workers=1)
     node.signal(signal.SIGHUP)
-    (left,) = wait_for(lambda: node.said_of("worker_left"), 40.0)
+    (left,) = wait_for(lambda: node.said_of("worker_left"))
     assert left["worker"] == 2
     assert not alive(node.pid(2))
     assert alive(node.pid(1))

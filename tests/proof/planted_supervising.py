@@ -1,0 +1,47 @@
+"""Faults in how workers are started again, emptied and ended."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_EMPTY = "a worker that leaves ends once it owns nothing and holds nothing"
+_PURE = "service/test_supervision.py::"
+_CORE = "core/ownership/test_leaving.py::"
+
+SUPERVISING = (
+    Fault(
+        name="a worker that leaves is ended before it is empty",
+        rule=_EMPTY,
+        file="service/supervision.py",
+        edits=((" and (one.empty or not one.leaves):", ":"),),
+        test=f"{_PURE}test_more_workers_start_at_once_and_those_that_go_are_emptied_before_they_end",
+    ),
+    Fault(
+        name="a worker that dies while it leaves has left",
+        rule=_EMPTY,
+        file="service/supervision.py",
+        edits=(("    if one.told and one.leaves and one.empty:\n", "    if one.leaves:\n"),),
+        test=f"{_PURE}test_a_worker_that_dies_while_it_leaves_starts_again_to_be_emptied",
+    ),
+    Fault(
+        name="a worker that fails is started again every second",
+        rule="a worker that ends is started again ever more rarely",
+        file="service/supervision.py",
+        edits=((" * 2.0 ** min(failures - 1, 16)", ""),),
+        test=f"{_PURE}test_a_worker_that_fails_again_and_again_is_started_ever_more_rarely_at_least_once_a_minute",
+    ),
+    Fault(
+        name="a copy counts though its holder leaves",
+        rule="a holder that leaves keeps its copy until another one counts",
+        file="core/ownership/leaving.py",
+        edits=(("    lost = in_state(copy, name, HolderState.HOLDING, HolderState.LOST)\n", "    lost = copy\n"),),
+        test=f"{_CORE}test_what_the_member_alone_holds_gets_another_copy_before_the_member_may_forget_its_own",
+    ),
+    Fault(
+        name="a holder that leaves is not told that another copy counts",
+        rule=_EMPTY,
+        file="core/ownership/leaving.py",
+        edits=(("    if not counts:\n", "    if True:\n"),),
+        test=f"{_CORE}test_a_member_whose_copy_is_one_of_several_may_forget_it_at_once",
+    ),
+)
