@@ -93,6 +93,24 @@ def test_a_frame_fits_its_width_and_says_what_is_not_safe_and_who_is_away(width:
     assert lines[-1].text.startswith("02:00:00 mx1 FAIL")
 
 
+def test_workers_of_a_member_are_one_line_and_siblings_none() -> None:
+    peers = """
+shadowrelay_peer_reachable{peer="w2.mx1.example.net"} 1.0
+shadowrelay_peer_reachable{peer="mx2.example.net"} 1.0
+shadowrelay_peer_reachable{peer="w2.mx2.example.net"} 0.0
+"""
+    text = page().replace('shadowrelay_peer_reachable{peer="mx2.example.net"} 0.0', peers.strip())
+    lines = draw(
+        TopFrame(nodes=[SeenNode("http://mx1:1", "mx1.example.net", look(text, 1.0))], events=(), now=NOW),
+        100,
+    )
+    members = [one.text for one in lines if ".example.net  " in one.text]
+    assert [one.split()[:2] for one in members] == [
+        ["mx1.example.net", "ready"],
+        ["mx2.example.net", "unreachable"],
+    ]
+
+
 def test_queues_are_sorted_by_messages_by_age_or_by_name() -> None:
     firsts = []
     by = Sorted.MESSAGES

@@ -18,6 +18,7 @@ from shadowrelay.cli.top_figures import (
     total,
 )
 from shadowrelay.cli.viewing import clean
+from shadowrelay.operator.grouping import node_name
 
 MOST_QUEUES = 12
 _LEAST = 40  # columns
@@ -143,10 +144,11 @@ def _member(names: int, name: str, state: str, figures: Sequence[str]) -> str:
 
 
 def _others(nodes: Sequence[SeenNode]) -> dict[str, bool]:
-    """The members that others speak of, and whether all of those reach them."""
+    """The nodes that others speak of, and whether all of those reach all of their workers."""
     found: dict[str, bool] = {}
     for node in nodes:
-        for name, seen in (node.look.peers if node.look and not node.why else {}).items():
+        for member, seen in (node.look.peers if node.look and not node.why else {}).items():
+            name = node_name(member)
             found[name] = found.get(name, True) and bool(seen.get("reachable", 1.0))
     return found
 

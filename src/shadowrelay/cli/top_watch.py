@@ -12,7 +12,7 @@ from itertools import islice
 from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
 from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, pace
 from shadowrelay.cli.viewing import clean
-from shadowrelay.operator.grouping import label
+from shadowrelay.operator.grouping import label, node_name
 
 NOTABLE = (
     "FAIL",
@@ -109,7 +109,7 @@ class NodesWatch:
     def _hear(self, client: AdminClient, event: NodeEvent) -> None:
         data = event.data
         if event.name == "begin":
-            name = clean(data.get("node", client.url))
+            name = node_name(clean(data.get("node", client.url)))
             self._seen[client.url] = replace(self._seen[client.url], name=name)
         elif not event.name and "event-id" in data:
             self._events.append(told(self._seen[client.url].name, data))

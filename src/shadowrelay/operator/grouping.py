@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import node_of, number_of
-
-Entry: TypeAlias = dict[str, Any]
+from shadowrelay.operator.finding import Entry
 
 _SUMMED = (
     *("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "damaged_aside", "promoting"),

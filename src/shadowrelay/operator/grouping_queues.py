@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from shadowrelay.operator.grouping import Entry, grouped, is_later_worker, least, node_name
+from shadowrelay.operator.finding import Entry
+from shadowrelay.operator.grouping import grouped, is_later_worker, least, node_name
 
 _STATUSES = ("suspended", "resting", "active", "ready", "retry", "asking")
 """Of a queue: what hinders it, or moves it, comes first."""
