@@ -14,6 +14,7 @@ from shadowaudit.core.facts import FileFacts, Opened
 from shadowaudit.core.fingerprint import digest
 from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.core.weighing import weigh
+from shadowaudit.core.workers import nodes_of
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.merge import plain
 from shadowaudit.engine.port import Asked, Engine, Held, Log, Waiting
@@ -40,7 +41,8 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of the logs. Times in milliseconds; ``lost``: ids of databases whose disk was lost.
+    """What is asked of the logs. Times in milliseconds; ``lost``: ids of databases whose disk was lost, or
+    names of nodes that lost theirs.
 
     ``opened``: logs that nodes still wrote, as it was before the others were read.
     """
@@ -124,6 +126,7 @@ class Audit:
         self, facts: Sequence[FileFacts], question: Question, evidence: Evidence, tables: Tables
     ) -> Verdict:
         shown = span(facts, question.since, question.until)
+        nodes = nodes_of(one.node for one in facts if one.node)
         asked = Asked(
             files=plain(facts),
             evidence=evidence,
@@ -140,7 +143,7 @@ class Audit:
                 found = added(tables.tally(settled.tallies), *shown)
                 linked(settled.messages, tables.work)
                 tables.stats(
-                    latencies(found["latencies"], _names(facts)), curve(found["changes"], asked.width)
+                    latencies(found["latencies"], _names(facts), nodes), curve(found["changes"], asked.width)
                 )
         tables.finish()
         verdict = Verdict(
@@ -149,7 +152,8 @@ class Audit:
             evidence=evidence,
             files=len(facts),
             rows=sum(one.rows + one.unreadable for one in facts),
-            nodes=len({one.node for one in facts if one.node}),
+            nodes=len({*nodes.values()}),
+            workers=len(nodes),
             allow_open=question.allow_open,
             selected=question.since is not None or question.until is not None,
             engine=self.engine.name,

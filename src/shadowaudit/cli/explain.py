@@ -19,6 +19,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.findings import MEANING, Finding
 from shadowaudit.core.weighing import weigh
+from shadowaudit.core.workers import label
 from shadowaudit.engine.exact import looked_at
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.seek import journeys
@@ -27,9 +28,7 @@ from shadowaudit.logs.seek import journeys
 @click.command("explain")
 @click.argument("what", metavar="MESSAGE-ID|ADDRESS")
 @options.places
-@click.option(
-    "--lost", multiple=True, type=options.DatabaseId(), metavar="DATABASE-ID", help="As for verify."
-)
+@click.option("--lost", multiple=True, type=options.Lost(), metavar="DATABASE-ID|NODE", help="As for verify.")
 @click.option("--allow-open", is_flag=True, help="As for verify.")
 @click.option(
     "--most",
@@ -125,8 +124,8 @@ def _tell(console: Console, name: str, events: list[Event]) -> None:
 
 
 def _short(nodes: set[str]) -> dict[str, str]:
-    """First labels of the nodes' names, where they tell them apart."""
-    labels = {name: name.partition(".")[0] for name in nodes}
+    """Short names of the nodes and workers, where they tell them apart."""
+    labels = {name: label(name) for name in nodes}
     return labels if len(set(labels.values())) == len(labels) else {}
 
 

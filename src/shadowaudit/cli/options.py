@@ -38,6 +38,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 USAGE = 2
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SERVER = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)+")
 _URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
 _ENGINES = ("auto", "here", "spark", "sc://HOST:PORT")
 
@@ -122,17 +123,19 @@ class Moment(click.ParamType[int]):
         return int(moment.timestamp() * 1000)
 
 
-class DatabaseId(click.ParamType[str]):
-    """A database id, as the log has it: a UUID in lower case."""
+class Lost(click.ParamType[str]):
+    """What was lost: a database, by its id as the log has it (a UUID in lower case), or all of a node, by its
+    name: that has a dot.
+    """
 
-    name = "database-id"
+    name = "lost"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         found = str(value).strip().lower()
-        if not _UUID.fullmatch(found):
+        if not _UUID.fullmatch(found) and not _SERVER.fullmatch(found):
             self.fail(
                 f"{value!r} is no database id: write it as the audit names it, "
-                "7f1f5f0c-4d2b-4f0e-9a3c-0b7f7f6a1d52",
+                "7f1f5f0c-4d2b-4f0e-9a3c-0b7f7f6a1d52; or the whole name of a node, mx1.example.net",
                 param,
                 ctx,
             )

@@ -31,7 +31,7 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool, at: str
     for caveat in verdict.caveats:
         console.print(f"  not in the proof: {escape(caveat)}", highlight=False, style="dim", soft_wrap=True)
     console.print(
-        f"{counted(verdict.files, 'file')} of {counted(verdict.nodes, 'node')}: "
+        f"{counted(verdict.files, 'file')} of {verdict.servers}: "
         f"{counted(totals.get('rows', 0), 'row')} about "
         f"{counted(totals.get('messages', 0), 'message')}; {totals.get('delivered', 0):,} deliveries; "
         f"{given_back}{totals.get('suspects', 0):,} judged row by row",

@@ -63,9 +63,10 @@ if TYPE_CHECKING:
 @click.option(
     "--lost",
     multiple=True,
-    type=options.DatabaseId(),
-    metavar="DATABASE-ID",
-    help="This database's disk was lost, or set back, and the end of its log with it. Repeat for each.",
+    type=options.Lost(),
+    metavar="DATABASE-ID|NODE",
+    help="This database's disk was lost, or set back, and the end of its log with it; or this node's disk, "
+    "with all its workers. Repeat for each.",
 )
 @options.watching
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
@@ -105,8 +106,9 @@ def command(
     none, and status 130.
 
     A disk that was lost takes the end of its log with it, which looks like a file that somebody removed. Say
-    --lost with its database id (HARECEIVE and RESUBMIT rows of other nodes name it): it is excused as far as
-    holders promoted what it had. The proof is then of the messages in the logs, and says what is in none.
+    --lost with its database id (HARECEIVE and RESUBMIT rows of other nodes name it), or with the name of the
+    node: then all databases that its workers have no more. It is excused as far as holders promoted what it
+    had. The proof is then of the messages in the logs, and says what is in none.
 
     What is counted is what the logs show: a delivery whose reply never came, and rows in the end of a log
     that is lost, are not counted as duplicates.

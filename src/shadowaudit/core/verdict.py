@@ -26,6 +26,7 @@ class Verdict:
     evidence: Evidence
     files: int
     nodes: int
+    workers: int = 0  # of all nodes, if one has several
     rows: int = 0
     allow_open: bool = False
     selected: bool = False
@@ -51,6 +52,12 @@ class Verdict:
         }
         told = " → ".join(counted(number, what) for what, number in many.items())
         return f"{self.engine[:1].upper()}{self.engine[1:]}: {told}"
+
+    @property
+    def servers(self) -> str:
+        """``3 nodes``, or ``2 nodes (8 workers)``."""
+        more = f" ({counted(self.workers, 'worker')})" if self.workers > self.nodes else ""
+        return counted(self.nodes, "node") + more
 
     @property
     def void(self) -> bool:
@@ -133,6 +140,7 @@ class Verdict:
             "sentence": self.sentence,
             "files": self.files,
             "nodes": self.nodes,
+            **({"workers": self.workers} if self.workers > self.nodes else {}),
             "totals": dict(self.totals),
             "classes": {
                 name: {

@@ -7,13 +7,14 @@ of each life. So a row, a file or the end of a log that is missing shows, withou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
 from shadowaudit.core.lives import forks, goes_on, lives_of, new_log, strays
 from shadowaudit.core.verdict import counted
+from shadowaudit.core.workers import node_of
 
 
 def weigh(
@@ -27,7 +28,8 @@ def weigh(
 ) -> Evidence:
     """Judge the files. No file may be a copy of another (``copies.distinct`` sees to that).
 
-    ``lost``: databases whose disk was lost, ``allow_open``: nodes may still be running, ``opened``: logs that
+    ``lost``: databases whose disk was lost, or the nodes that lost them, with all their workers;
+    ``allow_open``: nodes may still be running, ``opened``: logs that
     nodes still wrote before the files were looked for, ``since``: nothing before that moment (milliseconds)
     matters, so a log may begin before it. ``notes``: what is known already, and changes nothing.
     """
@@ -71,6 +73,7 @@ class _Weighing:
             first = by_database[database][0]
             if first.flavour == Flavour.RELAY:
                 self.newest[first.node] = database
+        self.lost = frozenset(self._declared(by_database, lives))
         for database, files in by_database.items():
             self._chain(database, files, lives[database])
         for log in strays(self.opened, by_database, self.lost):
@@ -97,6 +100,36 @@ class _Weighing:
             weaker=weaker,
             undigested=sum(file.undigested for file in self.files),
         )
+
+    def _declared(
+        self, logs: Mapping[str, Sequence[FileFacts]], lives: Mapping[str, list[list[FileFacts]]]
+    ) -> Iterator[str]:
+        """The databases that are declared lost. Of a node these are what its workers have no more."""
+        servers = {**self.named, **{name: files[0].node for name, files in logs.items()}}
+        for name in sorted(self.lost):
+            if "." not in name:
+                yield name
+                continue
+            found = [
+                database
+                for database, server in servers.items()
+                if name in (server, node_of(server)) and self._missing(database, server, lives.get(database))
+            ]
+            yield from found
+            if not found:
+                self._gap(
+                    f"the disk of {name} was declared lost, and no row of another database agrees",
+                    name,
+                    "nothing in the logs confirms the loss; what it held cannot be judged",
+                )
+
+    def _missing(self, database: str, server: str, lives: Sequence[Sequence[FileFacts]] | None) -> bool:
+        """Is that the end of a database that its server has no more, as other rows tell?"""
+        if lives is None or database in self.set_back or forks(lives):
+            return True
+        ending = lives[-1][-1]
+        cut = not ending.last_closes_snapshot or self.witnessed.get(database, 0) > ending.last
+        return cut and (database in self.promoted or self.newest.get(server, database) != database)
 
     def _gap(self, what: str, where: str, so: str) -> None:
         self.gaps.append(Gap(what, where, so))

@@ -144,18 +144,19 @@ def added(tallies: Iterable[Mapping[str, Any]], first: int, last: int) -> dict[s
 
 
 def latencies(
-    found: Mapping[tuple[str, int, int, int], int], names: Mapping[int, str]
+    found: Mapping[tuple[str, int, int, int], int], names: Mapping[int, str], nodes: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """Counts by measure, node, next hop and step, of times on one node's clock (``discard``: on two)."""
+    """Counts by measure, node, next hop and step, of times on one node's clock (``discard``: on two).
+
+    ``nodes``: the node of each server; those of its workers are one row.
+    """
+    summed: Counter[tuple[str, str, str, int]] = Counter()
+    for (measure, server, hop, step), count in sorted(found.items()):
+        name = names.get(server, "")
+        summed[measure, nodes.get(name, name), names.get(hop, ""), step] += count
     return [
-        {
-            "measure": measure,
-            "node": names.get(node, ""),
-            "hop": names.get(hop, ""),
-            "step": step,
-            "count": count,
-        }
-        for (measure, node, hop, step), count in sorted(found.items())
+        {"measure": measure, "node": node, "hop": hop, "step": step, "count": count}
+        for (measure, node, hop, step), count in summed.items()
     ]
 
 

@@ -41,7 +41,7 @@ def write_report(out: Path, verdict: Verdict) -> Path:
         "page.html",
         verdict=verdict,
         files=counted(verdict.files, "file"),
-        nodes=counted(verdict.nodes, "node"),
+        nodes=verdict.servers,
         period=_period(verdict.totals),
         tiles_told=_tiles(verdict),
         charts=_charts(stats, copies),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from shadowaudit.core.findings import Severity
+from shadowaudit.core.workers import nodes_of
 from shadowaudit.summary import steps
 from shadowaudit.summary.gold import Gold
 from shadowaudit.summary.model import (
@@ -60,7 +62,7 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
         hops=_hops(tables["latencies"], asked.top),
         deferrals=_reasons(tables["reasons"], "DEFER", asked.top),
         bounces=_reasons(tables["reasons"], "FAIL", asked.top),
-        promotions=_promotions(tables["promotions"]),
+        promotions=_promotions(tables["promotions"], traffic["node"]),
         found=_found(tables["findings"]) if "findings" in tables else None,
         verdict=None if gold.verdict is None else _judged(gold.verdict, gold.messages),
     )
@@ -82,7 +84,11 @@ def _flows(traffic: Any, key: str) -> dict[Any, Flow]:
 def _nodes(traffic: Any) -> dict[str, Flow]:
     """By name. Rows that name none are of a node without a name."""
     flows = {row["node"] or "": _flow(row) for row in summed(traffic, ["node"], FLOWS).to_pylist()}
-    return dict(sorted(flows.items()))
+    nodes = nodes_of(flows)
+    by_node: dict[str, list[Flow]] = {}
+    for name, flow in sorted(flows.items()):
+        by_node.setdefault(nodes[name], []).append(flow)
+    return {name: some[0] if len(some) == 1 else total(some) for name, some in sorted(by_node.items())}
 
 
 def total(flows: Iterable[Flow]) -> Flow:
@@ -193,11 +199,20 @@ def _reasons(reasons: Any, event: str, top: int) -> Reasons:
     )
 
 
-def _promotions(promotions: Any) -> tuple[Promotion, ...]:
-    """All of them, most messages first."""
+def _promotions(promotions: Any, servers: Any) -> tuple[Promotion, ...]:
+    """All of them between nodes, most messages first. ``servers``: those that received mail, too."""
     keys = ["node", "owner", "reason"]
     found = summed(promotions, keys, ["messages"])
-    return tuple(Promotion(**row) for row in _most(found, "messages", keys, len(found)).to_pylist())
+    rows = _most(found, "messages", keys, len(found)).to_pylist()
+    names = {*compute.unique(servers).to_pylist(), *(row[key] for row in rows for key in keys[:2])}
+    nodes = nodes_of(name for name in names if name is not None)
+    messages: Counter[tuple[str | None, str | None, str | None]] = Counter()
+    for row in rows:
+        messages[nodes.get(row["node"]), nodes.get(row["owner"]), row["reason"]] += row["messages"]
+    return tuple(
+        Promotion(node=node, owner=owner, reason=reason, messages=many)
+        for (node, owner, reason), many in messages.most_common()
+    )
 
 
 def _unread(files: Any) -> Unread:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute, parquet
 
+from shadowaudit.core.workers import nodes_of
 from shadowaudit.spark.tables.schemas import TABLES
 from shadowaudit.spark.tables.store import Current, DataFile, TablesError
 from shadowaudit.summary.model import FLOWS, Asked
@@ -56,13 +57,17 @@ class Gold:
     messages: int = 0
 
     def of(self, node: str) -> Gold:
-        """The rows of that node; all files. Raises NoSuchNodeError."""
-        nodes = sorted(one for one in compute.unique(self.tables["traffic"]["node"]).to_pylist() if one)
-        if node not in nodes:
-            raise NoSuchNodeError(
-                f"the tables have no node {node!r} in these days; nodes are: {', '.join(nodes) or 'none'}"
-            )
-        chosen = {name: having(self.tables[name], "node", node) for name in self.tables if name != "files"}
+        """The rows of that node, or of that worker of one; all files. Raises NoSuchNodeError."""
+        nodes = nodes_of(one for one in compute.unique(self.tables["traffic"]["node"]).to_pylist() if one)
+        servers = [name for name in sorted(nodes) if node in (name, nodes[name])]
+        if not servers:
+            known = ", ".join(sorted({*nodes.values()})) or "none"
+            raise NoSuchNodeError(f"the tables have no node {node!r} in these days; nodes are: {known}")
+        chosen = {
+            name: pa.concat_tables([having(table, "node", one) for one in servers])
+            for name, table in self.tables.items()
+            if name != "files"
+        }
         return replace(self, tables={**self.tables, **chosen})
 
 
