@@ -14,8 +14,8 @@ from pathlib import Path
 
 from shadowlab import layout
 from shadowlab.cluster import Cluster
-from shadowlab.condition import look_at
-from shadowlab.layout import LabNode
+from shadowlab.layout import LabNode, Place
+from shadowlab.probing import database_of
 from shadowlab.processes import ProcessState
 from shadowrelay.database.opening import database_in
 
@@ -46,29 +46,32 @@ def audit(cluster: Cluster, more: Sequence[str], tell: Callable[[str], None]) ->
 
 
 def lost_databases(cluster: Cluster) -> tuple[str, ...]:
-    """What ``wipe`` noted, and each database with closed logs that its node has no more."""
+    """What ``wipe`` noted, and each database with closed logs that its node, or its worker, has no more."""
     found = dict.fromkeys(layout.lost_in(cluster.directory))
     for node in cluster.layout.nodes:
-        report = look_at(cluster, node)
-        has = report.status.database_id if report.status else None
-        if cluster.process(node.short).state is ProcessState.GONE:
-            has = database_in(node.data_dir)
-        elif has is None:
-            continue  # it runs and says nothing: its disk may be in use
-        found |= dict.fromkeys(one for one in _logged(node) if one != has)
+        state = cluster.process(node.short).state
+        for number, place in enumerate(node.places, 1):
+            has: str | None = None
+            if state is ProcessState.GONE:
+                has = database_in(place.data_dir)
+            elif state is ProcessState.RUNNING:
+                has = database_of(node, number)
+            if has is None and state is not ProcessState.GONE:
+                continue  # it runs and says nothing: its disk may be in use
+            found |= dict.fromkeys(one for one in _logged(place) if one != has)
     return tuple(found)
 
 
-def _logged(node: LabNode) -> Iterator[str]:
-    """The databases of its closed logs, the oldest first."""
-    for log in sorted(node.tracking_dir.glob("MSGTRK*.LOG"), key=lambda path: path.stat().st_mtime_ns):
+def _logged(place: Place) -> Iterator[str]:
+    """The databases of a worker's closed logs, the oldest first."""
+    for log in sorted(place.tracking_dir.glob("MSGTRK*.LOG"), key=lambda path: path.stat().st_mtime_ns):
         with log.open("rb") as file:
             if named := _OURS.search(file.read(_HEAD)):
                 yield named[1].decode()
 
 
 def _open_logs(node: LabNode) -> set[Path]:
-    return set(node.tracking_dir.glob(".*"))
+    return {log for place in node.places for log in place.tracking_dir.glob(".*")}
 
 
 def _closed(logs: set[Path], tell: Callable[[str], None]) -> None:

@@ -14,8 +14,9 @@ from shadowlab.condition import ClusterReport, Condition, look
 from shadowlab.errors import LabError
 from shadowlab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
 from shadowlab.mail import Count, Letter, token
-from shadowlab.probing import listed, message
+from shadowlab.probing import database_of, listed, message
 from shadowlab.story import Story
+from shadowrelay.operator.grouping import label
 
 MESSAGES = 12
 OWNER = "mx1"
@@ -24,11 +25,13 @@ SENDER = f"sender@{OUTSIDE_DOMAIN}"
 _SOON = 30.0  # seconds that a step may take on a slow machine; most take one second
 
 
-def demonstrate(directory: Path | None, *, keep: bool, console: Console | None = None) -> bool:
+def demonstrate(
+    directory: Path | None, *, keep: bool, workers: int = 1, console: Console | None = None
+) -> bool:
     """Run the demonstration on a new lab. Returns whether every acknowledged message arrived once.
 
-    ``directory`` None means a temporary one, removed after success unless ``keep``. The lab is down on
-    return, whatever happens. Raises LabError.
+    ``directory`` None means a temporary one, removed after success unless ``keep``. ``workers``: of each
+    node. The lab is down on return, whatever happens. Raises LabError.
     """
     if directory is not None:
         refuse_used(directory, "the demonstration")
@@ -37,7 +40,7 @@ def demonstrate(directory: Path | None, *, keep: bool, console: Console | None =
     home = directory or made or Path()
     held = False
     try:
-        held = _Demonstration(Cluster(home), story).run()
+        held = _Demonstration(Cluster(home), story, workers).run()
     finally:
         began = layout.path_of(home).exists()
         if began:
@@ -50,8 +53,8 @@ def demonstrate(directory: Path | None, *, keep: bool, console: Console | None =
 
 
 class _Demonstration:
-    def __init__(self, cluster: Cluster, story: Story) -> None:
-        self.cluster, self.story = cluster, story
+    def __init__(self, cluster: Cluster, story: Story, workers: int) -> None:
+        self.cluster, self.story, self.workers = cluster, story, workers
         self.letters: list[Letter] = []
         self.example = ""
 
@@ -65,9 +68,10 @@ class _Demonstration:
 
     def _begin(self) -> None:
         self.story.step("A cluster of three nodes in two sites, and a mailbox server")
-        up(self.cluster.directory)
+        up(self.cluster.directory, workers=self.workers)
         for node in self.cluster.layout.nodes:
-            self.story.tell(f"{node.name} in {node.site}, SMTP on port {node.smtp[1]}")
+            each = f", {node.workers} workers" if node.workers > 1 else ""
+            self.story.tell(f"{node.name} in {node.site}, SMTP on port {node.smtp[1]}{each}")
         self.story.step("The mailbox server refuses mail for now: what is sent stays in transit")
         self.cluster.refuse()
 
@@ -101,7 +105,7 @@ class _Demonstration:
             self.story.tell(f"database {lost} is gone; audit: --lost {lost}")
         self.story.step(f"{OWNER} comes back, empty")
         self.cluster.start(OWNER)
-        self.story.tell(f"{OWNER} has a new database, {self._database()}")
+        self.story.tell(f"{OWNER} has {self._databases()}")
 
     def _see_the_promotion(self) -> None:
         self.story.step(
@@ -155,16 +159,17 @@ class _Demonstration:
         for node in self.cluster.layout.nodes:
             found = message(node, self.example)
             if found and found.get("state") in ("queued", "shadow"):
-                owner = str(found["owner"]).partition(".")[0]
+                owner = label(str(found["owner"]))
                 role = "owns it" if found["state"] == "queued" else f"holds a copy for {owner}"
                 self.story.tell(f"  {node.short} {role} (epoch {found['epoch']})")
 
     def _count(self) -> Count:
         return mail.count(self.cluster.layout, self.letters)
 
-    def _database(self) -> str:
-        found = next(one.status for one in look(self.cluster).nodes if one.node.short == OWNER)
-        return found.database_id if found else "of an unknown name"
+    def _databases(self) -> str:
+        owner = self.cluster.node(OWNER)
+        found = [database_of(owner, number) or "of an unknown name" for number in range(1, self.workers + 1)]
+        return f"{'a new database' if self.workers == 1 else 'new databases'}, {', '.join(found)}"
 
 
 def _letter(number: int) -> Letter:

@@ -78,6 +78,12 @@ def status(node: LabNode) -> NodeStatus | None:
     )
 
 
+def database_of(node: LabNode, number: int) -> str | None:
+    """The database of a worker; None if it does not answer."""
+    found = _status(node, *(("workers", str(number)) if node.workers > 1 else ()))
+    return found.database_id if found else None
+
+
 def _status(node: LabNode, *of: str) -> NodeStatus | None:
     """``of``: where the API of a worker begins."""
     try:

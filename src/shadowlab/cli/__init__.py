@@ -16,6 +16,7 @@ from shadowlab.cli.options import done, in_directory, in_new_directory, keeping,
 from shadowlab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
 from shadowlab.layout import MOST_NODES, MOST_WORKERS
 from shadowrelay.cli import Commands
+from shadowrelay.operator.grouping import peers
 
 if TYPE_CHECKING:
     from shadowlab.condition import ClusterReport, NodeReport
@@ -184,9 +185,16 @@ def down(directory: Path) -> None:
 
 @main.command("demo")
 @in_new_directory
+@click.option(
+    "--workers",
+    type=click.IntRange(1, MOST_WORKERS),
+    default=1,
+    show_default=True,
+    help="How many workers each node has.",
+)
 @keeping
 @click.pass_context
-def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
+def demo(ctx: click.Context, directory: Path | None, workers: int, *, keep: bool) -> None:
     """Lose a node and its disk while mail is in transit, and count what arrives. Takes about ten seconds.
 
     Exit status 0: every acknowledged message arrived, once.
@@ -194,7 +202,7 @@ def demo(ctx: click.Context, directory: Path | None, *, keep: bool) -> None:
     from shadowlab.demo import demonstrate
 
     with problems():
-        held = demonstrate(directory, keep=keep)
+        held = demonstrate(directory, keep=keep, workers=workers)
     ctx.exit(0 if held else 1)
 
 
@@ -222,7 +230,10 @@ def _counts(report: NodeReport) -> list[str]:
     if found is None:
         return ["–"] * 5
     counts: list[Any] = [found.queued, found.shadow_held, found.exposed, found.safety_net]
-    return [*map(str, counts), ", ".join(_peer(peer) for peer in found.peers) or "–"]
+    return [
+        *map(str, counts),
+        ", ".join(map(_peer, peers([dict(one) for one in found.peers], report.node.name))) or "–",
+    ]
 
 
 def _peer(peer: Any) -> str:
