@@ -34,14 +34,25 @@ SUPERVISING = (
         name="a copy counts though its holder leaves",
         rule="a holder that leaves keeps its copy until another one counts",
         file="core/ownership/leaving.py",
-        edits=(("    lost = in_state(copy, name, HolderState.HOLDING, HolderState.LOST)\n", "    lost = copy\n"),),
+        edits=(
+            ("    lost = in_state(copy, name, HolderState.HOLDING, HolderState.LOST)\n", "    lost = copy\n"),
+        ),
         test=f"{_CORE}test_what_the_member_alone_holds_gets_another_copy_before_the_member_may_forget_its_own",
     ),
     Fault(
         name="a holder that leaves is not told that another copy counts",
         rule=_EMPTY,
         file="core/ownership/leaving.py",
-        edits=(("    if not counts:\n", "    if True:\n"),),
+        edits=(("    if counts:\n", "    if False:\n"),),
         test=f"{_CORE}test_a_member_whose_copy_is_one_of_several_may_forget_it_at_once",
+    ),
+    Fault(
+        name="a sibling that leaves keeps the copy that never counted",
+        rule=_EMPTY,
+        file="core/ownership/leaving.py",
+        edits=(
+            ("in_state(copy, name, HolderState.BESIDE, HolderState.SUPERSEDED), tuple(told)", "copy, ()"),
+        ),
+        test=f"{_CORE}test_a_sibling_that_leaves_may_forget_at_once_what_never_counted",
     ),
 )

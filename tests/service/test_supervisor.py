@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import smtplib
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,8 +23,6 @@ from shadowlab.ports import free_ports
 from shadowrelay.settings import to_toml
 
 pytestmark = pytest.mark.lab
-
-MESSAGE = b"Subject: hello\r\n\r\nbody\r\n"
 
 
 def wait_for(condition: Callable[[], Any], within: float = 60.0) -> Any:
@@ -47,6 +48,35 @@ def ports_in_a_row(count: int) -> int:
             for one in taken:
                 one.close()
     raise AssertionError("no free ports in a row")
+
+
+class Sink(socketserver.ThreadingTCPServer):
+    """A next hop that takes all mail, from the moment it is made. ``subjects``: of what it took."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        self.subjects: list[str] = []
+        super().__init__(("127.0.0.1", port), _SinkSession)
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+
+class _SinkSession(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        self.wfile.write(b"220 sink.test\r\n")
+        while line := self.rfile.readline():
+            verb = line[:4].upper()
+            if verb == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                content = b""
+                while (line := self.rfile.readline()) not in (b".\r\n", b""):
+                    content += line
+                (subject,) = re.findall(rb"^Subject: (.*)\r$", content, re.MULTILINE)
+                cast("Sink", self.server).subjects.append(subject.decode())
+            self.wfile.write({b"QUIT": b"221 bye\r\n"}.get(verb, b"250 ok\r\n"))
+            if verb == b"QUIT":
+                return
 
 
 class SupervisedNode:
@@ -104,11 +134,12 @@ class SupervisedNode:
         """That of the newest process of a worker."""
         return int([line["pid"] for line in self.said_of("worker_started") if line["worker"] == number][-1])
 
-    def send(self, count: int) -> None:
-        """One message in a session each; all must be taken."""
-        for _ in range(count):
+    def send(self, *subjects: str) -> list[str]:
+        """A message of each subject, in a session of its own; all must be taken."""
+        for subject in subjects:
             with smtplib.SMTP("127.0.0.1", self.smtp, timeout=10) as client:
-                client.sendmail("a@client.test", ["b@inside.test"], MESSAGE)
+                client.sendmail("a@client.test", ["b@inside.test"], f"Subject: {subject}\r\n\r\nbody\r\n")
+        return list(subjects)
 
     def signal(self, number: signal.Signals) -> None:
         assert self.running
@@ -238,6 +269,18 @@ def test_a_node_without_a_supervisor_says_that_more_workers_take_a_restart(
     assert node.ended() == 0
 
 
+def next_hop(port: int) -> dict[str, Any]:
+    """Settings of a node that is quick to try again."""
+    return {
+        "routes": {"out": {"domains": ["*"], "host": "127.0.0.1", "port": port, "tls": "none"}},
+        "shadow_heartbeat_frequency": "1s",
+        "orphan_check_interval": "1s",
+        "queue_glitch_retry_interval": "1s",
+        "transient_failure_retry_interval": "1s",
+        "outbound_connection_failure_retry_interval": "1s",
+    }
+
+
 def two_hosts(make: Callable[..., SupervisedNode], *counts: int, hop: int) -> list[SupervisedNode]:
     """Two nodes on two machines, which know each other."""
     nodes, first = [], [ports_in_a_row(4) for _ in counts]
@@ -258,11 +301,8 @@ def two_hosts(make: Callable[..., SupervisedNode], *counts: int, hop: int) -> li
                     for other in range(1, len(counts) + 1)
                     if other != number
                 ],
-                routes={"out": {"domains": ["*"], "host": "127.0.0.1", "port": hop, "tls": "none"}},
+                **next_hop(hop),
                 reject_message_on_shadow_failure=True,
-                shadow_heartbeat_frequency="1s",
-                orphan_check_interval="1s",
-                queue_glitch_retry_interval="1s",
             )
         )
     return nodes
@@ -276,8 +316,8 @@ def test_a_worker_that_goes_is_emptied_to_the_other_machine_and_ends_and_nothing
     node, other = two_hosts(made, 2, 2, hop=hop)
     node.up()
     other.up()
-    node.send(12)
-    other.send(12)
+    sent = node.send(*(f"here {number}" for number in range(12)))
+    sent += other.send(*(f"there {number}" for number in range(12)))
     node.write(workers=1)
     node.signal(signal.SIGHUP)
     (left,) = wait_for(lambda: node.said_of("worker_left"))
@@ -285,10 +325,56 @@ def test_a_worker_that_goes_is_emptied_to_the_other_machine_and_ends_and_nothing
     assert not alive(node.pid(2))
     assert alive(node.pid(1))
     assert node.said_of("worker_is_emptied")[0]["left"] != {}
-    node.send(1)
+    assert node.said_of("redirect_begins") == []
+    sent += node.send("after")
     node.write(workers=3)
     node.signal(signal.SIGHUP)
     wait_for(lambda: node.serving() == {1, 2, 3})
-    for one in (node, other):
-        one.signal(signal.SIGTERM)
-    assert (node.ended(), other.ended()) == (0, 0)
+    with Sink(hop) as sink:
+        wait_for(lambda: len(sink.subjects) >= len(sent))
+        for one in (node, other):
+            one.signal(signal.SIGTERM)
+        assert (node.ended(), other.ended()) == (0, 0)
+        assert sorted(sink.subjects) == sorted(sent)
+
+
+@pytest.mark.slow
+def test_where_no_other_machine_is_there_a_sibling_takes_the_queue_of_a_worker_that_goes(
+    made: Callable[..., SupervisedNode],
+) -> None:
+    (hop,) = free_ports(1)
+    node = made(3, **next_hop(hop))
+    node.up()
+    sent = node.send(*(f"here {number}" for number in range(12)))
+    node.write(workers=1)
+    node.signal(signal.SIGHUP)
+    wait_for(lambda: len(node.said_of("worker_left")) == 2)
+    assert {line["to"] for line in node.said_of("redirect_begins")} == {node.name}
+    with Sink(hop) as sink:
+        wait_for(lambda: len(sink.subjects) >= len(sent))
+        node.signal(signal.SIGTERM)
+        assert node.ended() == 0
+        assert sorted(sink.subjects) == sorted(sent)
+
+
+@pytest.mark.slow
+def test_a_node_that_starts_with_fewer_workers_empties_those_of_before(
+    made: Callable[..., SupervisedNode],
+) -> None:
+    (hop,) = free_ports(1)
+    node = made(2, **next_hop(hop))
+    node.up()
+    sent = node.send(*(f"here {number}" for number in range(8)))
+    node.signal(signal.SIGTERM)
+    assert node.ended() == 0
+    node.write(workers=1)
+    node.start()
+    wait_for(lambda: node.said_of("worker_left"))
+    with Sink(hop) as sink:
+        wait_for(lambda: len(sink.subjects) >= len(sent))
+        node.signal(signal.SIGTERM)
+        assert node.ended() == 0
+        assert sorted(sink.subjects) == sorted(sent)
+    node.start()
+    wait_for(lambda: len(node.said_of("node_started")) > 4)
+    assert len(node.said_of("supervisor_started")) == 2  # a node of one worker again

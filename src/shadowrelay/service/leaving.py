@@ -1,13 +1,15 @@
 """Empties a worker that leaves its node for good: it ends once it owns nothing and holds nothing.
 
-Its queue is handed over as at ``drain``. What it holds for others it cannot give away: it asks each owner to
-make another copy, and keeps its own until the owner says that it is not needed any more.
+Its queue is handed over as at ``drain``, to other machines. Siblings take it only where none can be reached;
+each message is copied to them first. What the worker holds for others it cannot give away: it asks each owner
+to make another copy, and keeps its own until the owner says that it is not needed any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,9 +21,12 @@ from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.leaving import holder_leaves
 from shadowrelay.core.steps import Operate
+from shadowrelay.core.workers import node_of
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
+from shadowrelay.operator.redirect import RedirectRefused
 from shadowrelay.service.minting import mint
 from shadowrelay.service.worker import EMPTY, WorkerPlace
 
@@ -38,6 +43,9 @@ about the copies of the member that asks, and these stay until others count.
 INTERVAL = 1.0
 """Seconds between two looks at what is left."""
 
+ALONE_FOR = 15.0
+"""Seconds without another machine until siblings take the queue."""
+
 PATIENCE = 10.0
 _AT_ONCE = 200  # messages in a transaction
 
@@ -47,6 +55,7 @@ class Leaving:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._alone_since: float | None = None
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
@@ -67,6 +76,7 @@ class Leaving:
             before = left
             if not left:
                 lifeline.tell(EMPTY)
+            await self._to_a_sibling(left)
             await self._ask_owners()
             await asyncio.sleep(INTERVAL)
 
@@ -84,6 +94,24 @@ class Leaving:
             "events_not_fetched": sum(events.values()),
         }
         return {name: count for name, count in found.items() if count}
+
+    async def _to_a_sibling(self, left: Mapping[str, int]) -> None:
+        """Redirect the queue to a sibling, as long as no other machine can be reached."""
+        node, boundary, at = self._node, self._node.boundary, seconds()
+        reachable, elsewhere = boundary.reachable(), boundary.elsewhere()
+        if reachable & elsewhere:
+            self._alone_since = None
+            await node.redirecting.end()
+            return
+        self._alone_since = self._alone_since or at
+        waited = not elsewhere or at - self._alone_since >= ALONE_FOR
+        if not left.get("queued") or not waited or node.redirecting.running:
+            return
+        own = node_of(node.name)
+        for sibling in sorted(name for name in reachable if node_of(name) == own):
+            with suppress(RedirectRefused):  # it leaves too, or has just gone
+                await node.redirecting.begin(sibling)
+                return
 
     async def _ask_owners(self) -> None:
         remains = await self._node.remains()

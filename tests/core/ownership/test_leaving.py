@@ -47,6 +47,14 @@ def test_a_copy_on_our_own_machine_does_not_count_for_one_that_leaves() -> None:
     assert on.told == []
 
 
+def test_a_sibling_that_leaves_may_forget_at_once_what_never_counted() -> None:
+    on = ledger_of(A, message(holders=(holder(B, HolderState.BESIDE),)))
+    holder_leaves(on, B, NOW)
+    assert states(on) == {B: HolderState.SUPERSEDED}
+    assert on.copies[M].exposed
+    assert [event.addressee for event in on.told] == [DB[B]]
+
+
 def test_a_member_that_asks_again_is_told_nothing_twice() -> None:
     on = ledger_of(A, message(holders=(holder(B), holder(C, rank=2))))
     holder_leaves(on, B, NOW)
