@@ -21,6 +21,7 @@ class Bench:
     short: bool
     steps: Bar
     with_postfix: bool
+    queued: int | None = None  # messages of a queue that is full from the start
 
     @contextmanager
     def room(self, name: str) -> Iterator[Path]:

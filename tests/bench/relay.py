@@ -21,6 +21,7 @@ from .figures import Row
 from .floods import floods
 from .latency import latency
 from .memory import memory
+from .million import million
 from .smtp_tools import BenchError
 from .takeover import takeover
 from .throughput import large, throughput
@@ -33,7 +34,11 @@ SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {
     "takeover": takeover,
     "exposure": exposure,
     "floods": floods,
+    "million": million,
 }
+APART = frozenset({"million"})
+"""Sections that only ``--only`` measures: they fill databases for minutes."""
+
 ROUNDS, SHORT_ROUNDS = 5, 1
 DOCS = Path("docs")
 
@@ -45,6 +50,7 @@ DOCS = Path("docs")
     "--only", multiple=True, type=click.Choice(list(SECTIONS)), help="This section alone; may be repeated."
 )
 @click.option("--rounds", type=click.IntRange(1, 100), help=f"Rounds of each measure. Default: {ROUNDS}.")
+@click.option("--queued", type=click.IntRange(100), help="Messages in the queue of million. Default: 1,000,000.")
 @click.option("--short", is_flag=True, help="A little of everything, to see that it runs; judges nothing.")
 @click.option(
     "--dir",
@@ -72,6 +78,7 @@ def command(
     ctx: click.Context,
     only: tuple[str, ...],
     rounds: int | None,
+    queued: int | None,
     short: bool,
     directory: Path,
     file: Path | None,
@@ -84,13 +91,13 @@ def command(
     (they need root) only the relay is measured. Exit status: 0 measured, and every target reached; 1 a
     target missed, or a measure failed; the rest is told all the same.
     """
-    wanted = [name for name in SECTIONS if not only or name in only]
+    wanted = [name for name in SECTIONS if (name in only if only else short or name not in APART)]
     count = rounds or (SHORT_ROUNDS if short else ROUNDS)
     try:
         if file and str(file) != "-":
             file.touch()  # now, and not after half an hour, it is told that it cannot be written
         with terminable():
-            facts, rows, failures = _measured(wanted, count, directory, short=short)
+            facts, rows, failures = _measured(wanted, count, directory, short=short, queued=queued)
     except (BenchError, OSError) as problem:
         raise click.ClickException(str(problem)) from problem
     figures = report.tree(facts, count, rows)
@@ -107,7 +114,7 @@ def command(
 
 
 def _measured(
-    sections: Sequence[str], rounds: int, directory: Path, *, short: bool
+    sections: Sequence[str], rounds: int, directory: Path, *, short: bool, queued: int | None
 ) -> tuple[dict[str, str], list[Row], list[str]]:
     """The machine, what was measured on it, and what could not be: one section's trouble spares the others.
 
@@ -128,7 +135,7 @@ def _measured(
         room.chmod(0o711)
         facts = machine.described(room, descriptors=descriptors, with_postfix=problem is None)
         before = machine.busy()
-        bench = Bench(room, rounds, short, steps, with_postfix=problem is None)
+        bench = Bench(room, rounds, short, steps, with_postfix=problem is None, queued=queued)
         for name in sections:
             try:
                 rows += SECTIONS[name](bench)

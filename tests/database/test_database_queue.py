@@ -18,7 +18,7 @@ from shadowrelay.core.decisions import (
     Verdict,
     VerdictKind,
 )
-from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.identifiers import FIRST, MessageId, NextHop
 from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
 from shadowrelay.database.ledger import SqlLedger
@@ -196,7 +196,10 @@ async def test_what_was_kept_long_enough_is_found(tmp_path: Path) -> None:
             await found.transact(save(copy))
         before = NOW - 5 * SECOND
         assert await found.transact(lambda ledger: list(settled_before(ledger, before, 1))) == [old]
-        assert await found.transact(lambda ledger: list(held_since_before(ledger, before, 9))) == [forgotten]
+        assert await found.transact(lambda ledger: held_since_before(ledger, before, FIRST, 9)) == ([forgotten], FIRST)
+        first = min(forgotten.id, held.id)
+        _, place = await found.transact(lambda ledger: held_since_before(ledger, before, FIRST, 1))
+        assert place == first  # the next look goes on behind it
 
 
 async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -154,3 +155,19 @@ def test_one_that_was_answered_for_does_not_wait_for_many_that_were_not(many: Co
     inquiry.note(list(many.copies.values())[75], B, confirmed=True)
     assert sum(conclude(many, inquiry, 1.0, B) for _ in range(10)) == 1
     assert confirmations(many)[75] == "none"
+
+
+def test_what_is_remembered_of_a_million_answers_has_room_in_memory() -> None:
+    inquiry, count = Inquiry(), 20_000
+    copies = [
+        message(id=MessageId(f"01900000-0000-7000-8000-{number:012x}"), confirmation=Confirmation.ASK, confirm_since=NOW)
+        for number in range(count)
+    ]
+    tracemalloc.start()
+    try:
+        for copy in copies:
+            inquiry.note(copy, B)
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown / count < 250  # octets; a set for each took 400

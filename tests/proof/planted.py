@@ -47,6 +47,7 @@ from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planted_supervising import SUPERVISING
 from .planted_switching import SWITCHING
+from .planted_very_many import VERY_MANY
 from .planted_view import VIEWING
 from .planting import Fault
 
@@ -74,6 +75,7 @@ RELAY: tuple[Fault, ...] = (
     *REDIRECTING,
     *DAMAGE,
     *DATABASE,
+    *VERY_MANY,
     *SPECIFIED,
     *SWITCHING,
     *RELOAD,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from stations import boundary, eventually, offer, pieces, station
 
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
@@ -66,3 +67,22 @@ async def test_a_shadow_copy_that_nobody_ever_settled_goes_in_the_end(tmp_path: 
 
         await eventually(one_left)
         assert (await holder.tracked())[-1]["source-context"].startswith("Expired")
+
+
+async def test_of_very_many_copies_each_sweep_looks_at_a_part_and_the_next_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shadowrelay.safety_net.expiry.LOOKS", 1)
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        old, young = b"\r\nold\r\n", b"\r\nyoung\r\n"
+        kept = offer(holder.name, 1, young, received_at=datetime.now(UTC))
+        await owner.node.members.offer(kept, pieces(young))
+        gone = offer(holder.name, 2, old, received_at=datetime.now(UTC) - timedelta(seconds=7))
+        await owner.node.members.offer(gone, pieces(old))
+        assert kept.message_id < gone.message_id
+        holder.run(Expiry(holder.database, POLICY, lambda: datetime.now(UTC), frozenset).run())
+
+        async def one_left() -> bool:
+            return [copy.id for copy in await holder.copies()] == [kept.message_id]
+
+        await eventually(one_left)

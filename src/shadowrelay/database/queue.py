@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.retry import brought_forward, since
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.transfer import NO_INCARNATION, saved
@@ -243,8 +243,16 @@ def waiting_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iter
     return _copies(ledger, SQL["waiting_since_before"], records.micros(before), most)
 
 
-def held_since_before(ledger: SqlLedger, before: datetime, most: int) -> Iterator[Copy]:
-    return _copies(ledger, SQL["held_since_before"], records.micros(before), most)
+def held_since_before(
+    ledger: SqlLedger, before: datetime, after: MessageId, most: int
+) -> tuple[list[Copy], MessageId]:
+    """Of the next ``most`` copies behind ``after``: those that were received, or confirmed, before that time.
+    And where to go on.
+    """
+    rows = ledger.connection.execute(SQL["held_since_before"], (records.micros(before), after, most))
+    found = rows.fetchall()
+    copies = (ledger.expected(message_id) for message_id, old in found if old)
+    return [copy for copy in copies if copy], MessageId(found[-1][0]) if len(found) == most else FIRST
 
 
 def _copies(ledger: SqlLedger, query: str, *values: int) -> Iterator[Copy]:

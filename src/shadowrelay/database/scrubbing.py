@@ -42,9 +42,13 @@ class ScrubPlace:
     complete_at: datetime | None = None
 
 
-def forget_cached(ledger: SqlLedger, file: Path) -> None:
-    """Empty the caches of SQLite and the kernel, so that the next read comes from the disk."""
+def forget_cached(ledger: SqlLedger) -> None:
+    """Empty the cache of SQLite. Call ``forget_file`` before it: then the next read comes from the disk."""
     ledger.connection.execute("PRAGMA shrink_memory")
+
+
+def forget_file(file: Path) -> None:
+    """Drop the database from the page cache of the kernel: half a second for two gigabytes, so in a thread."""
     files = {str(file), f"{file}-wal"}
     for entry in Path("/proc/self/fd").iterdir():
         # Use SQLite's own handles: closing another handle of the same file would end its locks (POSIX).

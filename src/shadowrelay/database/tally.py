@@ -161,6 +161,10 @@ class Tally:
     def held_by_each(self) -> Mapping[ServerName, int]:
         return self._named("held by")
 
+    def holds_none(self, holder: ServerName) -> bool:
+        """Is it certain that no message counts on a copy of that holder? False until all are counted."""
+        return self.place is None and not self._counts["held by", holder]
+
     def by_hop(self) -> Mapping[NextHop, int]:
         """How many messages of this node wait for each next hop."""
         return {NextHop(name): number for name, number in self._named(_MESSAGES).items()}

@@ -31,7 +31,7 @@ PAGE = 500
 class _Asked:
     since: datetime | None  # identifies the question: the message may be asked about again later
     began: float
-    by: set[ServerName] = field(default_factory=set)
+    by: frozenset[ServerName] = frozenset()  # one object for all messages with the same answers
     confirmed: bool = False  # a member holds a copy for us
 
 
@@ -52,6 +52,7 @@ class Inquiry:
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
     _looked_at: MessageId = FIRST  # where ``conclude`` stopped, when there were too many
     _places: dict[ServerName, MessageId] = field(default_factory=dict)  # where ``unasked`` stopped
+    _groups: dict[frozenset[ServerName], frozenset[ServerName]] = field(default_factory=dict)
     _again: dict[ServerName, dict[MessageId, None]] = field(default_factory=dict)  # in order of arrival
 
     def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
@@ -92,7 +93,9 @@ class Inquiry:
         """The member answered about this message; ``confirmed``: it holds a copy for us."""
         if copy.confirmation is not Confirmation.NONE:
             entry = self._entry(copy.id, copy.confirm_since)
-            entry.by.add(member)
+            if member not in entry.by:
+                by = entry.by | {member}
+                entry.by = self._groups.setdefault(by, by)
             entry.confirmed = entry.confirmed or confirmed
 
     def ask_again(self, member: ServerName, message_id: MessageId) -> int:

@@ -104,7 +104,8 @@ class Scrub:
         self._began = at - self.interval.total_seconds() * done
         noted = at
         while found := await self._listed(place.behind):
-            await self._database.transact(lambda ledger: scrubbing.forget_cached(ledger, self._database.file))
+            await asyncio.to_thread(scrubbing.forget_file, self._database.file)
+            await self._database.transact(scrubbing.forget_cached)
             for message_id, amount in found:
                 looked = measures.now()
                 await self._look(message_id)

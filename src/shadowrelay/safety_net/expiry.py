@@ -10,7 +10,7 @@ import structlog
 
 from shadowrelay.core.delivery.hop_shadows import given_up
 from shadowrelay.core.events.discard import remembered_for
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.expiry import expire
@@ -26,6 +26,7 @@ from shadowrelay.database.transport import TransportDatabase
 log = structlog.get_logger(__name__)
 
 BATCH = 500
+LOOKS = 2000  # copies of other owners that one sweep looks at; the next one goes on after them
 
 
 class Expiry:
@@ -44,6 +45,7 @@ class Expiry:
         self._reachable = reachable  # owners that are asked before a copy held for them expires by age
         self._policy = policy
         self._clock = clock
+        self._place = FIRST  # the next sweep looks at copies behind it
 
     async def run(self) -> None:
         """Sweep until cancelled."""
@@ -61,10 +63,12 @@ class Expiry:
         gone = 0
         kept = requesting.kept(ledger, policy, now)
         span = (min(one.since for one in kept), max(one.until for one in kept)) if kept else None
+        too_old = now - hold - policy.message_expiration_timeout
+        held, self._place = held_since_before(ledger, too_old, self._place, LOOKS)
         old = (
             *settled_before(ledger, now - hold, BATCH, span),
             *waiting_since_before(ledger, now - hold, BATCH),
-            *held_since_before(ledger, now - hold - policy.message_expiration_timeout, BATCH),
+            *held,
         )
         for copy in old:
             gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept))
