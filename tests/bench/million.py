@@ -73,7 +73,8 @@ class _Measuring:
     def _filling(self) -> Iterator[Row]:
         for node in self._full.nodes:
             self._full.cluster.kill(node.short)
-        fill(*(node.data_dir / "transport.db" for node in self._full.nodes), self._queued)
+        ours, theirs = (node.data_dir / "transport.db" for node in self._full.nodes)
+        fill(ours, theirs, self._queued)
         yield from ()
 
     def _start(self) -> Iterator[Row]:
@@ -112,12 +113,12 @@ class _Measuring:
             self._wait("nothing is asked", lambda one=one: _asking(one) == 0)  # type: ignore[misc]
         before = [cpu_seconds(one.pids()) for one in labs]
         time.sleep(span)
-        spent = [
+        full, empty = (
             Spread(((cpu_seconds(one.pids()) - began) * _MINUTE / span,))
             for one, began in zip(labs, before, strict=True)
-        ]
+        )
         what = "processor time of an idle minute, and with an empty queue"
-        yield self._compared(what, "s", *spent, "<=", 1.5)
+        yield self._compared(what, "s", full, empty, "<=", 1.5)
 
     def _promotion(self) -> Iterator[Row]:
         """The owner's disk is lost: its holder promotes every copy, while senders and an operator ask it."""
@@ -135,7 +136,9 @@ class _Measuring:
         self._note_memory()
         yield self._row("their owner's disk lost: all promoted after", "s", took)
         yield self._row(f"meanwhile the longest wait for a 250 ({mail.answers:,})", "s", mail.longest, 1)
-        yield self._row(f"meanwhile the longest wait for a status ({operator.answers:,})", "s", operator.longest, 1)
+        yield self._row(
+            f"meanwhile the longest wait for a status ({operator.answers:,})", "s", operator.longest, 1
+        )
 
     def _promoted(self, held: int) -> bool:
         found = self._full.status(self._holder)
@@ -177,7 +180,9 @@ class _Measuring:
     def _row(self, measure: str, unit: str, value: float, most: float | None = None) -> Row:
         judged = most is not None and not self._bench.short
         bound = Target("<=", most, of_ratio=False) if most is not None and judged else None
-        return Row("million", f"{self._queued:,} queued: {measure}", unit, ours=Spread((value,)), target=bound)
+        return Row(
+            "million", f"{self._queued:,} queued: {measure}", unit, ours=Spread((value,)), target=bound
+        )
 
     def _compared(self, measure: str, unit: str, full: Spread, empty: Spread, sign: str, bound: float) -> Row:
         target = None if self._bench.short else Target(sign, bound)
@@ -195,7 +200,7 @@ class Waits:
 
 @contextmanager
 def _asking_again(ask: Callable[[], object]) -> Iterator[Waits]:
-    """A client that asks every 50 ms, while the block runs. A failure is silence: it waits for the next answer."""
+    """A client that asks every 50 ms, while the block runs. A failure is silence until the next answer."""
     seen, over = Waits(), threading.Event()
 
     def asking() -> None:

@@ -50,7 +50,9 @@ DOCS = Path("docs")
     "--only", multiple=True, type=click.Choice(list(SECTIONS)), help="This section alone; may be repeated."
 )
 @click.option("--rounds", type=click.IntRange(1, 100), help=f"Rounds of each measure. Default: {ROUNDS}.")
-@click.option("--queued", type=click.IntRange(100), help="Messages in the queue of million. Default: 1,000,000.")
+@click.option(
+    "--queued", type=click.IntRange(100), help="Messages in the queue of million. Default: 1,000,000."
+)
 @click.option("--short", is_flag=True, help="A little of everything, to see that it runs; judges nothing.")
 @click.option(
     "--dir",

@@ -196,7 +196,10 @@ async def test_what_was_kept_long_enough_is_found(tmp_path: Path) -> None:
             await found.transact(save(copy))
         before = NOW - 5 * SECOND
         assert await found.transact(lambda ledger: list(settled_before(ledger, before, 1))) == [old]
-        assert await found.transact(lambda ledger: held_since_before(ledger, before, FIRST, 9)) == ([forgotten], FIRST)
+        assert await found.transact(lambda ledger: held_since_before(ledger, before, FIRST, 9)) == (
+            [forgotten],
+            FIRST,
+        )
         first = min(forgotten.id, held.id)
         _, place = await found.transact(lambda ledger: held_since_before(ledger, before, FIRST, 1))
         assert place == first  # the next look goes on behind it

@@ -160,7 +160,11 @@ def test_one_that_was_answered_for_does_not_wait_for_many_that_were_not(many: Co
 def test_what_is_remembered_of_a_million_answers_has_room_in_memory() -> None:
     inquiry, count = Inquiry(), 20_000
     copies = [
-        message(id=MessageId(f"01900000-0000-7000-8000-{number:012x}"), confirmation=Confirmation.ASK, confirm_since=NOW)
+        message(
+            id=MessageId(f"01900000-0000-7000-8000-{number:012x}"),
+            confirmation=Confirmation.ASK,
+            confirm_since=NOW,
+        )
         for number in range(count)
     ]
     tracemalloc.start()

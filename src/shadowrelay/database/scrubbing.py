@@ -48,7 +48,7 @@ def forget_cached(ledger: SqlLedger) -> None:
 
 
 def forget_file(file: Path) -> None:
-    """Drop the database from the page cache of the kernel: half a second for two gigabytes, so in a thread."""
+    """Drop the database from the kernel's page cache: half a second for two gigabytes, so in a thread."""
     files = {str(file), f"{file}-wal"}
     for entry in Path("/proc/self/fd").iterdir():
         # Use SQLite's own handles: closing another handle of the same file would end its locks (POSIX).
