@@ -15,6 +15,7 @@ import pytest
 from running_lab import wait_until
 
 from shadowrelay import authority
+from shadowrelay.service.supervisor import GRACE
 from shadowrelay.settings import Settings, parse_duration, settings_from_tree, settings_warnings
 from shadowrelay.settings.mailbox import load_mailbox_settings
 from tests.deploy import booted
@@ -56,7 +57,22 @@ def test_the_example_is_right_and_raises_no_warning(tmp_path: Path):
 
 def test_systemd_waits_longer_for_the_end_than_the_node_takes(tmp_path: Path):
     settings = example(certificates(tmp_path))
-    assert parse_duration(setting("TimeoutStopSec")) >= settings.drain_timeout + timedelta(seconds=10)
+    assert parse_duration(setting("TimeoutStopSec")) >= settings.drain_timeout + timedelta(seconds=GRACE)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze (systemd) is missing")
+@pytest.mark.parametrize("unit", [UNIT, MAILBOX], ids=lambda unit: unit.stem)
+def test_systemd_finds_nothing_odd_in_the_unit(unit: Path, tmp_path: Path):
+    """But that the program is installed elsewhere."""
+    there = tmp_path / unit.name
+    there.write_text(unit.read_text("utf-8").replace("/opt/shadowrelay/venv/bin/shadowrelay", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", "--man=no", there],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])
 
 
 def test_the_directories_of_the_example_are_those_that_the_unit_makes(tmp_path: Path):

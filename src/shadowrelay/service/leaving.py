@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LEAVES = "leaves"
-"""The action of XOPERATE with which a member asks for other copies than its own. Any scope will do: it is
+"""The action of XOPERATE with which a member asks for other copies than its own. It takes no scope: it is
 about the copies of the member that asks, and these stay until others count.
 """
 
@@ -59,7 +59,7 @@ class Leaving:
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
-        return {LEAVES: Action(Scope.READ, self._holder_leaves, quiet=True)}
+        return {LEAVES: Action(Scope.NONE, self._holder_leaves, quiet=True)}
 
     async def run(self, worker: WorkerPlace | None) -> None:
         """Until cancelled. Once the supervisor says that this worker leaves: empty it, and say when it is."""
