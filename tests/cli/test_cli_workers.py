@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from admin.admin_node import MX2, NOW, OURS, FakeNode, a_node, fill, held, meet, peer, received, serving
 from click.testing import CliRunner
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from shadowrelay.admin.node import MemberState
 from shadowrelay.cli import main
@@ -49,8 +52,8 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
         yield first
 
 
-async def shown(node: FakeNode, *arguments: str) -> str:
-    async with serving(node) as port:
+async def shown(node: FakeNode, *arguments: str, routes: Sequence[Route] = ()) -> str:
+    async with serving(node, routes=routes) as port:
         runner = CliRunner(
             env={"SHADOWRELAY_ADMIN_TOKEN": None, "SHADOWRELAY_ADMIN": f"http://127.0.0.1:{port}"}
         )
@@ -136,3 +139,28 @@ async def test_a_worker_that_answers_for_its_node_is_named_as_the_node(node):
     text = await shown(second, "status")
     assert text.startswith(f"{OURS} (site here, host rack1), ready\n")
     assert ServerName(SECOND) not in text
+
+
+async def test_a_node_is_retired_with_all_its_workers_at_all_workers_of_the_node_that_is_asked(node):
+    retired: list[tuple[str, str]] = []
+
+    async def workers(request: Request) -> Response:
+        states = {1: "serving", 2: "serving", 3: "waiting"}
+        return JSONResponse({"workers": [{"number": one, "state": state} for one, state in states.items()]})
+
+    async def retire(request: Request) -> Response:
+        retired.append((request.path_params["number"], request.path_params["name"]))
+        return JSONResponse(
+            {"did": [f"{request.path_params['name']} is retired"], "to_do": "say it elsewhere"}
+        )
+
+    routes = [
+        Route("/api/v1/workers", workers),
+        Route("/api/v1/workers/{number}/peers/{name}/retire", retire, methods=["POST"]),
+    ]
+    text = await shown(node, "peer", "retire", "mx2", "--yes", routes=routes)
+    assert retired == [(number, name) for number in ("1", "2") for name in (MX2, MX2_SECOND)]
+    assert text.splitlines() == [f"{MX2} is retired", "say it elsewhere", f"{MX2_SECOND} is retired"]
+    retired.clear()
+    await shown(node, "peer", "retire", "w2.mx2", "--yes", routes=routes)
+    assert retired == [(number, MX2_SECOND) for number in ("1", "2")]

@@ -9,6 +9,7 @@ from shadowrelay.cli.status import PEER_COLUMNS, own_workers, peer_row
 from shadowrelay.cli.viewing import (
     clean,
     console,
+    has_siblings,
     member_name,
     node_options,
     print_json,
@@ -16,7 +17,7 @@ from shadowrelay.cli.viewing import (
     reporting,
     workers_option,
 )
-from shadowrelay.operator.grouping import is_later_worker, statuses
+from shadowrelay.operator.grouping import is_later_worker, node_name, statuses
 
 
 @click.group(short_help="Show the members, or say that one is gone for good.")
@@ -54,6 +55,9 @@ def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
 
     Its copies no longer count. The copies that this node holds for it are promoted and delivered: this mail
     goes out twice if NAME is alive after all.
+
+    The name of a node means all of its workers, w2.mx1.example.net or w2.mx1 one of them. All workers of the
+    node that is asked are told.
     """
     name = member_name(node, name)
     if not yes:
@@ -63,9 +67,29 @@ def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
             err=True,
         )
     with reporting():
-        answer = node.post("peers", name, "retire")
+        answers = [
+            node.post(*path, "peers", one, "retire")
+            for path in _workers_here(node)
+            for one in _workers_of(node, name)
+        ]
     if as_json:
-        return print_json(answer)
-    for sentence in (*answer["did"], answer["to_do"]):
+        return print_json(answers[0] if len(answers) == 1 else {"name": name, "answers": answers})
+    for sentence in dict.fromkeys(one for answer in answers for one in (*answer["did"], answer["to_do"])):
         click.echo(clean(sentence))
     return None
+
+
+def _workers_of(node: AdminClient, name: str) -> list[str]:
+    """The members that a name means: all workers of a node, if it is the node's."""
+    if is_later_worker(name):
+        return [name]
+    known = (str(one["name"]) for one in node.get("peers")["peers"])
+    return [name, *(one for one in known if one != name and node_name(one) == name)]
+
+
+def _workers_here(node: AdminClient) -> list[tuple[str, ...]]:
+    """Where the API of each worker of the node that is asked begins; of a node of one worker, its own."""
+    if not has_siblings(node.get("status")):
+        return [()]
+    workers = node.get("workers")["workers"]
+    return [("workers", str(one["number"])) for one in workers if one["state"] in ("serving", "leaving")]

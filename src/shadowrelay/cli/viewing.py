@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
-from shadowrelay.operator.grouping import is_later_worker, node_name, of_node
+from shadowrelay.operator.grouping import is_later_worker, label, node_name, of_node
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -317,7 +317,7 @@ def member_name(node: AdminClient, given: str) -> str:
     with reporting():
         names = [str(peer["name"]) for peer in node.get("peers")["peers"]]
     wanted = given.lower()
-    like = [name for name in names if wanted in (name, name.partition(".")[0])]
+    like = [name for name in names if wanted in (name, label(name))]
     if wanted not in names and len(like) > 1:
         raise click.ClickException(f"{given} may be {clean(like)}: give the whole name")
     if not like:
