@@ -25,6 +25,7 @@ from .million import million
 from .smtp_tools import BenchError
 from .takeover import takeover
 from .throughput import large, throughput
+from .workers import workers
 
 SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {
     "throughput": throughput,
@@ -34,6 +35,7 @@ SECTIONS: Mapping[str, Callable[[Bench], list[Row]]] = {
     "takeover": takeover,
     "exposure": exposure,
     "floods": floods,
+    "workers": workers,
     "million": million,
 }
 APART = frozenset({"million"})
@@ -44,7 +46,8 @@ DOCS = Path("docs")
 
 
 @click.command(
-    name="relay", short_help="Throughput, latency, memory, takeover, exposure and floods, beside Postfix."
+    name="relay",
+    short_help="Throughput, latency, memory, takeover, exposure, floods and workers, beside Postfix.",
 )
 @click.option(
     "--only", multiple=True, type=click.Choice(list(SECTIONS)), help="This section alone; may be repeated."
