@@ -8,11 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from .smtp_tools import BenchError
 
 _PERIOD = 100_000  # microseconds
+_WEIGHT = 64  # times that of other processes: on a busy machine, too, a process gets its share
+_NUMBERS = count(1)
 _PATIENCE = 10.0  # seconds until a group whose processes have ended can be removed
 
 
@@ -35,7 +38,7 @@ class Quotas:
         """That process, all its threads and its later children have ``share`` of a core from now on. Raises
         BenchError.
         """
-        group = self._version.parent / f"shadowrelay-bench-{os.getpid()}-{len(self._made)}"
+        group = self._version.parent / f"shadowrelay-bench-{os.getpid()}-{next(_NUMBERS)}"
         try:
             group.mkdir()
             self._made.append(group)
@@ -110,10 +113,12 @@ def _own(root: Path, controller: str) -> Path:
 def _limit_1(group: Path, quota: int) -> None:
     (group / "cpu.cfs_period_us").write_text(str(_PERIOD), "ascii")
     (group / "cpu.cfs_quota_us").write_text(str(quota), "ascii")
+    (group / "cpu.shares").write_text(str(1024 * _WEIGHT), "ascii")
 
 
 def _limit_2(group: Path, quota: int) -> None:
     (group / "cpu.max").write_text(f"{quota} {_PERIOD}", "ascii")
+    (group / "cpu.weight").write_text(str(100 * _WEIGHT), "ascii")
 
 
 def _impossible(error: OSError) -> BenchError:

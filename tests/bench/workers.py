@@ -32,8 +32,8 @@ SHARE = 0.1
 _COUNTS = (1, 2, 4)
 _FASTER = {2: 1.8, 4: 3.4}
 _DEARER = 1.05
-_SESSIONS = 64  # at a time: enough that every worker has some, whichever the port gives them to
-_EACH, _SHORT_EACH = 250, 60  # messages for each worker
+_SESSIONS = 32  # at a time, for each worker of a host: the load of one worker is the same in all
+_EACH, _WARM, _SHORT_EACH = 1_200, 300, 60  # messages for each worker
 _POLL = 0.25  # seconds: an answer costs a worker some of its share
 _BEFORE, _AFTER = 5.0, 1.0  # seconds of accepting that are compared
 _KILL_CLIENTS = 48
@@ -112,7 +112,7 @@ def _throughput(bench: Bench) -> list[Row]:
             )
         for one in labs:
             with bench.steps.during(f"workers: warming up {one.label}"):
-                _run(one, end, _SHORT_EACH)
+                _run(one, end, _SHORT_EACH if bench.short else _WARM)
         for number in range(1, bench.rounds + 1):
             for one in labs if number % 2 else labs[::-1]:
                 with bench.steps.during(f"workers: {one.label}, round {number}"):
@@ -122,7 +122,7 @@ def _throughput(bench: Bench) -> list[Row]:
 
 def _run(subject: Workers, end: Sink, each: int) -> _Run:
     """Every message has a connection of its own, so that the port deals them out."""
-    load = Load(_SESSIONS, each * subject.count, 4 * KIB, reused=False)
+    load = Load(_SESSIONS * subject.count, each * subject.count, 4 * KIB, reused=False)
     expected = end.messages() + load.messages
     before = cpu_seconds(subject.pids())
     began = time.perf_counter()

@@ -49,12 +49,14 @@ from .planted_supervising import SUPERVISING
 from .planted_switching import SWITCHING
 from .planted_very_many import VERY_MANY
 from .planted_view import VIEWING
+from .planted_workers_port import WORKERS_PORT
 from .planting import Fault
 
 RELAY: tuple[Fault, ...] = (
     *ACCEPTING,
     *ACKNOWLEDGING,
     *ADMITTING,
+    *WORKERS_PORT,
     *ASKING,
     *HOLDING,
     *HOPS_IN,

@@ -14,6 +14,8 @@ from dataclasses import replace
 import pytest
 from receiving import QUICK, Loops, MemoryReceiver, RawClient, eventually
 
+from shadowrelay.service.sharing import counts_of, new_counts
+from shadowrelay.service.worker import WorkerPlace
 from shadowrelay.smtp.receiving.connector import Connector, held
 from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.smtp.receiving.shared_counts import SIZE, ConnectorCounts, OwnCounts, SharedCounts
@@ -95,6 +97,39 @@ def test_a_worker_that_died_counts_no_more(memory: memoryview) -> None:
     assert third.of("a") == 2
     third.forget()
     assert first.of("a") == 1
+
+
+def test_a_worker_that_is_started_again_has_no_sessions() -> None:
+    descriptor = new_counts()
+    try:
+        first, second = (WorkerPlace(number=number, of=2, counts=descriptor) for number in (1, 2))
+        died, other = counts_of(first), counts_of(second)
+        assert died is not None
+        assert other is not None
+        assert died.take("a", 1)
+        assert not other.take("a", 1)
+        again = counts_of(first)
+        assert again is not None
+        assert other.take("a", 1)
+        assert not again.take("a", 1)
+    finally:
+        os.close(descriptor)
+
+
+def test_of_two_workers_that_count_at_the_same_moment_one_sees_both(memory: memoryview) -> None:
+    other = SharedCounts(memory, 2)
+    found: list[bool] = []
+
+    class Interrupted(SharedCounts):
+        """Another worker counts after this one has looked."""
+
+        def _seen(self, cells: list[int]) -> int:
+            seen = super()._seen(cells)
+            found.append(other.take("a", 1))
+            return seen
+
+    found.append(Interrupted(memory, 1).take("a", 1))
+    assert sum(found) <= 1
 
 
 def test_never_more_than_the_limit_whoever_counts_at_the_same_time(memory: memoryview) -> None:
