@@ -65,6 +65,7 @@ class Row:
     postfix: Spread | None = None
     without: Spread | None = None  # our relay, shadow redundancy switched off
     target: Target | None = None
+    means: str = ""  # what a 250 means to those who are measured, where that is a part of the measure
 
     @property
     def ratio(self) -> Spread | None:
@@ -90,6 +91,7 @@ class Row:
             "measure": self.measure,
             "unit": self.unit,
             **{name: value.tree() for name, value in values.items() if value},
+            **({"means": self.means} if self.means else {}),
             **({"target": str(self.target), "verdict": self.verdict} if self.target else {}),
         }
 

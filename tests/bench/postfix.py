@@ -11,6 +11,7 @@ from tests.neighbours.postfix import PostfixError, missing, version
 
 from .proc import family
 from .smtp_tools import CONNECTIONS, BenchError
+from .subjects import Waited
 
 __all__ = ["PROCESSES", "Postfix", "missing", "postfix", "version"]
 
@@ -46,6 +47,14 @@ class Postfix:
     def pids(self) -> list[int]:
         """The master and its children."""
         return family(self._instance.master)
+
+    def sides(self) -> list[list[int]]:
+        """There is one."""
+        return []
+
+    def waits(self) -> Waited | None:
+        """It does not tell."""
+        return None
 
 
 @contextmanager

@@ -76,7 +76,7 @@ DOCS = Path("docs")
     default=DOCS,
     show_default=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where a complete run rewrites benchmarks.md and benchmarks.json.",
+    help="Where a complete run rewrites benchmarks.md and benchmarks.json, and adds to the history.",
 )
 @click.pass_context
 def command(
@@ -113,6 +113,7 @@ def command(
         report.show(Console(), facts, rows)
     if not (short or only or failures) and facts["Postfix"] != "not measured":
         report.publish(docs, "relay", report.markdown(facts, count, rows), figures)
+        report.remember(docs, report.remembered(facts, count, rows))
     for failure in failures:
         click.echo(f"Error: {failure}", err=True)
     ctx.exit(bool(failures) or any(row.verdict == "MISS" for row in rows))

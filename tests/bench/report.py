@@ -11,8 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from .figures import Row
+from .published import PUBLISHED
 
 COLUMNS = ("measure", "unit", "two copies", "Postfix, one copy", "without shadowing", "ratio", "target", "")
+PAGE = (*COLUMNS, "as published", "what 250 means")
+"""The columns of the page: those of the terminal, and what others publish."""
+
+HISTORY = "benchmarks-history.json"
 _BEGIN, _END = "<!-- {0}: written by scripts/bench {0} -->", "<!-- {0}: end -->"
 
 
@@ -26,6 +31,14 @@ def cells(row: Row) -> tuple[str, ...]:
         "" if row.target is None else str(row.target),
         row.verdict,
     )
+
+
+def lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The table of the page, under PAGE: what was measured, then what others publish."""
+    measured = [(*cells(row), "", row.means) for row in rows]
+    nothing = ("–",) * (len(COLUMNS) - 4) + ("", "")
+    others = [one.cells() for one in PUBLISHED]
+    return measured + [(measure, unit, *nothing, figure, means) for measure, unit, figure, means in others]
 
 
 def show(console: Console, machine: Mapping[str, str], rows: Sequence[Row]) -> None:
@@ -53,18 +66,41 @@ def tree(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> dict[s
 
 def markdown(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> str:
     """Machine and table, as the documentation shows them."""
-    lines = [
-        "| the machine | |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in machine.items()),
-        "",
-    ]
+    text = [f"- {name}: {value}" for name, value in machine.items()]
     fewer = "memory, takeover and exposure: 3 at most"
-    lines += [f"Medians of {rounds} alternating rounds ({fewer}), with the lowest and the highest.", ""]
-    lines += ["[benchmarks.json](benchmarks.json) has every round.", ""]
-    lines += [f"| {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * 4}---|---|"]
-    lines += [f"| {' | '.join(cells(row))} |" for row in rows]
-    return "\n".join(lines)
+    text += ["", f"Medians of {rounds} alternating rounds ({fewer}), with the lowest and the highest."]
+    text += [f"[Every round](benchmarks.json), [all complete runs]({HISTORY}).", ""]
+    text += [f"| {' | '.join(PAGE)} |", f"|---|---|{'---:|' * 4}---|---|---|---|"]
+    text += [f"| {' | '.join(line)} |" for line in lines(rows)]
+    return "\n".join(text)
+
+
+def remembered(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> dict[str, Any]:
+    """What the history keeps of a complete run: the ratio of each target, and whether it was met."""
+    judged = [row for row in rows if row.target is not None]
+    return {
+        "when": machine.get("when", ""),
+        "rounds": rounds,
+        "targets": {
+            row.measure: {
+                "median": None
+                if (found := row.ratio if row.target.of_ratio else row.ours) is None
+                else found.median,
+                "target": str(row.target),
+                "verdict": row.verdict,
+            }
+            for row in judged
+            if row.target is not None
+        },
+    }
+
+
+def remember(directory: Path, run: Mapping[str, Any]) -> None:
+    """Add a complete run to the history; one of the same minute takes the place of the one before."""
+    data = directory / HISTORY
+    known = json.loads(data.read_text("utf-8")) if data.exists() else []
+    runs = [one for one in known if one["when"] != run["when"]]
+    data.write_text(json.dumps([*runs, run], indent=1) + "\n", "utf-8")
 
 
 def publish(directory: Path, name: str, text: str, figures: Mapping[str, Any]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.request import urlopen
 
 from shadowlab.cluster import Cluster, up
 from shadowlab.layout import Address, LabNode
@@ -17,6 +19,7 @@ from .smtp_tools import CONNECTIONS, BenchError
 
 POLL = 0.005
 _PATIENCE = 600.0
+_ANSWER = 10.0
 
 
 class Subject(Protocol):
@@ -33,6 +36,25 @@ class Subject(Protocol):
 
     def pids(self) -> list[int]:
         """Its processes at this moment."""
+
+    def sides(self) -> list[list[int]]:
+        """The processes of the first node, and those of its shadow server; empty where there is one side."""
+
+    def waits(self) -> Waited | None:
+        """How long senders waited until now; None where nobody tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Seconds that all senders have waited for their 250, and all copies for their holder's commit."""
+
+    acknowledgement: float
+    shadow_commit: float
+
+    def since(self, before: Waited) -> float | None:
+        """The holder's part of the wait between the two moments, 0 to 1; None if nobody waited."""
+        waited = self.acknowledgement - before.acknowledgement
+        return (self.shadow_commit - before.shadow_commit) / waited if waited > 0 else None
 
 
 class Lab:
@@ -61,7 +83,18 @@ class Lab:
 
     def pids(self) -> list[int]:
         """One process each."""
-        return [pid for node in self.nodes if (pid := self.cluster.process(node.short).pid) is not None]
+        return [pid for side in self.sides() for pid in side]
+
+    def sides(self) -> list[list[int]]:
+        found = [self.cluster.process(node.short).pid for node in self.nodes]
+        return [[pid] for pid in found if pid is not None]
+
+    def waits(self) -> Waited | None:
+        """Of the first node, as its metrics tell."""
+        with urlopen(f"{self.nodes[0].admin}/metrics", timeout=_ANSWER) as page:
+            told = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if line[:1] != "#")
+        named = "shadowrelay_acknowledgement_seconds_sum", "shadowrelay_shadow_commit_seconds_sum"
+        return Waited(*(float(told[name]) for name in named)) if all(name in told for name in named) else None
 
 
 @contextmanager

@@ -13,10 +13,17 @@ from rich.console import Console
 from . import report
 from .__main__ import main
 from .figures import Row, Spread, Target
+from .published import PUBLISHED
 
 ROWS = [
     Row(
-        "large", "1 MB: delivered", "messages/s", Spread((80.0,)), Spread((100.0,)), target=Target(">=", 0.8)
+        "large",
+        "1 MB: delivered",
+        "messages/s",
+        Spread((80.0,)),
+        Spread((100.0,)),
+        target=Target(">=", 0.8),
+        means="on two disks",
     ),
     Row("latency", "p50", "ms", Spread((9.0,)), Spread((1.0,)), Spread((3.0,)), target=Target("<=", 2.5)),
     Row("takeover", "all delivered", "s", Spread((12.0,))),
@@ -30,15 +37,39 @@ def test_every_row_has_one_cell_for_each_column():
 
 def test_the_page_names_the_machine_and_shows_ratio_target_and_verdict():
     lines = report.markdown(MACHINE, 5, ROWS).splitlines()
-    assert "| processor | a fast one |" in lines
-    assert "| 1 MB: delivered | messages/s | 80.0 | 100 | – | 0.80 | ≥ 0.80 | pass |" in lines
-    assert "| p50 | ms | 9.00 | 1.00 | 3.00 | 3.00 | ≤ 2.50 | MISS |" in lines
-    assert "| all delivered | s | 12.0 | – | – | – |  |  |" in lines
+    assert "- processor: a fast one" in lines
+    assert (
+        "| 1 MB: delivered | messages/s | 80.0 | 100 | – | 0.80 | ≥ 0.80 | pass |  | on two disks |" in lines
+    )
+    assert "| p50 | ms | 9.00 | 1.00 | 3.00 | 3.00 | ≤ 2.50 | MISS |  |  |" in lines
+    assert "| all delivered | s | 12.0 | – | – | – |  |  |  |  |" in lines
+
+
+def test_the_page_has_one_table_and_what_others_publish_stands_in_it_with_its_source():
+    text = report.markdown(MACHINE, 5, ROWS)
+    assert text.count("\n|---|") == 1
+    published = [line for line in text.splitlines() if "](https://" in line]
+    assert len(published) == len(PUBLISHED)
+    for name in ("KumoMTA", "NitroMTA", "Stalwart"):
+        (first, *_) = [line for line in published if line.startswith(f"| {name}")]
+        *_, figure, means, _ = (cell.strip() for cell in first.split("|"))
+        assert figure.startswith("[")
+        assert means
+
+
+def test_a_complete_run_is_added_to_the_history_once(tmp_path: Path):
+    run = report.remembered({**MACHINE, "when": "2026-11-27 09:00 UTC"}, 5, ROWS)
+    assert run["targets"]["p50"] == {"median": 3.0, "target": "≤ 2.50", "verdict": "MISS"}
+    assert "all delivered" not in run["targets"]
+    for when in ("2026-11-26 09:00 UTC", "2026-11-27 09:00 UTC", "2026-11-27 09:00 UTC"):
+        report.remember(tmp_path, {**run, "when": when})
+    known = json.loads((tmp_path / report.HISTORY).read_text())
+    assert [one["when"] for one in known] == ["2026-11-26 09:00 UTC", "2026-11-27 09:00 UTC"]
 
 
 def test_the_page_is_a_table_whose_lines_are_of_one_width():
     table = [line for line in report.markdown({}, 1, ROWS).splitlines() if line.startswith("|")][2:]
-    assert {line.count("|") for line in table} == {len(report.COLUMNS) + 1}
+    assert {line.count("|") for line in table} == {len(report.PAGE) + 1}
 
 
 def test_a_pipe_gets_one_measure_on_one_line():
