@@ -15,8 +15,11 @@ from starlette.routing import Route
 from shadowrelay.admin.access import Access, Session, cookie_name
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused, check_change, check_csrf, check_host, check_origin
+from shadowrelay.admin.handed import handed_session
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope
+from shadowrelay.core.workers import node_of
 from shadowrelay.database.transport import DatabaseFailed
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -28,15 +31,24 @@ PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _MOST_TOLD = 500  # characters of a body in the log
 
 
-class Answers:
+class Guarded:
     """Makes routes of handlers: each requires who asks to have the scope of what is asked.
 
-    In a handler ``session_of(request)`` says who asks.
+    In a handler ``session_of(request)`` says who asks. ``name``: what clients call the node.
     """
 
-    def __init__(self, node: RunningNode, access: Access) -> None:
-        self.node = node
+    def __init__(self, name: Callable[[], ServerName], access: Access) -> None:
+        self._named = name
         self.access = access
+
+    @property
+    def name(self) -> ServerName:
+        return self._named()
+
+    @property
+    def opening(self) -> bool:
+        """Whether nothing may be changed yet."""
+        return False
 
     def read(self, path: str, handler: JsonHandler) -> Route:
         """The route of a handler that only looks, and returns JSON."""
@@ -52,7 +64,7 @@ class Answers:
         async def looked(request: Request) -> Response:
             self._identify(request).require(Scope.READ)
             if request.url.path.startswith("/api/"):
-                check_host(request.headers, self.node.name, anybody=self.access.open)
+                check_host(request.headers, self.name, anybody=self.access.open)
             return await handler(request)
 
         return self._answered(looked, _plain_refusal)
@@ -63,8 +75,8 @@ class Answers:
         async def checked(request: Request) -> Response:
             session = self._identify(request)
             if request.url.path.startswith("/api/"):
-                check_host(request.headers, self.node.name, anybody=self.access.open)
-            check_change(request.headers, self.node.name, anybody=self.access.open)
+                check_host(request.headers, self.name, anybody=self.access.open)
+            check_change(request.headers, self.name, anybody=self.access.open)
             if session.cookie:
                 check_csrf(request.headers.get("x-csrf-token", ""), session.csrf)
             return await self._operate(request, handler)
@@ -75,7 +87,7 @@ class Answers:
         """Guard a page of the console that only looks; ``refuse`` makes the page of a refusal."""
 
         async def looked(request: Request) -> Response:
-            check_host(request.headers, self.node.name, anybody=self.access.open)
+            check_host(request.headers, self.name, anybody=self.access.open)
             self._identify(request).require(Scope.READ)
             return await handler(request)
 
@@ -88,8 +100,8 @@ class Answers:
         """
 
         async def checked(request: Request) -> Response:
-            check_host(request.headers, self.node.name, anybody=self.access.open)
-            check_origin(request.headers, self.node.name, anybody=self.access.open)
+            check_host(request.headers, self.name, anybody=self.access.open)
+            check_origin(request.headers, self.name, anybody=self.access.open)
             session = self._identify(request)
             check_csrf((await form_of(request)).get("csrf", ""), session.csrf)
             return await self._operate(request, handler)
@@ -98,8 +110,10 @@ class Answers:
 
     def _identify(self, request: Request) -> Session:
         """Find out who asks, for ``session_of``. Raises RequestRefused 401."""
-        session_id = request.cookies.get(cookie_name(self.node.name), "")
-        session = self.access.who(request.headers.get("authorization", ""), session_id)
+        session = handed_session(request)
+        if session is None or not (session.cookie or self.access.open):
+            session_id = request.cookies.get(cookie_name(self.name), "")
+            session = self.access.who(request.headers.get("authorization", ""), session_id)
         request.state.session = session
         return session
 
@@ -108,7 +122,7 @@ class Answers:
         result, status = "failed", 500
         try:
             session_of(request).require(Scope.OPERATE)
-            if self.node.opening:
+            if self.opening:
                 raise RequestRefused(503, "this node is opening its database: try again in a moment")
             response = await handler(request)
             result, status = "done", response.status_code
@@ -134,6 +148,18 @@ class Answers:
                 return refuse(request, RequestRefused(500, "the request failed; the node's log says why"))
 
         return guarded
+
+
+class Answers(Guarded):
+    """The same, for the handlers of one worker."""
+
+    def __init__(self, node: RunningNode, access: Access) -> None:
+        super().__init__(lambda: node_of(node.name), access)
+        self.node = node
+
+    @property
+    def opening(self) -> bool:
+        return self.node.opening
 
 
 def _note(request: Request, status: int, result: str) -> None:

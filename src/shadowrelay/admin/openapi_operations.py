@@ -342,4 +342,36 @@ _OTHERS = (
     Operation("POST", "/logout", "End it.", answer(logged_out=FLAG), body=body(csrf=MAYBE), open=True),
 )
 
-OPERATIONS: tuple[Operation, ...] = (*_NODE, *_SAFETY_NET, *_JOBS, *_CLUSTER, *_OTHERS)
+_WORKER = answer(
+    number=COUNT,
+    name=TEXT,
+    state=TEXT,
+    pid={"type": ["integer", "null"]},
+    since=TEXT,
+    restarts=COUNT,
+    why=TEXT,
+)
+
+FRONT = (
+    Operation(
+        "GET",
+        f"{_V1}/workers",
+        "The workers of a node of several.",
+        answer(name=TEXT, workers={"type": "array", "items": _WORKER}),
+    ),
+    Operation("GET", f"{_V1}/workers/{{number}}", "One worker.", _WORKER),
+    *(
+        Operation(
+            method,
+            f"{_V1}/workers/{{number}}/{{path}}",
+            "What one worker answers at that path of the API.",
+            ANY,
+            body=OBJECT if method == "POST" else None,
+            statuses=(400, 409),
+        )
+        for method in ("GET", "POST", "DELETE")
+    ),
+)
+"""What the admin address of a node of several workers answers besides (``admin/front.py``)."""
+
+OPERATIONS: tuple[Operation, ...] = (*FRONT, *_NODE, *_SAFETY_NET, *_JOBS, *_CLUSTER, *_OTHERS)

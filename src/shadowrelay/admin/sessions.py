@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from shadowrelay.admin.access import Access, cookie_name
-from shadowrelay.admin.answering import PRIVATE, Answers, RefusalPage, json_response, refusal
+from shadowrelay.admin.answering import PRIVATE, Guarded, RefusalPage, json_response, refusal
 from shadowrelay.admin.body import body_of, form_of, maybe_text_of
 from shadowrelay.admin.guard import (
     FORM,
@@ -29,17 +29,17 @@ _log = structlog.get_logger(__name__)
 class SessionRoutes:
     """``POST /login`` and ``POST /logout``, by a form or by JSON. ``refuse``: answers a wrong form."""
 
-    def __init__(self, answers: Answers, refuse: RefusalPage | None = None) -> None:
+    def __init__(self, answers: Guarded, refuse: RefusalPage | None = None) -> None:
         self._answers = answers
         self._refuse = refuse or _plain
 
     def routes(self) -> list[Route]:
         return [
-            Route("/login", self._login, methods=["POST"]),
-            Route("/logout", self._logout, methods=["POST"]),
+            Route("/login", self.login, methods=["POST"]),
+            Route("/logout", self.logout, methods=["POST"]),
         ]
 
-    async def _login(self, request: Request) -> Response:
+    async def login(self, request: Request) -> Response:
         by_form = kind_of(request.headers) == FORM
         try:
             given = await self._given(request, {"token", "operator", "next"})
@@ -59,7 +59,7 @@ class SessionRoutes:
             )
         )
         response.set_cookie(
-            cookie_name(self._answers.node.name),
+            cookie_name(self._answers.name),
             session_id,
             httponly=True,
             samesite="strict",
@@ -68,9 +68,9 @@ class SessionRoutes:
         )
         return response
 
-    async def _logout(self, request: Request) -> Response:
+    async def logout(self, request: Request) -> Response:
         by_form = kind_of(request.headers) == FORM
-        cookie = cookie_name(self._answers.node.name)
+        cookie = cookie_name(self._answers.name)
         try:
             given = await self._given(request, {"csrf"})
             if session_id := request.cookies.get(cookie, ""):
@@ -88,7 +88,7 @@ class SessionRoutes:
 
     async def _given(self, request: Request, known: set[str]) -> dict[str, str | None]:
         """The fields of a form or of a JSON object, if a page of this node or a program sends them."""
-        name, anybody = self._answers.node.name, self._access.open
+        name, anybody = self._answers.name, self._access.open
         check_host(request.headers, name, anybody=anybody)
         check_origin(request.headers, name, anybody=anybody)
         if kind_of(request.headers) == FORM:

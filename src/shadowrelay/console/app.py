@@ -51,7 +51,7 @@ class Console:
         frame, asking = PageFrame(answers, site), Asking(self.node, self.clock)
 
         async def login(request: Request) -> Response:
-            check_host(request.headers, self.node.name, anybody=self.access.open)
+            check_host(request.headers, answers.name, anybody=self.access.open)
             return frame.login(request)
 
         jobs = JobPages(frame, self.node, self.clock)

@@ -73,7 +73,7 @@ class PageFrame:
         return self.site.page(request, "login.html", {"session": None, "next": there, "why": ""})
 
     def cookie(self) -> str:
-        return cookie_name(self._answers.node.name)
+        return cookie_name(self._answers.name)
 
 
 def _shown(request: Request) -> Mapping[str, Any] | None:

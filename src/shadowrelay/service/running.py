@@ -13,9 +13,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import structlog
+from starlette.types import ASGIApp
 
 from shadowrelay import signals
 from shadowrelay.admin.api import build_app
+from shadowrelay.admin.handed import behind_front
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.console.app import console
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
@@ -159,7 +161,7 @@ async def _serve(
         )
         pages = console(node, node.hand.access, audit=settings.admin.audit_verdict)
         app = pages.into(build_app(node, access=node.hand.access))
-        api = group.create_task(serve(app, listening, admin_stop), name="admin")
+        api = group.create_task(serve(_reached(app, worker), listening, admin_stop), name="admin")
         sampling = group.create_task(pages.run(), name="console")
         members = connectors.for_members(node, settings.peer) if settings.peer else None
         senders = [connectors.for_senders(node, name, each) for name, each in settings.receive.items()]
@@ -216,6 +218,11 @@ def _tell_that_it_started(node: Node, worker: WorkerPlace | None) -> None:
     log.info("node_started", node=node.name, site=node.site, members=len(node.boundary.places))
     if worker and worker.lifeline:
         worker.lifeline.tell(SERVING)
+
+
+def _reached(app: ASGIApp, worker: WorkerPlace | None) -> ASGIApp:
+    """The application as clients reach it: directly, or through the front of the node."""
+    return app if worker is None or worker.admin is None else behind_front(app)
 
 
 def _admin_socket(settings: Settings, worker: WorkerPlace | None) -> socket.socket:

@@ -25,6 +25,7 @@ from shadowrelay import logs, signals
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import MOST, worker_name
 from shadowrelay.service import supervision, worker
+from shadowrelay.service.fronting import Fronting
 from shadowrelay.service.sharing import counts_in, new_counts, receive_addresses
 from shadowrelay.service.supervision import Do, State, Watched
 from shadowrelay.service.worker import LineEnd, WorkerState, reload_with
@@ -78,6 +79,7 @@ class Supervisor:
         self._stopping = False
         self._directory = Path()
         self._counts: int | None = None
+        self._fronting: Fronting | None = None
 
     def workers(self) -> Sequence[WorkerState]:
         """All workers, those that leave or have left included, by their numbers."""
@@ -102,7 +104,8 @@ class Supervisor:
         again, served = asyncio.Event(), asyncio.Event()
         with signals.heard(again) as stop, self._shared():
             async with receive_addresses(self.settings), asyncio.TaskGroup() as group:
-                group.create_task(self._front(served), name="front")
+                self._fronting = Fronting(self.settings, self)
+                group.create_task(self._fronting.run(served), name="front")
                 try:
                     await self._supervise(stop, again)
                 finally:
@@ -120,10 +123,6 @@ class Supervisor:
             self._counts = new_counts()
             stack.callback(os.close, self._counts)
             yield
-
-    async def _front(self, stop: asyncio.Event) -> None:
-        """Serve the node's admin address until ``stop`` is set."""
-        await stop.wait()
 
     async def _supervise(self, stop: asyncio.Event, again: asyncio.Event) -> None:
         self._want()
@@ -170,6 +169,8 @@ class Supervisor:
 
     def _take(self, settings: Settings) -> None:
         before, self.settings = self.settings, settings
+        if self._fronting is not None:
+            self._fronting.take(settings)
         if settings.log != before.log:
             logs.configure(level=settings.log.level.value, format=settings.log.format.value)
         if settings.workers != before.workers:

@@ -1,0 +1,350 @@
+"""The admin address of a node of several workers (docs/reference/api.md).
+
+The front answers what the node as a whole knows: its workers, metrics, health and sessions, and what is asked
+of all workers. All else goes to one worker. The front touches no mail and no database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from importlib.metadata import version as installed
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from shadowrelay.admin import front_sums
+from shadowrelay.admin.access import Access, cookie_name
+from shadowrelay.admin.answering import PRIVATE, Guarded, Handler, json_response, no_route, refusal
+from shadowrelay.admin.body import body_of, octets_of
+from shadowrelay.admin.front_messages import MessageRoutes
+from shadowrelay.admin.front_metrics import PLAIN, NodeMetrics, Scraped
+from shadowrelay.admin.guard import FORM, RequestRefused, check_host, kind_of
+from shadowrelay.admin.handed import handing
+from shadowrelay.admin.openapi import document
+from shadowrelay.admin.passing import Call, Passing, Said, Worker, call_of
+from shadowrelay.admin.server import LIVE
+from shadowrelay.admin.sessions import SessionRoutes
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.tracking_row import timestamp
+
+READY = "/healthz/ready"
+QUICK = 2.0
+"""Seconds that a worker may take to say whether it takes mail."""
+
+SCRAPE = 5.0
+"""Seconds that a worker may take for its metrics: a scraper waits for ten by default."""
+
+_METHODS = ["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]
+_OF_ONE = re.compile(rb"/api/v1/workers/[0-9]+(/.*)")
+_Merged = Callable[[Sequence[Said]], dict[str, Any]]
+
+
+class Told(Protocol):
+    """What the front shows of a worker besides what it needs itself."""
+
+    @property
+    def since(self) -> datetime: ...
+
+
+class Supervising(Protocol):
+    """The supervisor, as the front knows it."""
+
+    def workers(self) -> Sequence[Any]:
+        """Each is a ``Worker``, and ``Told``."""
+        ...
+
+    async def reload(self) -> Sequence[str]:
+        """Read the settings again; returns what is wrong with them."""
+        ...
+
+
+def build_front(name: ServerName, access: Access, supervisor: Supervising) -> tuple[Starlette, Passing]:
+    """The application for the node of that name, and what asks its workers: to be closed at the end."""
+    passing = Passing(supervisor.workers)
+    front = Front(name, access, supervisor, passing)
+    app = Starlette(routes=front.routes(), exception_handlers={HTTPException: no_route})
+    app.router.redirect_slashes = False
+    return app, passing
+
+
+class Front(Guarded):
+    """The handlers. A request with a session reaches a worker with the session's name and scope."""
+
+    def __init__(self, name: ServerName, access: Access, supervisor: Supervising, passing: Passing) -> None:
+        super().__init__(lambda: name, access)
+        self._supervisor = supervisor
+        self._passing = passing
+        self._sessions = SessionRoutes(self)
+        self._metrics = NodeMetrics()
+        self._rendering = asyncio.Lock()
+
+    def own_routes(self) -> list[Route]:
+        """What the front answers by itself, or asks of all workers."""
+        v1 = "/api/v1"
+        return [
+            Route(LIVE, self._live),
+            Route(READY, self._ready),
+            Route("/metrics", self.reads(self._scraped)),
+            Route("/login", self._begin_session, methods=["POST"]),
+            Route("/logout", self._sessions.logout, methods=["POST"]),
+            self.read(f"{v1}/workers", self._workers),
+            self.read(f"{v1}/workers/{{number}}", self._worker),
+            Route(f"{v1}/workers/{{number}}/{{path:path}}", self._of_one, methods=["GET", "POST", "DELETE"]),
+            Route(f"{v1}/openapi.json", self.reads(self._openapi)),
+            self._all_read(f"{v1}/drain", self._drained),
+            self._all_change(f"{v1}/drain/begin", self._drained),
+            self._all_change(f"{v1}/drain/end", self._drained),
+            self._all_read(f"{v1}/scrub", front_sums.scrubbed),
+            self._all_change(f"{v1}/scrub", front_sums.scrubbed),
+            self._all_change(f"{v1}/scrub", front_sums.scrubbed, "DELETE"),
+            self._all_read(f"{v1}/redirect", self._redirected),
+            self._all_change(f"{v1}/redirect", self._redirected, "DELETE"),
+            self._all_change(f"{v1}/redirect/{{name}}", self._redirected),
+            Route(f"{v1}/reload", self.changes(self._reload), methods=["POST"]),
+            *MessageRoutes(self, self._passing, self._call).routes(),
+        ]
+
+    def routes(self) -> list[Route]:
+        return [
+            *self.own_routes(),
+            *(Route(f"/node/{act}", self._form_for_all, methods=["POST"]) for act in ("drain", "undrain")),
+            Route("/{path:path}", self._pass, methods=_METHODS),
+        ]
+
+    # Health and metrics
+
+    async def _live(self, request: Request) -> Response:
+        del request
+        return json_response({"live": True})
+
+    async def _ready(self, request: Request) -> Response:
+        """The node takes mail while one of its workers does."""
+        del request
+        call = Call(method="GET", target=READY.encode(), headers=())
+        said = await self._passing.to_all(call, QUICK)
+        ready = any(one.done for one in said)
+        away = [
+            f"worker {one.worker.number}: {one.json.get('reason') or one.sentence}"
+            for one in said
+            if not one.done
+        ]
+        warnings = [str(one.json["warning"]) for one in said if one.done and one.json.get("warning")]
+        told: dict[str, Any] = {
+            "ready": ready,
+            "reason": "" if ready else "; ".join(away) or "the node starts",
+        }
+        if ready and (away or warnings):
+            told["warning"] = "; ".join(dict.fromkeys([*away, *warnings]))
+        return json_response(told, 200 if ready else 503)
+
+    async def _scraped(self, request: Request) -> Response:
+        by = request.query_params.get("by")
+        if by not in (None, "worker") or set(request.query_params) - {"by"}:
+            raise RequestRefused(400, "the only parameter is by=worker")
+        asked = self._call(request, target=b"/metrics")
+        kept = [(key, value) for key, value in asked.headers if not key.startswith(b"accept")]
+        call = Call(method="GET", target=asked.target, headers=[*kept, (b"accept", PLAIN.encode())])
+        scraped = await asyncio.gather(*(self._page(one, call) for one in self._supervisor.workers()))
+        async with self._rendering:
+            page, content_type = await asyncio.to_thread(
+                self._metrics.render, scraped, request.headers.get("accept", ""), by_worker=by is not None
+            )
+        return Response(page, headers={**PRIVATE, "content-type": content_type})
+
+    async def _page(self, worker: Worker, call: Call) -> Scraped:
+        if worker.state not in ("serving", "leaving"):  # one that starts may be silent for long
+            return Scraped(worker, None)
+        said = await self._passing.read(worker, call, SCRAPE)
+        return Scraped(worker, said.body.decode("utf-8", "replace") if said.done else None)
+
+    # Workers
+
+    async def _workers(self, request: Request) -> dict[str, Any]:
+        del request
+        return {"name": self.name, "workers": [_shown(one) for one in self._supervisor.workers()]}
+
+    async def _worker(self, request: Request) -> dict[str, Any]:
+        return _shown(self._numbered(request))
+
+    def _numbered(self, request: Request) -> Any:
+        number = request.path_params["number"]
+        if not (number.isascii() and number.isdigit() and len(number) < 4):
+            raise RequestRefused(404, "a worker is called by its number, from 1")
+        return self._passing.numbered(int(number))
+
+    async def _of_one(self, request: Request) -> Response:
+        """The worker checks who asks as well: it knows what is asked."""
+
+        async def answered(request: Request) -> Response:
+            self._identify(request)
+            check_host(request.headers, self.name, anybody=self.access.open)
+            worker = self._numbered(request)
+            rest = _OF_ONE.fullmatch(request.scope.get("raw_path") or b"")
+            if rest is None:
+                raise RequestRefused(404, f"there is nothing at {request.url.path}")
+            query: bytes = request.scope["query_string"]
+            target = b"/api/v1" + rest[1] + (b"?" + query if query else b"")
+            call = self._call(request, await octets_of(request), target)
+            return await self._passing.to(worker, call)
+
+        return await self._answered(answered, _refused)(request)
+
+    async def _openapi(self, request: Request) -> Response:
+        own = document(installed("shadowrelay"), self.own_routes())
+        try:
+            said = await self._first(self._call(request))
+        except RequestRefused:
+            return json_response(own)
+        found = said.json
+        return json_response({**found, "paths": {**found["paths"], **own["paths"]}})
+
+    async def _first(self, call: Call) -> Said:
+        for worker in self._passing.order():
+            said = await self._passing.read(worker, call, SCRAPE)
+            if said.done:
+                return said
+        raise RequestRefused(503, self._passing.nobody())
+
+    # What is asked of all workers
+
+    def _all_read(self, path: str, merged: _Merged) -> Route:
+        return Route(path, self.reads(self._of_all(merged)))
+
+    def _all_change(self, path: str, merged: _Merged, method: str = "POST") -> Route:
+        return Route(path, self.changes(self._of_all(merged)), methods=[method])
+
+    def _of_all(self, merged: _Merged) -> Handler:
+        async def asked(request: Request) -> Response:
+            said = await self._passing.to_all(self._call(request, await octets_of(request)))
+            return self._merged(said, merged)
+
+        return asked
+
+    def _merged(self, said: Sequence[Said], merged: _Merged) -> Response:
+        """One answer of all that did it. If none did, what the first of them said."""
+        if any(one.done for one in said):
+            return json_response(merged(said))
+        for one in said:
+            if one.body:
+                return Response(one.body, one.status, _private(one))
+        raise RequestRefused(503, self._passing.nobody())
+
+    def _drained(self, said: Sequence[Said]) -> dict[str, Any]:
+        return front_sums.drained(self.name, said)
+
+    def _redirected(self, said: Sequence[Said]) -> dict[str, Any]:
+        return front_sums.redirected(self.name, said)
+
+    async def _reload(self, request: Request) -> Response:
+        """All workers read the file, and the supervisor: it alone takes another number of workers."""
+        octets = await octets_of(request)
+        asked = await body_of(_again(request, octets), {"dry_run", "cluster", "operator"})
+        call = self._call(request, octets)
+        if asked.get("cluster") is True:
+            said = [await self._first_of_all(call)]
+            answer = Response(said[0].body, said[0].status, _private(said[0]))
+        else:
+            said = await self._passing.to_all(call)
+            answer = self._merged(said, lambda said: front_sums.reloaded(self.name, said))
+        if any(one.done for one in said) and asked.get("dry_run") is not True:
+            await self._supervisor.reload()
+        return answer
+
+    async def _first_of_all(self, call: Call) -> Said:
+        """A reload of the cluster reaches the siblings as members: one worker is asked."""
+        for worker in self._passing.order():
+            said = await self._passing.read(worker, call, 60.0)
+            if said.body:
+                return said
+        raise RequestRefused(503, self._passing.nobody())
+
+    async def _form_for_all(self, request: Request) -> Response:
+        """A form of the console that is for the whole node; the first worker's answer counts."""
+
+        async def answered(request: Request) -> Response:
+            call = self._call(request, await octets_of(request))
+            said = [one for one in await self._passing.to_all(call) if one.body or one.status < 400]
+            if not said:
+                raise RequestRefused(503, self._passing.nobody())
+            headers = {k: v for k, v in said[0].headers.items() if k in ("location", "content-type")}
+            return Response(said[0].body, said[0].status, {**PRIVATE, **headers})
+
+        return await self._answered(answered, _refused)(request)
+
+    # Sessions, and all else
+
+    async def _begin_session(self, request: Request) -> Response:
+        """A session is the front's, so it outlives a worker. A form that is refused is a page of a worker."""
+
+        async def answered(request: Request) -> Response:
+            octets = await octets_of(request)
+            response = await self._sessions.login(_again(request, octets))
+            if response.status_code < 400 or kind_of(request.headers) != FORM:
+                return response
+            return await self._passing.to_one(self._call(request, octets))
+
+        return await self._answered(answered, _refused)(request)
+
+    async def _pass(self, request: Request) -> Response:
+        async def answered(request: Request) -> Response:
+            call = self._call(request, await octets_of(request))
+            try:
+                return await self._passing.to_one(call)
+            except RequestRefused as refused:
+                try:
+                    self._identify(request)
+                except RequestRefused:  # a stranger hears nothing about workers
+                    raise RequestRefused(refused.status, "no worker of this node answers now") from None
+                raise
+
+        return await self._answered(answered, _refused)(request)
+
+    def _call(self, request: Request, body: bytes = b"", target: bytes = b"") -> Call:
+        return call_of(request, body, self._handed(request), target)
+
+    def _handed(self, request: Request) -> bytes | None:
+        """Who asks, if a session says so. A bearer token goes on as it is: the worker looks at it itself."""
+        if request.headers.get("authorization") and not self.access.open:
+            return None
+        try:
+            return handing(self.access.who("", request.cookies.get(cookie_name(self.name), "")))
+        except RequestRefused:
+            return None
+
+
+def _shown(worker: Any) -> dict[str, Any]:
+    return {
+        "number": worker.number,
+        "name": worker.name,
+        "state": str(worker.state),
+        "pid": worker.pid,
+        "since": timestamp(worker.since),
+        "restarts": worker.restarts,
+        "why": worker.why,
+    }
+
+
+def _private(said: Said) -> dict[str, str]:
+    return {**PRIVATE, "content-type": said.headers.get("content-type", "application/json")}
+
+
+def _again(request: Request, octets: bytes) -> Request:
+    """The request with its body before it again."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": octets, "more_body": False}
+
+    return Request(request.scope, receive)
+
+
+def _refused(request: Request, refused: RequestRefused) -> Response:
+    if "text/html" in request.headers.get("accept", ""):
+        return PlainTextResponse(refused.sentence + "\n", refused.status, PRIVATE)
+    return refusal(refused.status, refused.sentence, refused.details)

@@ -1,0 +1,96 @@
+"""Messages of a node of several workers: each is at one of them, and a client need not know at which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from shadowrelay.admin.answering import PRIVATE, Guarded, json_response
+from shadowrelay.admin.body import octets_of
+from shadowrelay.admin.guard import RequestRefused, page_limit
+from shadowrelay.admin.passing import Call, Passing, Said
+
+PATIENCE = 10.0
+"""Seconds that a worker may take to look for a message."""
+
+_NOT_THIS_ONE = frozenset({404, 409})
+_BASE = "/api/v1/messages"
+
+
+class MessageRoutes:
+    """The handlers. ``call``: a request as a worker is to see it, with that body."""
+
+    def __init__(self, guarded: Guarded, passing: Passing, call: Callable[[Request, bytes], Call]) -> None:
+        self._guarded, self._passing, self._call = guarded, passing, call
+
+    def routes(self) -> list[Route]:
+        reads, changes = self._guarded.reads, self._guarded.changes
+        return [
+            Route(_BASE, reads(self._list)),
+            Route(f"{_BASE}/{{id}}", reads(self._one)),
+            *(
+                Route(f"{_BASE}/{{id}}/{verb}", changes(self._act), methods=["POST"])
+                for verb in ("resume", "bounce", "drop")
+            ),
+        ]
+
+    async def _list(self, request: Request) -> Response:
+        """The lists of all workers in the order of the ids, cut where a page ends."""
+        said = await self._passing.to_all(self._call(request, b""), PATIENCE)
+        if refused := next((one for one in said if one.body and not one.done), None):
+            return _as_said(refused)
+        answers = [one for one in said if one.done]
+        if not answers:
+            raise RequestRefused(503, self._passing.nobody())
+        limit = page_limit(request.query_params)
+        every = sorted(
+            ({**item, "worker": one.worker.name} for one in answers for item in one.json["messages"]),
+            key=lambda item: str(item["id"]),
+        )
+        # No id is on two pages: a page begins after an id.
+        page = (
+            [item for item in every if item["id"] <= every[limit - 1]["id"]] if len(every) > limit else every
+        )
+        more = len(page) < len(every) or any(one.json["next"] for one in answers)
+        silent = [one.sentence for one in said if not one.done]
+        shown: dict[str, Any] = {"messages": page, "next": page[-1]["id"] if more else None}
+        return json_response(shown | ({"silent": silent} if silent else {}))
+
+    async def _one(self, request: Request) -> Response:
+        said = await self._passing.to_all(self._call(request, b""), PATIENCE)
+        found = [one for one in said if one.done]
+        ids = dict.fromkeys(str(one.json["id"]) for one in found)
+        if len(ids) > 1:
+            wanted = request.path_params["id"].lower()
+            raise RequestRefused(400, f"several messages begin with {wanted}: {', '.join(ids)}")
+        ambiguous = [one for one in said if one.status == 400]
+        return self._best(ambiguous or found or list(said))
+
+    async def _act(self, request: Request) -> Response:
+        """One worker after another, until one has the message in the state that the verb is for."""
+        call = self._call(request, await octets_of(request))
+        said: list[Said] = []
+        for worker in self._passing.order():
+            said.append(await self._passing.read(worker, call, PATIENCE))
+            if said[-1].body and said[-1].status not in _NOT_THIS_ONE:
+                return _as_said(said[-1])
+        return self._best(said)
+
+    def _best(self, said: list[Said]) -> Response:
+        """What was done, or the refusal that says most. That nobody has it, only all workers can say."""
+        if silent := [one for one in said if not one.body]:
+            if not any(one.done for one in said):
+                told = "; ".join(one.sentence for one in silent)
+                raise RequestRefused(503, f"no worker that answers has it, and not all answer: {told}")
+        elif not said:
+            raise RequestRefused(503, self._passing.nobody())
+        return _as_said(min(said, key=lambda one: (not one.done, one.status in _NOT_THIS_ONE)))
+
+
+def _as_said(one: Said) -> Response:
+    headers = {**PRIVATE, "content-type": one.headers.get("content-type", "application/json")}
+    return Response(one.body, one.status, headers)
