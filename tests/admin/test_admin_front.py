@@ -14,10 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shadowrelay.admin.access import access_by
 from shadowrelay.admin.front import build_front
-from shadowrelay.admin.front_metrics import GAUGES
+from shadowrelay.admin.front_metrics import GAUGES, Of
 from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
 
+METRICS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 TOKEN = "a token of sixteen"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 JSON = {"content_type": "application/json"}
@@ -300,6 +301,16 @@ async def test_every_metric_of_a_worker_is_a_counter_a_histogram_or_a_gauge_with
     assert types == {"gauge", "counter", "histogram"}
     assert gauges <= set(GAUGES), "say in admin/front_metrics.py what the gauge of a node is"
     assert set(GAUGES) - gauges <= {"shadowrelay_resubmit_left_messages"}
+
+
+def test_the_page_of_metrics_says_what_each_gauge_of_a_node_is() -> None:
+    for of, words in ((Of.SUM, "the sum"), (Of.MOST, "the greatest"), (Of.LEAST, "the least")):
+        row = re.search(
+            rf"^\| {words} of those of its workers \| (.*) \|$", METRICS.read_text(), re.MULTILINE
+        )
+        assert row
+        told = {f"shadowrelay_{name}" for name in re.findall(r"`(\w+)`", row[1])}
+        assert told == {name for name, what in GAUGES.items() if what is of}
 
 
 async def test_counters_of_the_node_never_fall_though_a_worker_ends(tmp_path: Path) -> None:

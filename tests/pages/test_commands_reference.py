@@ -11,6 +11,7 @@ from starlette.routing import Route
 from shadowlab.cli import main as lab
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.openapi_operations import FRONT
 from shadowrelay.cli import COMMANDS
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.session import ReceiveSession
@@ -38,7 +39,7 @@ def test_the_page_of_the_api_describes_exactly_its_routes():
         if isinstance(route, Route)
         for method in route.methods or ()
         if method != "HEAD"
-    }
+    } | {f"{one.method} {one.path}" for one in FRONT}
     described = re.findall(
         r"^## `((?:GET|POST|DELETE) [^`]+)`$", (REFERENCE / "api.md").read_text("utf-8"), re.MULTILINE
     )

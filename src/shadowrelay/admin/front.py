@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from importlib.metadata import version as installed
 from typing import Any, Protocol
 
@@ -46,18 +45,11 @@ _OF_ONE = re.compile(rb"/api/v1/workers/[0-9]+(/.*)")
 _Merged = Callable[[Sequence[Said]], dict[str, Any]]
 
 
-class Told(Protocol):
-    """What the front shows of a worker besides what it needs itself."""
-
-    @property
-    def since(self) -> datetime: ...
-
-
 class Supervising(Protocol):
     """The supervisor, as the front knows it."""
 
     def workers(self) -> Sequence[Any]:
-        """Each is a ``Worker``, and ``Told``."""
+        """Each is a ``Worker``, with ``since``: when its state began."""
         ...
 
     async def reload(self) -> Sequence[str]:

@@ -7,8 +7,7 @@ from typing import Any
 
 from shadowrelay.admin.passing import Said
 from shadowrelay.core.identifiers import ServerName
-
-Json = dict[str, Any]
+from shadowrelay.operator.view import Json
 
 _NOT_SOUND = ("damaged_content", "damaged_rows", "mended", "unreadable")
 _ROUND = ("messages", "octets", *_NOT_SOUND)
