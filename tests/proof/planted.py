@@ -49,6 +49,7 @@ from .planted_supervising import SUPERVISING
 from .planted_switching import SWITCHING
 from .planted_very_many import VERY_MANY
 from .planted_view import VIEWING
+from .planted_workers import WORKERS
 from .planted_workers_port import WORKERS_PORT
 from .planting import Fault
 
@@ -63,6 +64,7 @@ RELAY: tuple[Fault, ...] = (
     *HOPS_EXPLORED,
     *MACHINES,
     *SUPERVISING,
+    *WORKERS,
     *HOP_SHADOWS,
     *DELIVERING,
     *HOSTS,

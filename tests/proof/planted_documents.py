@@ -35,8 +35,8 @@ DOCUMENTS: tuple[Fault, ...] = (
         file="members/answering.py",
         edits=(
             (
-                "        if not is_member or (theirs.name not in names and not self._secured(client)):\n",
-                "        if not is_member:\n",
+                " or (node_of(theirs.name) not in names and not self._secured(client)):\n",
+                ":\n",
             ),
         ),
         test="smtp/test_member_session.py::test_a_member_is_who_its_certificate_says_and_nobody_else",

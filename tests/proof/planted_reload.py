@@ -35,8 +35,8 @@ RELOAD = (
         file="settings/reloading.py",
         edits=(
             (
-                "    wrong = tuple(cross_checks(taken, broken=frozenset(), origins={}))\n",
-                "    wrong = tuple(cross_checks(file, broken=frozenset(), origins={}))\n",
+                "    wrong = tuple(cross_checks(taken, broken=frozenset(), origins={}, of_worker=True))\n",
+                "    wrong = tuple(cross_checks(file, broken=frozenset(), origins={}, of_worker=True))\n",
             ),
         ),
         test=_SETTINGS + "test_a_file_that_does_not_work_without_its_restart_is_refused",

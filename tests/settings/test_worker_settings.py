@@ -12,7 +12,7 @@ from shadowrelay import authority
 from shadowrelay.core.workers import node_of, number_of, worker_name
 from shadowrelay.settings import settings_from_tree, settings_warnings
 from shadowrelay.settings.reloading import reloaded
-from shadowrelay.settings.workers import for_worker
+from shadowrelay.settings.workers import SHARED, for_worker
 from tests.settings.test_settings_checks import MX2, PEER, errors_of, tree, warnings_of
 
 
@@ -103,6 +103,23 @@ def test_a_worker_has_a_place_of_its_own_and_knows_all_others(tmp_path: Path) ->
         assert {member.host for member in one.members if member.name in sibling} == {"rack1"}
 
 
+def test_rates_and_room_of_a_node_are_divided_among_its_workers(tmp_path: Path) -> None:
+    given = {
+        "resubmit_rate": 10,
+        "max_outbound_connections": 1001,
+        "max_per_domain_outbound_connections": 2,
+        "tracking": {"max_directory_size": 4_000_000},
+    }
+    node = settings_from_tree(tree(workers=4, data_dir=str(tmp_path), peer=PEER, **given))
+    workers = [for_worker(node, number) for number in (1, 2, 3, 4)]
+    assert [one.resubmit_rate for one in workers] == [3, 3, 2, 2]
+    assert [one.max_outbound_connections for one in workers] == [251, 250, 250, 250]
+    assert [one.max_per_domain_outbound_connections for one in workers] == [1, 1, 1, 1], "at least one each"
+    assert [one.tracking.max_directory_size for one in workers] == [1_000_000] * 4
+    alone = for_worker(settings_from_tree(tree(data_dir=str(tmp_path), **given)), 1)
+    assert (alone.resubmit_rate, alone.tracking.max_directory_size) == (10, 4_000_000)
+
+
 def test_a_worker_takes_a_changed_file(tmp_path: Path) -> None:
     """Its own settings have names that no file may have."""
     given = {"data_dir": str(tmp_path), "peer": PEER, "members": [MX2]}
@@ -111,7 +128,9 @@ def test_a_worker_takes_a_changed_file(tmp_path: Path) -> None:
     found = reloaded(running, file)
     assert not found.wrong
     assert not found.restart
-    assert {one.key for one in found.now} == {"workers", "relay_networks", "members[w3.mx1.example.net]"}
+    shared = {*SHARED, "tracking.max_directory_size"}
+    expected = {"workers", "relay_networks", "members[w3.mx1.example.net]"}
+    assert {one.key for one in found.now} - shared == expected
 
 
 def test_the_certificate_of_the_node_is_that_of_its_workers(tmp_path: Path) -> None:

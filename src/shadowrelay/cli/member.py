@@ -74,6 +74,9 @@ def announce(node: AdminClient, file: Any, *, as_json: bool) -> None:
 )
 @click.option("--site", help="Site of the new member. Default: that of the member it is like.")
 @click.option("--host", help="Its failure domain: machine, rack or zone. Default: NAME.")
+@click.option(
+    "--workers", help="Its workers: a number, or auto. Default: as many as the member it is like has."
+)
 def add(
     name: str,
     address: str,
@@ -83,14 +86,16 @@ def add(
     out: Path,
     site: str | None,
     host: str | None,
+    workers: str | None,
 ) -> None:
     """Make all that the new member NAME needs. Run it where the authority's key is, not on a member.
 
     Makes its certificate, its settings file and a signed announcement. Nothing is sent anywhere.
     """
     from shadowrelay import authority
+    from shadowrelay.core.workers import MOST
     from shadowrelay.settings import to_toml
-    from shadowrelay.settings.values import parse_dialled
+    from shadowrelay.settings.values import parse_dialled, parse_workers
     from shadowrelay.wire.announcements import Announcement, format_signed, parse_signed, signed_octets
 
     now, name = datetime.now(UTC), name.lower()
@@ -99,6 +104,10 @@ def add(
         tree = tomllib.loads(like.read_text("utf-8"))
         site = site or tree.get("site", "default")
         made = _settings(tree, name, site, host or name, like_address)
+        if workers is not None:
+            if not 1 <= parse_workers(int(workers) if workers.isdecimal() else workers) <= MOST:
+                raise ValueError(f"--workers is a number from 1 to {MOST}, or auto")
+            made["workers"] = int(workers) if workers.isdecimal() else workers
         announcement = Announcement(
             serial=int(now.timestamp() * 1000), name=name, address=address, site=site, host=host or name
         )
@@ -130,6 +139,8 @@ def _settings(
         if like_address is None:
             raise ValueError(f"the file does not list {other} itself: say where it is with --like-address")
         own = {"name": other, "address": like_address, "site": tree.get("site", "default")}
+        if isinstance(workers := tree.get("workers"), int):  # else the node says how many they are
+            own["workers"] = workers
         members.append({**own, "host": tree.get("host", other)})
     return {**tree, "name": name, "site": site, "host": host, "members": members}
 

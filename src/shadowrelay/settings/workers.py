@@ -1,7 +1,8 @@
 """The settings of one worker, made of those of its node: its name, its place, and its ports.
 
 Worker 1 stands where a node of one worker stands. Worker K has the name ``wK.NAME``, the directories
-``worker-K`` below those of the node, and the peer port K - 1 above that of the node.
+``worker-K`` below those of the node, and the peer port K - 1 above that of the node. Each has a share of what
+the settings give to the node as a whole.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from shadowrelay.core.workers import worker_name
 from shadowrelay.settings.schema import MemberSettings, Settings
 from shadowrelay.settings.values import HostPort
 
+SHARED = ("resubmit_rate", "max_outbound_connections", "max_per_domain_outbound_connections")
+"""The settings that say how much a node does at most, each of its workers a share."""
+
+_LEAST_DIRECTORY = 10**5  # the least value of the setting
 _ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
@@ -27,13 +32,28 @@ def for_worker(settings: Settings, number: int) -> Settings:
     update = {
         "name": worker_name(_name(settings), number),
         "data_dir": _below(settings.data_dir, number),
-        "tracking": tracking.model_copy(update={"directory": _below(tracking.directory, number)}),
+        "tracking": tracking.model_copy(
+            update={
+                "directory": _below(tracking.directory, number),
+                "max_directory_size": max(
+                    share(tracking.max_directory_size, number, settings.workers), _LEAST_DIRECTORY
+                ),
+            }
+        ),
         "members": members,
+        **{key: share(getattr(settings, key), number, settings.workers) for key in SHARED},
     }
     if settings.peer is not None:
         listen = _above(settings.peer.listen, number)
         update["peer"] = settings.peer.model_copy(update={"listen": listen})
     return settings.model_copy(update=update)
+
+
+def share(whole: int, number: int, of: int) -> int:
+    """What that worker has of what all have together: the first ones have the rest of the division. At least
+    1, so that no worker stands still.
+    """
+    return max(1, whole // of + (number <= whole % of))
 
 
 def workers_of(member: MemberSettings) -> Iterator[MemberSettings]:
