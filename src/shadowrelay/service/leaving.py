@@ -68,8 +68,10 @@ class Leaving:
             return
         await lifeline.leave.wait()
         node, before = self._node, None
-        await node.begin_drain()  # siblings get all new connections, at once
         while True:
+            # Siblings get all new connections at once. Again each time: an operator may have ended the drain,
+            # and a drain that found nobody to take the queue is over.
+            await node.begin_drain()
             left = await self._left()
             if left != before:
                 log.info("worker_is_emptied", left=left)
