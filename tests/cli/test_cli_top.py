@@ -11,9 +11,11 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from admin_node import MX2, FakeNode, a_node, attempted, fill, meet, received, serving
@@ -21,13 +23,15 @@ from click.testing import CliRunner
 from stations import eventually
 from test_admin_events import writing
 
-from shadowrelay.admin.client import AdminClient
+from shadowrelay.admin.client import AdminClient, NodeEvent
 from shadowrelay.cli import main
 from shadowrelay.cli.top_app import TopApp
-from shadowrelay.cli.top_figures import SeenNode, look, pace, quantile, total
+from shadowrelay.cli.top_figures import SeenNode, look, looks, pace, quantile, total
 from shadowrelay.cli.top_frame import Sorted, TopFrame, ago, draw
 from shadowrelay.cli.top_watch import NodesWatch, told
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.workers import worker_name
 
 PAGE = """
 shadowrelay_ready 1.0
@@ -109,6 +113,63 @@ shadowrelay_peer_reachable{peer="w2.mx2.example.net"} 0.0
         ["mx1.example.net", "ready"],
         ["mx2.example.net", "unreachable"],
     ]
+
+
+class Fronted:
+    """The API of a node of two workers, and of a third that does not answer."""
+
+    url, token = "http://mx1:1", None
+    received = 10
+
+    def metrics(self, *, by_worker: bool = False) -> str:
+        assert by_worker
+        self.received += 4
+        given = page(received=self.received).strip().splitlines()
+        told = [f'shadowrelay_worker_serving{{worker="{one}"}} {one < 3:d}' for one in (1, 2, 3)]
+        for number in ("1", "2"):
+            mark = f'{{worker="{number}"'
+            told += [
+                line.replace("{", f"{mark},", 1) if "{" in line else line.replace(" ", f"{mark}}} ", 1)
+                for line in given
+            ]
+        return "\n".join(told) + "\n"
+
+    def get(self, *path: str) -> dict[str, Any]:
+        assert path == ("workers",)
+        return {"workers": [{"number": 1}, {"number": 2}]}
+
+    def events(
+        self, names: Sequence[str], after: str = "", *, worker: int | None = None
+    ) -> Iterator[NodeEvent]:
+        yield NodeEvent("", "begin", {"node": worker_name(ServerName("mx1.example.net"), worker or 1)})
+        if not after and worker:
+            row = {"date-time": "2026-11-27T02:00:00.000Z", "event-id": "FAIL", "source-context": f"{worker}"}
+            yield NodeEvent(f"{worker}-1", "", row)
+
+
+def test_each_worker_is_a_line_if_asked_and_all_of_them_are_heard() -> None:
+    fronted: Any = Fronted()
+    watch = NodesWatch([fronted], 0.01, workers=True)
+    watch.once()
+    assert [(one.name, one.why) for one in watch.nodes] == [
+        ("mx1.example.net", ""),
+        ("w2.mx1.example.net", ""),
+    ]
+    assert total(watch.nodes, "queued_messages") == 14
+    lines = draw(TopFrame(nodes=watch.nodes, events=(), now=NOW), 100)
+    assert [one.text.split()[:3] for one in lines if "mx1.example.net  " in one.text][-2:] == [
+        ["mx1.example.net", "ready", "7"],
+        ["w2.mx1.example.net", "ready", "7"],
+    ]
+    watch.start()
+    deadline = time.monotonic() + 10
+    while len(watch.events) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert sorted(watch.events) == ["02:00:00 mx1 FAIL 1", "02:00:00 mx1 FAIL 2"]
+
+
+def test_a_node_of_one_worker_is_its_first_worker() -> None:
+    assert looks(page(), 1.0) == {1: look(page(), 1.0)}
 
 
 def test_queues_are_sorted_by_messages_by_age_or_by_name() -> None:

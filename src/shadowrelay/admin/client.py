@@ -83,17 +83,21 @@ class AdminClient:
         """End something. Raises ApiError."""
         return self._ask("DELETE", path, {})
 
-    def metrics(self) -> str:
-        """The page of metrics, as text. Raises ApiError."""
-        with self._reporting(), self._opened(Request(self._at("/metrics"))) as answer:  # noqa: S310
+    def metrics(self, *, by_worker: bool = False) -> str:
+        """The page of metrics, as text; ``by_worker``: with a label for each. Raises ApiError."""
+        at = self._at("/metrics?by=worker" if by_worker else "/metrics")
+        with self._reporting(), self._opened(Request(at)) as answer:  # noqa: S310  the scheme was checked
             return str(answer.read(MOST).decode("utf-8"))
 
-    def events(self, names: Sequence[str] = (), after: str = "") -> Iterator[NodeEvent]:
+    def events(
+        self, names: Sequence[str] = (), after: str = "", *, worker: int | None = None
+    ) -> Iterator[NodeEvent]:
         """The events of the node as they happen, from after that id on; ends with the stream, as by a node
-        that stops. Raises ApiError.
+        that stops. ``worker``: those of that one alone. Raises ApiError.
         """
         query = urlencode({"event": ",".join(names)} if names else {})
-        request = Request(self._at(f"/api/v1/events?{query}"))  # noqa: S310  the scheme was checked
+        of = "" if worker is None else f"workers/{worker}/"
+        request = Request(self._at(f"/api/v1/{of}events?{query}"))  # noqa: S310  the scheme was checked
         if after:
             request.add_header("Last-Event-ID", after)
         with self._reporting(), self._opened(request) as answer:

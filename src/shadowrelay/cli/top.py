@@ -14,7 +14,7 @@ from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.top_figures import RATES, all_queues, latency, quantile, rate, total
 from shadowrelay.cli.top_frame import TopFrame, draw
 from shadowrelay.cli.top_watch import NodesWatch
-from shadowrelay.cli.viewing import duration, node_options, reporting
+from shadowrelay.cli.viewing import duration, node_options, reporting, workers_option
 
 
 def _others(context: click.Context, option: click.Parameter, urls: tuple[str, ...]) -> list[AdminClient]:
@@ -43,15 +43,23 @@ def _others(context: click.Context, option: click.Parameter, urls: tuple[str, ..
     help="How often the figures are looked at.",
 )
 @click.option("--once", is_flag=True, help="Print one frame as text, and end.")
+@workers_option
 @node_options
 def top(
-    node: AdminClient, others: list[AdminClient], interval: timedelta, *, once: bool, as_json: bool
+    node: AdminClient,
+    others: list[AdminClient],
+    interval: timedelta,
+    *,
+    once: bool,
+    workers: bool,
+    as_json: bool,
 ) -> None:
     """Show what nodes do: mail accepted, delivered, deferred and failed a second, how long a 250 takes, the
     queues, what is exposed, the members, and what is out of the ordinary as it happens.
 
     It reads the metrics and the events of the node of --admin, and of each --node; a token needs no more than
-    the scope read. A node that does not answer is said to be away, and asked again.
+    the scope read. A node that does not answer is said to be away, and asked again. The figures of a node are
+    the sums over its workers.
 
     Keys: q quits, p pauses, s sorts the queues by messages, age, or name.
     """
@@ -62,9 +70,9 @@ def top(
             raise click.UsageError("this needs a terminal; without one, --once prints one frame")
         from shadowrelay.cli.top_app import TopApp  # textual is slow to import, and no other command needs it
 
-        TopApp(NodesWatch(clients, seconds), seconds).run()
+        TopApp(NodesWatch(clients, seconds, workers=workers), seconds).run()
         return
-    watch = NodesWatch(clients, seconds)
+    watch = NodesWatch(clients, seconds, workers=workers)
     with reporting():
         watch.once()
     if as_json:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 _EVENTS = "shadowrelay_tracking_events_total"
+_READY = "shadowrelay_ready"
 _RATES = {
     "accepted": ("RECEIVE",),
     "delivered": ("SEND", "SENDEXTERNAL", "DELIVER"),
@@ -33,29 +38,50 @@ class Look:
 
 
 def look(page: str, at: float) -> Look:
-    """What a page of metrics says. Raises ValueError if it is none."""
+    """What a page of metrics says of a node. Raises ValueError if it is none."""
+    return _look([one for one in _samples(page) if "worker" not in one.labels], at)
+
+
+def looks(page: str, at: float) -> dict[int, Look]:
+    """What a page of metrics says of each worker that answers, by number: a node of one worker is its first.
+    Raises ValueError if it is none.
+    """
+    by_worker: dict[int, list[Sample]] = {}
+    for one in _samples(page):
+        by_worker.setdefault(int(one.labels.get("worker", "1")), []).append(one)
+    answering = {
+        number: some for number, some in by_worker.items() if any(one.name == _READY for one in some)
+    }
+    return {number: _look(some, at) for number, some in sorted((answering or {1: []}).items())}
+
+
+def _samples(page: str) -> list[Sample]:
     from prometheus_client.parser import text_string_to_metric_families
 
+    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+
+
+def _look(samples: Sequence[Sample], at: float) -> Look:
     values: dict[str, float] = {}
     events: dict[str, float] = {}
     acknowledged: dict[float, float] = {}
     queues: dict[str, list[float]] = {}
     peers: dict[str, dict[str, float]] = {}
-    for family in text_string_to_metric_families(page):
-        for sample in family.samples:
-            name, labels, value = sample.name, sample.labels, sample.value
-            if not labels:
-                values[name] = value
-            elif name == _EVENTS:
-                events[labels["event"]] = value
-            elif name == "shadowrelay_acknowledgement_seconds_bucket":
-                acknowledged[float(labels["le"])] = value
-            elif name in ("shadowrelay_queue_messages", "shadowrelay_queue_oldest_seconds"):
-                row = queues.setdefault(labels["next_hop"], [0.0, 0.0])
-                row[name.endswith("seconds")] = value
-            elif "peer" in labels:
-                peers.setdefault(labels["peer"], {})[name.removeprefix("shadowrelay_peer_")] = value
-    if "shadowrelay_ready" not in values:
+    for sample in samples:
+        name, value = sample.name, sample.value
+        labels = {key: text for key, text in sample.labels.items() if key != "worker"}
+        if not labels:
+            values[name] = value
+        elif name == _EVENTS:
+            events[labels["event"]] = value
+        elif name == "shadowrelay_acknowledgement_seconds_bucket":
+            acknowledged[float(labels["le"])] = value
+        elif name in ("shadowrelay_queue_messages", "shadowrelay_queue_oldest_seconds"):
+            row = queues.setdefault(labels["next_hop"], [0.0, 0.0])
+            row[name.endswith("seconds")] = value
+        elif "peer" in labels:
+            peers.setdefault(labels["peer"], {})[name.removeprefix("shadowrelay_peer_")] = value
+    if _READY not in values:
         raise ValueError("this page of metrics is not that of a shadowrelay node")
     waiting = {hop: (row[0], row[1]) for hop, row in queues.items() if row[0]}
     return Look(at, values, events, acknowledged, waiting, peers)

@@ -118,7 +118,7 @@ def _members(frame: TopFrame, width: int) -> list[TopLine]:
     lines = [
         TopLine(_member(names, "member", "state", ["queued", "exposed", "held", "in/s", "out/s"]), head=True)
     ]
-    asked = {node.name for node in frame.nodes}
+    asked = {node_name(node.name) for node in frame.nodes}
     for node in frame.nodes:
         figures = (
             [str(int(node.look.value(f"{one}_messages"))) for one in ("queued", "exposed", "shadow")]

@@ -10,8 +10,10 @@ from dataclasses import replace
 from itertools import islice
 
 from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
-from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, pace
+from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, looks, pace
 from shadowrelay.cli.viewing import clean
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.workers import worker_name
 from shadowrelay.operator.grouping import label, node_name
 
 NOTABLE = (
@@ -40,15 +42,29 @@ class NodesWatch:
     at any time.
     """
 
-    def __init__(self, clients: Sequence[AdminClient], interval: float) -> None:
+    def __init__(self, clients: Sequence[AdminClient], interval: float, *, workers: bool = False) -> None:
+        """``workers``: look at each worker of a node."""
         self._clients = clients
         self._interval = interval
-        self._seen = {client.url: SeenNode(client.url, client.url, why="not asked yet") for client in clients}
+        self._workers = workers
+        self._names = {client.url: client.url for client in clients}
+        self._seen = {
+            client.url: {1: SeenNode(client.url, client.url, why="not asked yet")} for client in clients
+        }
         self._events: deque[str] = deque(maxlen=_KEPT)
 
     @property
     def nodes(self) -> list[SeenNode]:
-        return list(self._seen.values())
+        return [
+            replace(one, name=self._name_of(url, number))
+            for url, workers in list(self._seen.items())
+            for number, one in sorted(workers.items())
+        ]
+
+    def _name_of(self, url: str, number: int) -> str:
+        """The name of a node, or of a worker; its URL before it is known."""
+        name = self._names[url]
+        return name if name == url else worker_name(ServerName(name), number)
 
     @property
     def events(self) -> list[str]:
@@ -78,14 +94,22 @@ class NodesWatch:
     def _look(self, client: AdminClient) -> None:
         before = self._seen[client.url]
         try:
-            found = look(client.metrics(), time.monotonic())
+            page, at = client.metrics(by_worker=self._workers), time.monotonic()
+            found = looks(page, at) if self._workers else {1: look(page, at)}
         except (ApiError, ValueError) as error:
             why = clean(error).partition(" --admin or ")[0]
-            self._seen[client.url] = replace(self._seen[client.url], why=why)
+            self._seen[client.url] = {number: replace(one, why=why) for number, one in before.items()}
             return
-        last: Look | None = None if before.why else before.look
+        silent = {number: replace(one, why="it does not answer") for number, one in before.items()}
+        self._seen[client.url] = silent | {
+            number: self._paced(before.get(number), client.url, seen) for number, seen in found.items()
+        }
+
+    @staticmethod
+    def _paced(before: SeenNode | None, url: str, found: Look) -> SeenNode:
+        last: Look | None = None if before is None or before.why else before.look
         done: NodePace = pace(last, found)
-        self._seen[client.url] = replace(self._seen[client.url], look=found, pace=done, why="")
+        return SeenNode(url, url, look=found, pace=done)
 
     def _name(self, client: AdminClient) -> None:
         """Learn a node's name from the beginning of its events."""
@@ -96,23 +120,46 @@ class NodesWatch:
             pass
 
     def _listen(self, client: AdminClient) -> None:
+        """Listen to the node; to each of its workers, if it has several."""
+        heard: set[int] = set()
         last = ""
         while True:
-            try:
-                for event in client.events(NOTABLE, last):
-                    last = event.id or last
-                    self._hear(client, event)
-            except ApiError:
-                pass  # the figures say why
+            for number in self._numbers(client) - heard:
+                heard.add(number)
+                threading.Thread(target=self._listen_to, args=(client, number), daemon=True).start()
+            if not heard:
+                last = self._stream(client, None, last)
             time.sleep(AGAIN)
+
+    def _listen_to(self, client: AdminClient, number: int) -> None:
+        last = ""
+        while True:
+            last = self._stream(client, number, last)
+            time.sleep(AGAIN)
+
+    def _stream(self, client: AdminClient, worker: int | None, last: str) -> str:
+        """Hear events until the stream ends. Returns the id of the last one."""
+        try:
+            for event in client.events(NOTABLE, last, worker=worker):
+                last = event.id or last
+                self._hear(client, event)
+        except ApiError:
+            pass  # the figures say why
+        return last
+
+    def _numbers(self, client: AdminClient) -> set[int]:
+        """The workers of a node; none of one that is a single process."""
+        try:
+            return {int(one["number"]) for one in client.get("workers")["workers"]}
+        except (ApiError, KeyError, TypeError, ValueError):
+            return set()
 
     def _hear(self, client: AdminClient, event: NodeEvent) -> None:
         data = event.data
         if event.name == "begin":
-            name = node_name(clean(data.get("node", client.url)))
-            self._seen[client.url] = replace(self._seen[client.url], name=name)
+            self._names[client.url] = node_name(clean(data.get("node", client.url)))
         elif not event.name and "event-id" in data:
-            self._events.append(told(self._seen[client.url].name, data))
+            self._events.append(told(self._names[client.url], data))
 
 
 def told(node: str, columns: Mapping[str, str]) -> str:
