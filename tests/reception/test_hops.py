@@ -115,6 +115,21 @@ async def test_a_peer_is_who_its_certificate_says(tmp_path: Path) -> None:
         assert await node.rows("hop_peer") == 0
 
 
+async def test_the_workers_of_a_peer_hand_over_with_its_certificate_each_by_its_own_name(
+    tmp_path: Path,
+) -> None:
+    second = GREETING.replace(PEER, f"w2.{PEER}").replace(DATABASE, ELSE)
+    async with hop(tmp_path, PEER, OTHER) as node:
+        for number, greeting in enumerate((GREETING, second), 1):
+            async with call(node, tmp_path) as client:
+                assert (await client.say(greeting)).startswith("250 ")
+                await hand_over(client, number, TO)
+                assert (await said(client)).startswith("25")
+        assert await node.rows("hop_peer") == await node.rows("handed") == 2
+        async with call(node, tmp_path, shown=OTHER) as client:
+            assert (await client.say(second)) == "550 5.7.1 Not the peer of that certificate"
+
+
 async def test_a_peer_cannot_pass_for_the_database_of_another_and_hear_its_events(tmp_path: Path) -> None:
     async with hop(tmp_path, PEER, OTHER) as node:
         async with call(node, tmp_path) as client:
