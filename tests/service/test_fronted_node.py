@@ -102,7 +102,7 @@ def test_the_node_answers_for_its_workers_at_one_address(node: SupervisedNode) -
 
 def test_metrics_are_those_of_all_workers(node: SupervisedNode) -> None:
     before = metric(ask(node, "/metrics")[1], RECEIVED)
-    node.send(12)
+    node.send(*(f"message {number}" for number in range(12)))
     whole, each = (ask(node, target)[1] for target in ("/metrics", "/metrics?by=worker"))
     counted = [metric(each, RECEIVED.replace("}", f',worker="{number}"}}')) for number in (1, 2)]
     assert sum(counted) == metric(whole, RECEIVED) == before + 12
@@ -132,7 +132,7 @@ def test_a_reload_by_the_command_reaches_both_workers_and_the_supervisor(node: S
 
 
 def test_a_scrub_by_the_command_reads_what_both_workers_keep(node: SupervisedNode) -> None:
-    node.send(8)
+    node.send(*(f"scrubbed {number}" for number in range(8)))
     told = command(node, "scrub", "--json")
     assert told.returncode == 0, told.stderr
     found = json.loads(told.stdout)

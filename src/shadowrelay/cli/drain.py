@@ -59,6 +59,7 @@ def _told(answer: JsonTree) -> list[str]:
             f"{counted(number, 'message')} handed over to {name}"
             + (f"; {waiting} not yet taken" if waiting else "")
         )
+    told += [one["why"] for one in answer.get("workers", ()) if not one["answers"]]
     if answer["arriving"]:
         told.append(f"{counted(answer['arriving'], 'session')} under way: it may still take a message")
     left = counted(answer["queued"], "message")

@@ -37,7 +37,7 @@ def scrub(node: AdminClient, *, as_json: bool) -> None:
     damage was found or something could not be read.
     """
     with reporting():
-        begun = node.post("scrub")["begun"]
+        begun = node.post("scrub")
         try:
             last = _followed(node, begun)
         except KeyboardInterrupt:
@@ -62,8 +62,8 @@ _ROWS = (
 )
 
 
-def _followed(node: AdminClient, begun: int) -> JsonTree:
-    """Wait until the round ``begun``, or a later one, is complete. Returns that round."""
+def _followed(node: AdminClient, begun: JsonTree) -> JsonTree:
+    """Wait until the round that was ``begun``, or a later one, is complete. Returns that round."""
     # Imported here, because it imports rich, which `--help` does not need.
     from shadowrelay.cli.progress import bar
 
@@ -72,14 +72,36 @@ def _followed(node: AdminClient, begun: int) -> JsonTree:
         while True:
             found = node.get("scrub")
             last: JsonTree | None = found["last"]
-            if last and last["round"] >= begun:
+            if last and _complete(found, begun):
                 return last
-            if found["round"] == begun and found["at_once"]:
+            if _runs(found, begun):
                 under_way = True
-                shown.tell(_doing(found), 100 * found["progress"])
+                shown.tell(_doing(found), 100 * (found["progress"] or 0))
             elif under_way:
                 raise click.ClickException("another command has told the round to go on at its usual pace")
             time.sleep(_POLL)
+
+
+def _complete(found: JsonTree, begun: JsonTree) -> bool:
+    """Is the round of the node complete: of each of its workers, if it has several?"""
+    return all(one["last"] and one["last"]["round"] >= first["begun"] for one, first in _each(found, begun))
+
+
+def _runs(found: JsonTree, begun: JsonTree) -> bool:
+    return any(one["round"] == first["begun"] and one["at_once"] for one, first in _each(found, begun))
+
+
+def _each(found: JsonTree, begun: JsonTree) -> list[tuple[JsonTree, JsonTree]]:
+    """What is found beside what was begun: of a node, or of each worker that began."""
+    if "workers" not in found:
+        return [(found, begun)]
+    now = {one["worker"]: one for one in found["workers"]}
+    pairs = [(now.get(one["worker"]), one) for one in begun.get("workers", ()) if one["answers"]]
+    for one, first in pairs:
+        if one is None or not one["answers"]:
+            why = one["why"] if one else f"worker {first['worker']} has left"
+            raise click.ClickException(f"{why}: what it keeps was not read to the end")
+    return [(one, first) for one, first in pairs if one is not None]
 
 
 def _doing(found: JsonTree) -> str:
