@@ -157,6 +157,14 @@ def test_one_that_was_answered_for_does_not_wait_for_many_that_were_not(many: Co
     assert confirmations(many)[75] == "none"
 
 
+def test_nothing_is_asked_while_the_database_is_being_opened(on: Counting) -> None:
+    inquiry = Inquiry(opening=True)
+    assert inquiry.unasked(on, B, 4) == []
+    assert not inquiry.has_questions(on, B)
+    inquiry.opening = False
+    assert len(inquiry.unasked(on, B, 4)) == 4
+
+
 def test_what_is_remembered_of_a_million_answers_has_room_in_memory() -> None:
     inquiry, count = Inquiry(), 20_000
     copies = [

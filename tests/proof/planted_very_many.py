@@ -22,4 +22,11 @@ VERY_MANY = (
         test="safety_net/test_expiry.py::"
         "test_of_very_many_copies_each_sweep_looks_at_a_part_and_the_next_goes_on",
     ),
+    Fault(
+        name="a node asks nothing once its database is open",
+        rule="what may have been sent or taken over is asked about",
+        file="service/opening.py",
+        edits=(("node.opening = node.inquiry.opening = False", "node.opening = False"),),
+        test="service/test_opening.py::test_an_opening_ends_with_everything_marked_and_nothing_left_behind",
+    ),
 )

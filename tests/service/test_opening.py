@@ -40,9 +40,12 @@ async def test_an_opening_ends_with_everything_marked_and_nothing_left_behind(tm
     stray.write_bytes(b"x")
     left = Chore(ChoreKind.REOPENED, found.name, found.clock())
     await found.read(lambda ledger: ledger.apply(Decision(None, (left,))))
-    found.node.opening = True
-    await opened(found.node)
-    assert not found.node.opening
-    assert not found.database.ledger.chores
-    assert not stray.exists()
-    await found.stop()
+    found.node.opening = found.node.inquiry.opening = True
+    try:
+        await opened(found.node)
+        assert not found.node.opening
+        assert not found.node.inquiry.opening  # members are asked from now on
+        assert not found.database.ledger.chores
+        assert not stray.exists()
+    finally:
+        await found.stop()

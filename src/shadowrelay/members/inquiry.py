@@ -42,12 +42,14 @@ class Inquiry:
     ``long_away``: when this node returned from an absence so long that the fate of its messages may be
     forgotten everywhere. Questions about those messages have this time as their ``since``; later questions
     have a later one. ``sound``: copies whose content matched its digest, so that they may be promoted.
-    ``unread``: copies whose content has to be compared.
+    ``unread``: copies whose content has to be compared. ``opening``: the database is being opened, so nothing
+    can be concluded yet: the talk would only make the opening last longer.
     """
 
     long_away: datetime | None = None
     sound: set[MessageId] = field(default_factory=set)
     unread: set[MessageId] = field(default_factory=set)
+    opening: bool = False
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
     _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
     _looked_at: MessageId = FIRST  # where ``conclude`` stopped, when there were too many
@@ -65,8 +67,10 @@ class Inquiry:
         """Up to ``most`` open questions that the member has not answered yet.
 
         If very many are answered, each call looks only at a part of them, so a question asked anew among them
-        may be found only by a later call.
+        may be found only by a later call. None while the database is being opened.
         """
+        if self.opening:
+            return []
         last = place = self._places.pop(member, FIRST)
         found: list[OpenQuestion] = []
         for looks, question in enumerate(_in_turn(ledger, place), 1):

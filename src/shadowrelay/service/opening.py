@@ -48,7 +48,7 @@ async def opened(node: Node) -> None:
             f"the opening of the database took longer than opening_timeout ({limit:.0f} s): look at the "
             "disk, or give it more time"
         ) from None
-    node.opening = False
+    node.opening = node.inquiry.opening = False
     log.info("opening_ended", seconds=round(loop.time() - began, 3))
 
 

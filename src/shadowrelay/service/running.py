@@ -245,7 +245,7 @@ async def _either(task: asyncio.Task[None], stop: asyncio.Event) -> None:
 async def _prepare(node: Node) -> None:
     """Prepare what must be ready before anyone may connect."""
     content.prepare(node.spool)
-    node.opening = True
+    node.opening = node.inquiry.opening = True
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.retired(member.name)
