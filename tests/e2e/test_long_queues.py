@@ -54,3 +54,28 @@ def test_an_owner_with_a_long_queue_is_killed_and_every_message_arrives_once(lab
     )
     lab.verify()
     assert len(lab.events("mx2", "RESUBMIT")) == (messages if wiped else 0)
+
+
+def test_a_holder_that_is_killed_in_the_middle_of_its_promotions_goes_on_with_them(lab: RunningLab):
+    messages = LOOKS + 500
+    lab.up("shadow_resubmit_time_span=1h", nodes=2)
+    lab.cluster.refuse()
+    fill(lab, messages)
+    wait_until(lambda: lab.held("mx2") == messages, "all have their second copy")
+    lab.cluster.kill("mx1")
+    lab.cluster.wipe("mx1")
+    lab.cluster.start("mx1")
+    wait_until(lambda: lab.queued("mx2") > 500, "some are promoted", PATIENCE)
+    lab.cluster.kill("mx2")
+    lab.cluster.start("mx2")
+    assert lab.queued("mx2") < messages  # it was in the middle
+    wait_until(lambda: lab.queued("mx2") >= messages, "it has all of them", PATIENCE)
+    wait_until(lambda: lab.held("mx1") >= messages, "and each has two copies", PATIENCE)
+    lab.cluster.accept()
+    wait_until(
+        lambda: lab.queued("mx1") + lab.queued("mx2") + lab.held("mx1") + lab.held("mx2") == 0,
+        "all is settled",
+        PATIENCE,
+    )
+    lab.verify()
+    assert len(lab.events("mx2", "RESUBMIT")) == messages
