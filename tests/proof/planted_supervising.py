@@ -6,6 +6,7 @@ from .planting import Fault
 
 _EMPTY = "a worker that leaves ends once it owns nothing and holds nothing"
 _PURE = "service/test_supervision.py::"
+_LINE = "service/test_lifeline.py::"
 _CORE = "core/ownership/test_leaving.py::"
 
 SUPERVISING = (
@@ -54,5 +55,21 @@ SUPERVISING = (
             ("in_state(copy, name, HolderState.BESIDE, HolderState.SUPERSEDED), tuple(told)", "copy, ()"),
         ),
         test=f"{_CORE}test_a_sibling_that_leaves_may_forget_at_once_what_never_counted",
+    ),
+    Fault(
+        name="siblings forget a worker that has yet to leave",
+        rule=_EMPTY,
+        file="service/supervisor.py",
+        edits=(
+            ("        return max(self.settings.workers, *there)\n", "        return self.settings.workers\n"),
+        ),
+        test=f"{_LINE}test_siblings_count_a_worker_that_goes_until_it_has_left",
+    ),
+    Fault(
+        name="a worker that does not end holds up the stop",
+        rule="a stop ends",
+        file="service/supervisor.py",
+        edits=(("            one.process.kill()\n", ""),),
+        test=f"{_LINE}test_a_worker_that_does_not_end_in_time_is_killed",
     ),
 )

@@ -84,7 +84,8 @@ class SupervisedNode:
 
     def __init__(self, directory: Path, workers: int, short: str = "mx1", **changes: Any) -> None:
         directory.mkdir(exist_ok=True)
-        self.smtp, self.admin = free_ports(2)
+        self.smtp = ports_in_a_row(6)
+        self.admin = self.smtp + 1
         self.name = f"{short}.example.org"
         self.file, self.said = directory / "node.toml", directory / "said"
         self.data = directory / "data"
@@ -102,7 +103,7 @@ class SupervisedNode:
                     "max_acknowledgement_delay": "0s",
                 }
             },
-            "peer": {"listen": f"127.0.0.1:{ports_in_a_row(4)}", "externally_secured": ["127.0.0.0/8"]},
+            "peer": {"listen": f"127.0.0.1:{self.smtp + 2}", "externally_secured": ["127.0.0.0/8"]},
             "admin": {"listen": f"127.0.0.1:{self.admin}"},
             "log": {"format": "json"},
         } | changes
