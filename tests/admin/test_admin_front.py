@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
-from admin_node import MX2, MX3, OURS, Got, ask, fill, held, meet, message_id, received
+from admin_node import MX2, MX3, NOW, OURS, Got, ask, fill, held, meet, message_id, received
 from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,6 +18,7 @@ from shadowrelay.admin.front import build_front
 from shadowrelay.admin.front_metrics import GAUGES, Of
 from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
+from shadowrelay.core.ownership.handover import Remains
 
 METRICS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 TOKEN = "a token of sixteen"
@@ -162,6 +164,41 @@ async def test_a_drain_is_of_all_workers_and_its_numbers_are_sums(tmp_path: Path
         assert not first.active
 
 
+async def test_a_drain_is_not_done_while_a_worker_does_not_answer(tmp_path: Path) -> None:
+    async def nothing() -> Remains:
+        return Remains(
+            queued=0,
+            exposed=0,
+            set_aside=0,
+            held_for={},
+            held_by={},
+            handed_over={},
+            awaited={},
+            reachable=frozenset(),
+        )
+
+    async with a_front(tmp_path) as front:
+        for one in front.each:
+            one.node.remains = nothing  # type: ignore[method-assign]
+        assert (await ask(front.port, "/api/v1/drain/begin", "POST", **JSON)).json["done"]
+        await front.each[1].die()
+        assert not (await ask(front.port, "/api/v1/drain")).json["done"]
+
+
+async def test_what_a_worker_may_have_done_is_asked_of_no_other(tmp_path: Path) -> None:
+    async def hears_and_ends(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    async with a_front(tmp_path) as front:
+        await front.each[0].die(told=False)
+        front.each[0].socket.unlink()
+        async with await asyncio.start_unix_server(hears_and_ends, front.each[0].socket):
+            assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w2.{OURS}"
+            got = await ask(front.port, f"/api/v1/peers/{MX2}/retire", "POST", **JSON)
+        assert (got.status, "not known" in got.json["error"]) == (503, True)
+
+
 async def test_a_scrub_is_of_all_workers(tmp_path: Path) -> None:
     async with a_front(tmp_path) as front:
         got = (await ask(front.port, "/api/v1/scrub", "POST", **JSON)).json
@@ -264,13 +301,10 @@ async def test_metrics_of_the_node_are_sums_and_maxima_of_those_of_its_workers(t
         first, second = (one.node for one in front.each)
         await fill(first, meet(MX2), received(1, MX2))
         await fill(second, meet(MX2), received(7, MX2), received(9, None))
+        second.certificates = {"peer.certificate": NOW - timedelta(days=1)}
         first.measured.acknowledgement.observe(0.2)
         second.measured.acknowledgement.observe(0.3)
-        one, two, whole = [
-            await scraped(front, target)
-            for target in ("/metrics?by=worker", "/metrics?by=worker", "/metrics")
-        ]
-        del two
+        one, whole = [await scraped(front, target) for target in ("/metrics?by=worker", "/metrics")]
         assert whole["shadowrelay_queued_messages"] == 3
         assert one["shadowrelay_queued_messages,worker=2"] == 2
         assert whole["shadowrelay_oldest_queued_seconds"] == 9 * 60
@@ -279,7 +313,9 @@ async def test_metrics_of_the_node_are_sums_and_maxima_of_those_of_its_workers(t
         assert whole["shadowrelay_acknowledgement_seconds_sum"] == pytest.approx(0.5)
         assert whole["shadowrelay_acknowledgement_seconds_bucket,le=+Inf"] == 2
         assert whole["shadowrelay_ready"] == 1
-        assert whole["shadowrelay_free_disk_bytes"] <= one["shadowrelay_free_disk_bytes,worker=1"]
+        until = "shadowrelay_certificate_expiry_timestamp_seconds,setting=peer.certificate"
+        assert whole[until] == (NOW - timedelta(days=1)).timestamp()
+        assert whole["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20
         assert whole["shadowrelay_worker_serving,worker=2"] == 1
         assert (await ask(front.port, "/metrics?by=host")).status == 400
 
@@ -294,10 +330,10 @@ async def test_every_metric_of_a_worker_is_a_counter_a_histogram_or_a_gauge_with
         )
     gauges = {
         family.name
-        for family in text_string_to_metric_families(page[1].text)
+        for family in text_string_to_metric_families(page)
         if family.type == "gauge" and family.name != "shadowrelay_worker_serving"
     }
-    types = {family.type for family in text_string_to_metric_families(page[1].text)}
+    types = {family.type for family in text_string_to_metric_families(page)}
     assert types == {"gauge", "counter", "histogram"}
     assert gauges <= set(GAUGES), "say in admin/front_metrics.py what the gauge of a node is"
     assert set(GAUGES) - gauges <= {"shadowrelay_resubmit_left_messages"}

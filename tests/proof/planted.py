@@ -28,6 +28,7 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
+from .planted_front import FRONT
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_explored import HOPS_EXPLORED
@@ -63,6 +64,7 @@ RELAY: tuple[Fault, ...] = (
     *HOPS_IN,
     *HOPS_EXPLORED,
     *MACHINES,
+    *FRONT,
     *SUPERVISING,
     *WORKERS,
     *HOP_SHADOWS,
