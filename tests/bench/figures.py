@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -94,6 +94,24 @@ class Row:
             **({"means": self.means} if self.means else {}),
             **({"target": str(self.target), "verdict": self.verdict} if self.target else {}),
         }
+
+
+def row_of(tree: Mapping[str, Any]) -> Row:
+    """The row of which ``Row.tree`` made that."""
+
+    def spread(name: str) -> Spread | None:
+        return Spread(tuple(tree[name]["rounds"])) if name in tree else None
+
+    target = None
+    if "target" in tree:
+        sign, bound = tree["target"].split()
+        judged = "ratio" in tree
+        target = Target(">=" if sign == "≥" else "<=", float(bound.replace(",", "")), of_ratio=judged)
+    ours, postfix, without = map(spread, ("ours", "postfix", "without"))
+    named = {name: tree[name] for name in ("section", "measure", "unit")}
+    return Row(
+        **named, ours=ours, postfix=postfix, without=without, target=target, means=tree.get("means", "")
+    )
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -111,12 +111,28 @@ def command(
             out.write(json.dumps(figures, indent=1) + "\n")
     if str(file) != "-":
         report.show(Console(), facts, rows)
-    if not (short or only or failures) and facts["Postfix"] != "not measured":
-        report.publish(docs, "relay", report.markdown(facts, count, rows), figures)
-        report.remember(docs, report.remembered(facts, count, rows))
+    if not (short or failures):
+        _publish(docs, set(only), facts, count, rows)
     for failure in failures:
         click.echo(f"Error: {failure}", err=True)
     ctx.exit(bool(failures) or any(row.verdict == "MISS" for row in rows))
+
+
+def _publish(docs: Path, only: set[str], facts: dict[str, str], rounds: int, rows: Sequence[Row]) -> None:
+    """Rewrite the page after a complete run, or the rows of sections that only ``--only`` measures."""
+    machine, before, old = report.known(docs, "relay")
+    if not only and facts["Postfix"] != "not measured":
+        report.remember(docs, report.remembered(facts, rounds, rows))
+        apart = {key: when for key, when in machine.items() if key in APART}
+        machine, before = {**facts, **apart}, rounds
+        shown = [*rows, *(row for row in old if row.section in APART)]
+    elif only and only <= APART and old:
+        machine = {**machine, **dict.fromkeys(sorted(only), facts["when"])}
+        shown = [*(row for row in old if row.section not in only), *rows]
+    else:
+        return
+    text = report.markdown(machine, before, shown)
+    report.publish(docs, "relay", text, report.tree(machine, before, shown))
 
 
 def _measured(

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from .figures import Row
+from .figures import Row, row_of
 from .published import PUBLISHED
 
 COLUMNS = ("measure", "unit", "two copies", "Postfix, one copy", "without shadowing", "ratio", "target", "")
@@ -98,8 +98,8 @@ def remembered(machine: Mapping[str, str], rounds: int, rows: Sequence[Row]) -> 
 def remember(directory: Path, run: Mapping[str, Any]) -> None:
     """Add a complete run to the history; one of the same minute takes the place of the one before."""
     data = directory / HISTORY
-    known = json.loads(data.read_text("utf-8")) if data.exists() else []
-    runs = [one for one in known if one["when"] != run["when"]]
+    before = json.loads(data.read_text("utf-8")) if data.exists() else []
+    runs = [one for one in before if one["when"] != run["when"]]
     data.write_text(json.dumps([*runs, run], indent=1) + "\n", "utf-8")
 
 
@@ -108,8 +108,15 @@ def publish(directory: Path, name: str, text: str, figures: Mapping[str, Any]) -
     page, data = directory / "benchmarks.md", directory / "benchmarks.json"
     before = page.read_text("utf-8") if page.exists() else "# Benchmarks\n"
     page.write_text(replaced(before, name, text), "utf-8")
-    known = json.loads(data.read_text("utf-8")) if data.exists() else {}
-    data.write_text(json.dumps({**known, name: figures}, indent=1) + "\n", "utf-8")
+    others = json.loads(data.read_text("utf-8")) if data.exists() else {}
+    data.write_text(json.dumps({**others, name: figures}, indent=1) + "\n", "utf-8")
+
+
+def known(directory: Path, name: str) -> tuple[dict[str, str], int, list[Row]]:
+    """What ``publish`` was given last: machine, rounds and rows; nothing if there was nothing."""
+    data = directory / "benchmarks.json"
+    found = json.loads(data.read_text("utf-8")).get(name) if data.exists() else None
+    return (found["machine"], found["rounds"], list(map(row_of, found["rows"]))) if found else ({}, 0, [])
 
 
 def replaced(page: str, name: str, text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from . import report
+from . import relay, report
 from .__main__ import main
 from .figures import Row, Spread, Target
 from .published import PUBLISHED
@@ -100,6 +100,27 @@ def test_publishing_replaces_the_part_of_this_bench_and_no_other(tmp_path: Path)
     assert text.index("second relay") < text.index("first audit")
     assert text.count("<!--") == 4
     assert json.loads(data.read_text()) == {"relay": {"rows": [3]}, "audit": {"rows": [2]}}
+
+
+def test_a_part_that_is_measured_apart_takes_its_place_in_the_page_and_a_complete_run_leaves_it_there(
+    tmp_path: Path,
+):
+    facts = {**MACHINE, "Postfix": "3.7", "when": "a day"}
+    apart = Row("million", "start", "s", Spread((9.0,)), target=Target("<=", 20.0, of_ratio=False))
+    relay._publish(tmp_path, {"million"}, facts, 1, [apart])
+    assert not (tmp_path / "benchmarks.md").exists()  # there is no page yet
+    relay._publish(tmp_path, set(), facts, 5, ROWS)
+    relay._publish(tmp_path, {"million"}, {**facts, "when": "the next day"}, 1, [apart])
+    relay._publish(tmp_path, set(), facts, 5, ROWS)
+    relay._publish(
+        tmp_path, {"latency"}, facts, 5, ROWS[1:2]
+    )  # a part of a complete run: shown, not published
+    text = (tmp_path / "benchmarks.md").read_text()
+    assert "- million: the next day" in text
+    assert "- when: a day" in text
+    assert text.count("| start | s | 9.00 | – | – | – | ≤ 20.0 | pass |") == 1
+    assert text.count("| p50 | ms | 9.00 | 1.00 | 3.00 | 3.00 | ≤ 2.50 | MISS |") == 1
+    assert report.known(tmp_path, "relay")[2] == [*ROWS, apart]
 
 
 def test_a_first_page_is_made_where_there_is_none(tmp_path: Path):
