@@ -88,6 +88,8 @@ async def test_workers_are_shown_each_if_asked(node):
     text = await shown(node, "status", "--workers")
     assert [cells(text, name)[-1][2] for name in (OURS, SECOND, MX2)] == ["1", "1", "0"]
     assert f"\n{MX2_SECOND}: it is silent" in text
+    rows = text[text.index("\nnode ") :].splitlines()[2:5]
+    assert [row.split()[0] for row in rows] == [OURS, SECOND, MX2]
 
 
 async def test_the_json_of_a_status_has_nodes_or_workers(node):

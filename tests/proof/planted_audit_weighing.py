@@ -235,6 +235,20 @@ WEIGHING = (
             "test_the_rows_of_a_snapshot_that_was_taken_in_parts_are_among_more_rows_than_it_has",
         ),
         (
+            "the lost disk of a node is that of its first worker",
+            _LOST,
+            "if name in (server, node_of(server)) and",
+            "if name == server and",
+            "workers.py::test_the_loss_of_the_disk_of_a_node_is_that_of_all_its_workers",
+        ),
+        (
+            "a worker that goes on is lost with its node",
+            _CLEAN,
+            "        return cut and (database in self.promoted or",
+            "        return True or (cut or",
+            "workers.py::test_a_worker_that_goes_on_is_not_declared_lost_with_its_node",
+        ),
+        (
             "a snapshot that a kill cut short is missed for ever",
             _CLEAN,
             "                unfinished.clear()\n",

@@ -88,4 +88,28 @@ CONSOLE = (
         edits=(("maybe(copy.suspended_until)", "None"),),
         test=_PAGES + "test_a_suspended_message_is_marked_in_lists_and_on_its_page",
     ),
+    Fault(
+        name="a node hides that one of its workers is silent",
+        rule="a node of whose workers one is silent says so",
+        file="operator/grouping.py",
+        edits=(
+            (
+                '    failing = [one for one in workers if one["why"]]\n',
+                '    failing = [one for one in workers if not any(w["answers"] for w in workers)]\n',
+            ),
+        ),
+        test="operator/test_grouping.py::test_a_node_of_whose_workers_one_is_silent_says_so",
+    ),
+    Fault(
+        name="a node takes no mail when one of its workers takes none",
+        rule="a node takes mail while one of its workers does",
+        file="operator/grouping.py",
+        edits=(
+            (
+                '    ready = any(one["ready"] for one in found)\n',
+                '    ready = all(one["ready"] for one in found)\n',
+            ),
+        ),
+        test="operator/test_grouping.py::test_counts_of_workers_are_summed_and_the_worst_is_told",
+    ),
 )

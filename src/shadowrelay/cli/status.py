@@ -25,7 +25,7 @@ from shadowrelay.cli.viewing import (
     where_options,
     workers_option,
 )
-from shadowrelay.operator.grouping import label, statuses
+from shadowrelay.operator.grouping import by_worker, label, statuses
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     members = each[0]["status"]["peers"] if workers else answer["peers"]
     print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in members], "This node has no members.")
     if everybody or (workers and len(each) > 1):
-        _nodes(out, each if workers else nodes)
+        _nodes(out, by_worker(each) if workers else nodes)
     return None
 
 

@@ -44,6 +44,15 @@ def of_node(entries: Iterable[Entry], member: str) -> list[Entry]:
     return [one for one in entries if node_name(one["node"]) == node_name(member)]
 
 
+def by_worker(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries with the workers of each node together, the nodes in their order."""
+    every = list(entries)
+    nodes = list(dict.fromkeys(node_name(one["node"]) for one in every))
+    return sorted(
+        every, key=lambda one: (nodes.index(node_name(one["node"])), number_of(ServerName(one["node"])))
+    )
+
+
 def statuses(entries: Iterable[Entry]) -> list[Entry]:
     """One entry for each node, with the ``status`` of its workers as one, in the order of the entries."""
     return list(_grouped(entries, _one_status))
