@@ -77,7 +77,7 @@ ASKING = (
         name="in a boundary of one site the preference counts",
         rule="in a boundary of one site the preference is ignored",
         file="core/reception/shadow_servers.py",
-        edits=(("    if all(member.site == own.site for member in others):\n", "    if not others:\n"),),
+        edits=(("all(member.site == own.site for member in others)", "not others"),),
         test=f"{_SERVERS}"
         "test_in_a_boundary_of_one_site_the_preference_is_ignored_and_the_local_count_applies[remote_only]",
     ),

@@ -12,11 +12,13 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import (
     MemberPlace,
+    Placed,
     Sites,
     Turn,
     healthy_turn,
     near,
     next_turn,
+    placed,
     preferred,
 )
 from shadowrelay.core.safety_net.resubmission import Contacts
@@ -39,8 +41,7 @@ class Boundary:
     watches: dict[ServerName, Watch] = field(default_factory=dict)
     _skipped: dict[ServerName, float] = field(default_factory=dict)
     _turn: int = 0
-    _near: tuple[MemberPlace, ...] = ()
-    _near_of: tuple[MemberPlace, ...] = ()  # the places of which that is the order
+    _placed: tuple[tuple[MemberPlace, ...], bool, Placed] | None = None  # of which places, by nearness or not
     _silences: set[ServerName] = field(default_factory=set)  # members whose long silence ended, not yet noted
 
     def __post_init__(self) -> None:
@@ -112,15 +113,16 @@ class Boundary:
         """The members on other machines than ours."""
         return frozenset(place.name for place in self.places if place.host != self.own.host)
 
-    def ordered(self) -> tuple[MemberPlace, ...]:
-        """The members in the order in which they are asked to hold a copy: by configuration, or by nearness
-        where there are more than this node chooses among.
+    def placed(self) -> Placed:
+        """The members that may hold copies, in the order of the settings; or by nearness, where there are
+        more than this node chooses among. It is found once for all messages.
         """
-        if not 0 < self.policy.holder_choices < len(self.places):
-            return self.places
-        if self._near_of is not self.places:
-            self._near, self._near_of = near(self.own, self.places), self.places
-        return self._near
+        few = 0 < self.policy.holder_choices < len(self.places)
+        known = self._placed
+        if known is None or known[0] is not self.places or known[1] != few:
+            found = placed(self.own, near(self.own, self.places) if few else self.places)
+            known = self._placed = (self.places, few, found)
+        return known[2]
 
     def others(self, name: ServerName) -> Others:
         """The members that can give a second opinion on that member."""
@@ -169,7 +171,8 @@ class Boundary:
     def skipped(self, at: float) -> frozenset[ServerName]:
         """The members that failed lately or cannot be reached: asked only when no other member is left."""
         lately = {name for name, until in self._skipped.items() if until > at}
-        return frozenset(lately | {name for name, watch in self.watches.items() if not watch.reachable})
+        away = {name for name, watch in self.watches.items() if watch.failing_since is not None}
+        return frozenset(lately | away)
 
     def patience(self, name: ServerName, at: float) -> float | None:
         """Seconds in which a member must be greeted for an offer; None: each step has its own timeout."""
@@ -208,4 +211,4 @@ class Candidates:
         return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began), first)
 
     def _order(self) -> tuple[Sites, ...]:
-        return preferred(self.boundary.own, self.boundary.ordered(), self.boundary.policy, turn=self.turn)
+        return preferred(self.boundary.placed(), self.boundary.policy, turn=self.turn)

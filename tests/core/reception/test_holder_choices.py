@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.shadow_servers import MemberPlace, healthy_turn, near, preferred
+from shadowrelay.core.reception.shadow_servers import MemberPlace, healthy_turn, near, placed, preferred
 from shadowrelay.core.workers import worker_name
 
 SITES = ("here", "there")
@@ -47,7 +47,7 @@ def chosen(
     order = near(OWN, members)
     found = set()
     for turn in range(61):
-        if first := healthy_turn(preferred(OWN, order, few(choices), turn=turn), (), skipped):
+        if first := healthy_turn(preferred(placed(OWN, order), few(choices), turn=turn), (), skipped):
             found.add(first.to)
     return found
 
@@ -103,7 +103,7 @@ def test_each_owner_has_its_own_choice_so_that_holders_share_the_load(choices: i
     members = [one for number in range(40) for one in node(number, 4, "here")]
     held: Counter[ServerName] = Counter()
     for own in members:
-        order = preferred(own, near(own, members), few(choices), turn=0)
+        order = preferred(placed(own, near(own, members)), few(choices), turn=0)
         held.update(order[0].members[:choices])
     assert sum(held.values()) == len(members) * choices
     assert set(held) == {place.name for place in members} if choices == 16 else True

@@ -14,7 +14,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
 from shadowrelay.core.reception.holding import hold
 from shadowrelay.core.reception.redundancy import Answer, Leg
-from shadowrelay.core.reception.shadow_servers import MemberPlace, preferred
+from shadowrelay.core.reception.shadow_servers import MemberPlace, placed, preferred
 
 
 def test_a_message_is_accepted_once_a_shadow_acknowledged_it(on_a: LedgerAtHand) -> None:
@@ -81,7 +81,7 @@ def test_one_revoke_per_member_with_its_highest_rank() -> None:
 def test_a_shadow_is_never_on_the_primarys_own_host() -> None:
     here = MemberPlace(A, "east", "rack1")
     places = (MemberPlace(B, "west", "rack1"), MemberPlace(C, "east", "rack2"))
-    assert [sites.members for sites in preferred(here, places, POLICY, turn=0)] == [(), (C,)]
+    assert [sites.members for sites in preferred(placed(here, places), POLICY, turn=0)] == [(), (C,)]
 
 
 def test_a_copy_acknowledged_so_late_that_it_may_be_promoted_is_asked_about_first(on_a: LedgerAtHand) -> None:

@@ -10,7 +10,14 @@ from ledger_at_hand import A
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
-from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn, healthy_turn, next_turn, preferred
+from shadowrelay.core.reception.shadow_servers import (
+    MemberPlace,
+    Turn,
+    healthy_turn,
+    next_turn,
+    placed,
+    preferred,
+)
 
 OWN = MemberPlace(A, "here", "host-a")
 NEAR = tuple(MemberPlace(ServerName(f"near{n}"), "here", f"rack{n}") for n in (1, 2, 3))
@@ -42,7 +49,7 @@ def turns(
     skipped: Sequence[str] = (),
 ) -> list[Turn]:
     """Whom a message is offered to if every attempt ends like that."""
-    order = preferred(OWN, members, policy, turn=turn)
+    order = preferred(placed(OWN, members), policy, turn=turn)
     attempts: list[OfferAttempt] = []
     found = []
     while turn_ := next_turn(order, attempts, {ServerName(name) for name in skipped}, policy):
@@ -130,7 +137,7 @@ def test_a_member_whose_sessions_all_break_is_asked_one_time_more_than_others() 
 
 
 def test_a_repair_asks_each_healthy_member_once() -> None:
-    order = preferred(OWN, (*FAR[:2], *NEAR[:1]), POLICY, turn=0)
+    order = preferred(placed(OWN, (*FAR[:2], *NEAR[:1])), POLICY, turn=0)
     failed = [FAILS(FAR[0].name, 1)]
     assert healthy_turn(order, failed, {FAR[1].name}) == Turn(NEAR[0].name)
     assert healthy_turn(order, [*failed, FAILS(NEAR[0].name, 2)], {FAR[1].name}) is None
@@ -138,7 +145,7 @@ def test_a_repair_asks_each_healthy_member_once() -> None:
 
 
 def test_members_that_have_the_content_come_first_unless_they_failed_or_were_asked() -> None:
-    order = preferred(OWN, (*NEAR, *FAR), POLICY, turn=0)
+    order = preferred(placed(OWN, (*NEAR, *FAR)), POLICY, turn=0)
     having = {NEAR[1].name, FAR[2].name}
     assert healthy_turn(order, (), (), having) == Turn(FAR[2].name)
     assert healthy_turn(order, (), {FAR[2].name}, having) == Turn(NEAR[1].name)

@@ -41,10 +41,28 @@ class Turn:
     pause: timedelta = AT_ONCE
 
 
-def preferred(
-    own: MemberPlace, members: Iterable[MemberPlace], policy: Policy, *, turn: int
-) -> tuple[Sites, ...]:
-    """The members that may be asked, in order. A member on the primary server's own host is never asked.
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The members on other machines: those of the node's own site, and all others; each in order."""
+
+    local: tuple[ServerName, ...]
+    remote: tuple[ServerName, ...]
+    one_site: bool
+
+
+def placed(own: MemberPlace, members: Iterable[MemberPlace]) -> Placed:
+    """Where the members stand. A member on the primary server's own host is never asked for a copy."""
+    others = [member for member in members if member.name != own.name]
+    elsewhere = [member for member in others if member.host != own.host]
+    return Placed(
+        tuple(member.name for member in elsewhere if member.site == own.site),
+        tuple(member.name for member in elsewhere if member.site != own.site),
+        all(member.site == own.site for member in others),
+    )
+
+
+def preferred(found: Placed, policy: Policy, *, turn: int) -> tuple[Sites, ...]:
+    """The members that may be asked, in order.
 
     In a boundary of one site the preference is ignored, and the count of the local site applies (Exchange
     2013, "How shadow messages are created"). ``turn`` rotates the start, so that copies spread over the
@@ -53,18 +71,10 @@ def preferred(
     ``near`` is the order for that.
     """
     among = policy.holder_choices
-    others = [member for member in members if member.name != own.name]
-    elsewhere = [member for member in others if member.host != own.host]
-    local = Sites(
-        _rotated([m.name for m in elsewhere if m.site == own.site], turn, among),
-        policy.max_retries_for_local_site_shadow,
-    )
-    if all(member.site == own.site for member in others):
+    local = Sites(_rotated(found.local, turn, among), policy.max_retries_for_local_site_shadow)
+    if found.one_site:
         return (local,)
-    remote = Sites(
-        _rotated([m.name for m in elsewhere if m.site != own.site], turn, among),
-        policy.max_retries_for_remote_site_shadow,
-    )
+    remote = Sites(_rotated(found.remote, turn, among), policy.max_retries_for_remote_site_shadow)
     match policy.shadow_message_preference_setting:
         case ShadowMessagePreference.PREFER_REMOTE:
             return remote, local
@@ -124,7 +134,7 @@ def _open(
     """The members that may be asked: their sites have attempts left, and they did not refuse this copy."""
     refused = {attempt.name for attempt in attempts if attempt.concern is Concern.COPY}
     for sites in order:
-        if sum(asked[name] for name in sites.members) < sites.attempts:
+        if (sum(asked[name] for name in sites.members) if asked else 0) < sites.attempts:
             yield from (name for name in sites.members if name not in refused)
 
 
@@ -145,7 +155,7 @@ def _was_replaced(attempts: Sequence[OfferAttempt]) -> bool:
     return last.concern is Concern.SESSION and not broke_before
 
 
-def _rotated(members: list[ServerName], turn: int, among: int) -> tuple[ServerName, ...]:
+def _rotated(members: tuple[ServerName, ...], turn: int, among: int) -> tuple[ServerName, ...]:
     """Each window of so many members begins with another one at each turn."""
     size = among or len(members) or 1
     found: list[ServerName] = []
