@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shadowlab import layout
 from shadowlab.cluster import Cluster
-from shadowlab.layout import LabNode, Place
+from shadowlab.layout import LabNode, WorkerDirectories
 from shadowlab.probing import database_of
 from shadowlab.processes import ProcessState
 from shadowrelay.database.opening import database_in
@@ -62,7 +62,7 @@ def lost_databases(cluster: Cluster) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _logged(place: Place) -> Iterator[str]:
+def _logged(place: WorkerDirectories) -> Iterator[str]:
     """The databases of a worker's closed logs, the oldest first."""
     for log in sorted(place.tracking_dir.glob("MSGTRK*.LOG"), key=lambda path: path.stat().st_mtime_ns):
         with log.open("rb") as file:

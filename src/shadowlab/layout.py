@@ -35,7 +35,7 @@ Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerDirectories:
     """The directories of one worker."""
 
     data_dir: Path
@@ -65,11 +65,11 @@ class LabNode:
         return self.name.partition(".")[0]
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[WorkerDirectories, ...]:
         """Where the database and the tracking log of each worker are."""
         below = (f"worker-{number}" for number in range(2, self.workers + 1))
-        first = Place(self.data_dir, self.tracking_dir)
-        return (first, *(Place(self.data_dir / one, self.tracking_dir / one) for one in below))
+        first = WorkerDirectories(self.data_dir, self.tracking_dir)
+        return (first, *(WorkerDirectories(self.data_dir / one, self.tracking_dir / one) for one in below))
 
 
 @dataclass(frozen=True, slots=True)
