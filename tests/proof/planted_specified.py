@@ -65,8 +65,8 @@ SPECIFIED: tuple[Fault, ...] = (
         file="core/reception/shadow_servers.py",
         edits=(
             (
-                " for name in sites.members) < sites.attempts:\n",
-                " for name in sites.members) < min(sites.attempts, len(sites.members)):\n",
+                " if asked else 0) < sites.attempts:\n",
+                " if asked else 0) < min(sites.attempts, len(sites.members)):\n",
             ),
         ),
         test="core/reception/test_shadow_servers.py::test_few_members_are_tried_as_often_as_there_are_attempts",
