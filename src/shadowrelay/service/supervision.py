@@ -61,10 +61,10 @@ class Watched:
     told: bool = False
 
 
-Workers = Mapping[int, Watched]
+WatchedWorkers = Mapping[int, Watched]
 
 
-def wanted(workers: Workers, count: int, with_data: Collection[int], now: float) -> dict[int, Watched]:
+def wanted(workers: WatchedWorkers, count: int, with_data: Collection[int], now: float) -> dict[int, Watched]:
     """The node is to have that many workers. ``with_data``: the numbers of those that may have mail.
 
     Those above the number leave; one that has no data is forgotten, if it does not run. One that was to leave
@@ -83,7 +83,7 @@ def has_process(one: Watched) -> bool:
     return one.state in {State.STARTING, State.SERVING, State.LEAVING}
 
 
-def due(workers: Workers, now: float) -> list[tuple[Do, int]]:
+def due(workers: WatchedWorkers, now: float) -> list[tuple[Do, int]]:
     """What is to be done now, lowest number first. Nothing is named twice once it was done."""
     found = ((_due(one, now), number) for number, one in sorted(workers.items()))
     return [(do, number) for do, number in found if do is not None]
@@ -101,7 +101,7 @@ def _due(one: Watched, now: float) -> Do | None:
     return None
 
 
-def next_at(workers: Workers) -> float | None:
+def next_at(workers: WatchedWorkers) -> float | None:
     """When something is due by itself."""
     return min((one.again_at for one in workers.values() if one.state is State.WAITING), default=None)
 
