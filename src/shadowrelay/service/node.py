@@ -68,7 +68,7 @@ from shadowrelay.smtp.sending.remembers import remembers_since
 
 if TYPE_CHECKING:
     from shadowrelay.service.reload import Reloading
-    from shadowrelay.smtp.receiving.shared_counts import Counts
+    from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 
 __all__ = ["Node", "NodeFailed", "utcnow"]
 
@@ -83,7 +83,7 @@ class Node:
     opening = False
     stopping = False
     reloading: Reloading | None = None  # once the node serves
-    counts: Counts | None = None  # of the sessions of all workers, if it is one of several
+    counts: SessionCounts | None = None  # of the sessions of all workers, if it is one of several
 
     def __init__(
         self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] = utcnow

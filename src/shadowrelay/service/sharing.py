@@ -12,7 +12,13 @@ from shadowrelay.service.failing import NodeFailed
 from shadowrelay.service.worker import WorkerPlace
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import held
-from shadowrelay.smtp.receiving.shared_counts import SIZE, ConnectorCounts, Counts, OwnCounts, SharedCounts
+from shadowrelay.smtp.receiving.shared_counts import (
+    SIZE,
+    ConnectorCounts,
+    OwnCounts,
+    SessionCounts,
+    SharedCounts,
+)
 
 
 @asynccontextmanager
@@ -44,7 +50,7 @@ def counts_in(descriptor: int, number: int) -> SharedCounts:
     return SharedCounts(memoryview(mmap.mmap(descriptor, SIZE)), number)
 
 
-def counts_of(place: WorkerPlace | None) -> Counts | None:
+def counts_of(place: WorkerPlace | None) -> SessionCounts | None:
     """The counts of a worker, which begins with no session; None for a node that is one process."""
     if place is None:
         return None
@@ -55,6 +61,6 @@ def counts_of(place: WorkerPlace | None) -> Counts | None:
     return found
 
 
-def of_connector(counts: Counts | None, name: str) -> Counts | None:
+def of_connector(counts: SessionCounts | None, name: str) -> SessionCounts | None:
     """The part of them that is about the Receive connector of that name."""
     return None if counts is None else ConnectorCounts(counts, name)

@@ -16,7 +16,7 @@ import structlog
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
 from shadowrelay.smtp.receiving.limits import Register, source_of
 from shadowrelay.smtp.receiving.session import ReceiveSession
-from shadowrelay.smtp.receiving.shared_counts import Counts
+from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 
 log = structlog.get_logger(__name__)
 
@@ -244,7 +244,7 @@ class Connector:
         receiver: Receiver,
         *,
         session: SessionFactory = ReceiveSession,
-        shared: Counts | None = None,
+        shared: SessionCounts | None = None,
     ) -> None:
         self.options = options
         self._receiver = receiver

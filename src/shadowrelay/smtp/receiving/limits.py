@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 from typing import Protocol
 
-from shadowrelay.smtp.receiving.shared_counts import Counts, OwnCounts
+from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
 from shadowrelay.wire.replies import Reply
 
 TOO_MANY = Reply(421, "4.3.2", "Too many connections, try again later")
@@ -36,7 +36,9 @@ class Register:
     ``counts`` says how many there are of each source, and in all: in this process, if nothing else is given.
     """
 
-    def __init__(self, most: int | None, most_per_source: int | None, counts: Counts | None = None) -> None:
+    def __init__(
+        self, most: int | None, most_per_source: int | None, counts: SessionCounts | None = None
+    ) -> None:
         self._most, self._most_per_source = most, most_per_source
         self._counts = counts or OwnCounts()
         self._admitted: dict[Stoppable, str | None] = {}  # its source; None while unknown

@@ -28,7 +28,7 @@ SIZE = _SALT + _ROWS * _WIDTH * MOST * _CELL
 """Octets of the memory. Octets that no worker has touched take no room in it."""
 
 
-class Counts(Protocol):
+class SessionCounts(Protocol):
     """How many sessions a key has, in all workers of the node."""
 
     def take(self, key: str, most: int | None) -> bool:
@@ -114,7 +114,7 @@ class SharedCounts:
 class ConnectorCounts:
     """The part of shared counts that is about one connector."""
 
-    def __init__(self, counts: Counts, connector: str) -> None:
+    def __init__(self, counts: SessionCounts, connector: str) -> None:
         self._counts, self._connector = counts, connector
 
     def take(self, key: str, most: int | None) -> bool:
