@@ -286,11 +286,13 @@ class MemoryLedger:
     def unchecked(self, owner: ServerName, at: datetime) -> bool:
         return bool(self._unchecked(owner, at))
 
-    def _unchecked(self, owner: ServerName, at: datetime) -> list[Copy]:
-        """In the order in which SQL finds them."""
+    def _unchecked(self, owner: ServerName, at: datetime, most: int | None = None) -> list[Copy]:
+        """In the order in which SQL finds them: those that have no time, then those that have a later one."""
         held = MemoryLedger.copies_held_for(self, owner).copies
-        found = [c for c in held if c.check_at is None or c.check_at > at]
-        return sorted(found, key=lambda c: (c.check_at is not None, c.check_at, c.id))
+        none = sorted((c for c in held if c.check_at is None), key=lambda c: (_pending(c), c.id))
+        later = [c for c in held if c.check_at is not None and c.check_at > at]
+        later.sort(key=lambda c: (c.check_at, _pending(c), c.id))
+        return [*none[:most], *later[:most]]
 
     def open_questions(self, after: MessageId, most: int) -> Sequence[OpenQuestion]:
         asked = self._sorted(
@@ -302,11 +304,11 @@ class MemoryLedger:
 
     def copies_to_check(self, owner: ServerName, now: datetime, most: int) -> Iterable[Copy]:
         due = [
-            (c.check_at, c.id, c)
+            (c.check_at, _pending(c), c.id, c)
             for c in self.state.copies.values()
             if c.check_at is not None and c.owner == owner and c.check_at <= now and c.held
         ]
-        return [entry[2] for entry in sorted(due, key=lambda entry: entry[:2])[:most]]
+        return [entry[3] for entry in sorted(due, key=lambda entry: entry[:3])[:most]]
 
     def requests(self) -> Sequence[Request]:
         return [self.state.requests[key] for key in sorted(self.state.requests)]
@@ -441,7 +443,7 @@ class MemoryLedger:
                     self._put("handed", message_id, _ABSENT)
                     self._forget_hops(message_id)
             case CheckCopies(owner, at, most):
-                for copy in self._unchecked(owner, at)[:most]:
+                for copy in self._unchecked(owner, at, most):
                     self._put("copies", copy.id, replace(copy, check_at=at))
             case AskAbout(ids, since):
                 for id_ in ids:
@@ -888,6 +890,11 @@ copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questi
 requests request switch progress jobs job job_progress suspensions suspension
 resubmitting resubmittable events_for
 hop_shadow hop_shadows_of hop_shadows_unsound hop_shadows"""
+
+
+def _pending(copy: Copy) -> str:
+    """As SQL sorts it."""
+    return copy.pending.value if copy.pending else ""
 
 
 def _asked(name: str) -> Callable[..., Any]:

@@ -196,8 +196,9 @@ SELECT id, confirm_since, CASE WHEN pending IS NOT NULL THEN owner END
  ORDER BY id LIMIT ?;
 
 -- name: to_check
+-- In the order of the index: after a return of the owner, a million copies have the same time.
 SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND stage = 'queued'
- ORDER BY check_at, id LIMIT ?;
+ ORDER BY check_at, pending, id LIMIT ?;
 
 -- name: check_copies
 -- Two searches: SQLite would answer an OR by reading every copy held for the owner, and again for each part.

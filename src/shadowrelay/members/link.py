@@ -269,10 +269,13 @@ class Link:
             failures=self.boundary.watches[self.name].failures,
             next=str(self.forecast()),
         )
+        calls = set(alarms)
+        if self.database.ledger.tally.holds_none(self.name):  # no heartbeat reads a long queue for nothing
+            calls.discard(Alarm.HOLDER_LOST)
         came = await self._performer().run(
             unreachable(
                 self.name,
-                alarms,
+                calls,
                 self.boundary.others(self.name),
                 lambda: not self.boundary.watches[self.name].reachable,
                 self.clock,
