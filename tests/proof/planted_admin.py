@@ -36,7 +36,7 @@ ADMIN = (
         file=_ANSWERING,
         edits=(
             (
-                "            check_origin(request.headers, self.node.name, anybody=self.access.open)\n",
+                "            check_origin(request.headers, self.name, anybody=self.access.open)\n",
                 "",
             ),
         ),
@@ -48,7 +48,7 @@ ADMIN = (
         file=_ANSWERING,
         edits=(
             (
-                "            check_host(request.headers, self.node.name, anybody=self.access.open)\n"
+                "            check_host(request.headers, self.name, anybody=self.access.open)\n"
                 "            self._identify(request).require(Scope.READ)\n",
                 "            self._identify(request).require(Scope.READ)\n",
             ),
