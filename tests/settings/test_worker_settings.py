@@ -120,6 +120,22 @@ def test_rates_and_room_of_a_node_are_divided_among_its_workers(tmp_path: Path) 
     assert (alone.resubmit_rate, alone.tracking.max_directory_size) == (10, 4_000_000)
 
 
+@pytest.mark.parametrize(("workers", "given", "choices"), [(4, 16, 1), (4, 0, 0), (1, 16, 16)])
+def test_a_worker_chooses_among_one_holder_of_each_other_node(
+    tmp_path: Path, workers: int, given: int, choices: int
+) -> None:
+    node = settings_from_tree(
+        tree(
+            workers=workers,
+            data_dir=str(tmp_path),
+            peer=PEER,
+            holder_choices=given,
+            members=[{**MX2, "workers": 4}],
+        )
+    )
+    assert for_worker(node, 1).holder_choices == choices
+
+
 def test_a_worker_takes_a_changed_file(tmp_path: Path) -> None:
     """Its own settings have names that no file may have."""
     given = {"data_dir": str(tmp_path), "peer": PEER, "members": [MX2]}

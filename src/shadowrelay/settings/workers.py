@@ -42,11 +42,21 @@ def for_worker(settings: Settings, number: int) -> Settings:
         ),
         "members": members,
         **{key: share(getattr(settings, key), number, settings.workers) for key in SHARED},
+        "holder_choices": _choices(settings),
     }
     if settings.peer is not None:
         listen = _above(settings.peer.listen, number)
         update["peer"] = settings.peer.model_copy(update={"listen": listen})
     return settings.model_copy(update=update)
+
+
+def _choices(settings: Settings) -> int:
+    """Among how many members a worker chooses holders: one of each other node. Its copies go in few sessions
+    then, many at a time, which is what a copy's processor time depends on.
+    """
+    choices = settings.policy().holder_choices
+    others = sum(member.host != settings.host for member in settings.members)
+    return choices if settings.workers == 1 or not others else min(choices, others)
 
 
 def share(whole: int, number: int, of: int) -> int:

@@ -116,3 +116,13 @@ def test_while_all_that_are_chosen_are_out_of_reach_the_next_ones_take_turns() -
     second = chosen(members, 3, frozenset(first))
     assert len(first) == len(second) == 3
     assert not first & second
+
+
+def test_workers_hold_for_the_worker_with_their_number() -> None:
+    """So each holds for one, whatever the hash says."""
+    names = {
+        host: [worker_name(ServerName(f"{host}.test"), number) for number in range(1, 5)] for host in "ab"
+    }
+    here, there = ([MemberPlace(name, "site", host) for name in names[host]] for host in "ab")
+    for own, counterpart in zip(here, there, strict=True):
+        assert near(own, there)[0] == counterpart

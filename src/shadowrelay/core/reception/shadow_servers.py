@@ -11,6 +11,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.reception.redundancy import Concern, OfferAttempt
 from shadowrelay.core.values import dataclass
+from shadowrelay.core.workers import number_of
 
 AT_ONCE = timedelta()
 _NONE: Counter[ServerName] = Counter()
@@ -172,13 +173,17 @@ def near(own: MemberPlace, members: Iterable[MemberPlace]) -> tuple[MemberPlace,
 
     By rendezvous hashing each owner has an order of its own. Of the first so many, a member that goes takes
     away itself alone, and a member that comes displaces one at most. One member of each machine comes before
-    a second one of any.
+    a second one of any. Of the workers of a node, that with the owner's number comes first: so each has its
+    part, and few sessions.
     """
+    mine = number_of(own.name)
     machines: dict[str, list[MemberPlace]] = {}
     for member in members:
         machines.setdefault(member.host, []).append(member)
     for here in machines.values():
-        here.sort(key=lambda member: _weight(own.name, "member", member.name))
+        here.sort(
+            key=lambda member: (number_of(member.name) != mine, _weight(own.name, "member", member.name))
+        )
     ranked = sorted(machines, key=lambda host: _weight(own.name, "machine", host))
     most = max(map(len, machines.values()), default=0)
     rounds = (machines[host][number : number + 1] for number in range(most) for host in ranked)
