@@ -44,6 +44,11 @@ class InHand:
         finally:
             os.close(handle)
 
+    @property
+    def taken(self) -> int:
+        """How many slots are in use."""
+        return SLOTS - len(self._free)
+
     def take(self, message_id: str) -> int:
         """A message comes in hand. Returns its slot, for ``leave``."""
         if not self._free or len(octets := message_id.encode()) > _SLOT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -128,6 +129,19 @@ async def test_the_workers_of_a_peer_hand_over_with_its_certificate_each_by_its_
         assert await node.rows("hop_peer") == await node.rows("handed") == 2
         async with call(node, tmp_path, shown=OTHER) as client:
             assert (await client.say(second)) == "550 5.7.1 Not the peer of that certificate"
+
+
+async def test_a_peer_whose_own_name_looks_like_a_workers_is_who_its_certificate_says(tmp_path: Path) -> None:
+    """Beyond the boundary a name may be anything: only one that is pinned for another is refused."""
+    like = f"w2.{PEER}"
+    certificates(tmp_path / "ca")
+    shutil.copy(tmp_path / "ca" / f"{OTHER}.pem", tmp_path / "ca" / f"{like}.pem")  # somebody else issued it
+    async with hop(tmp_path, PEER, like) as node:
+        async with call(node, tmp_path, shown=OTHER) as client:
+            assert (await client.say(GREETING.replace(PEER, like))).startswith("250 ")
+        async with call(node, tmp_path) as client:
+            greeting = GREETING.replace(PEER, like).replace(DATABASE, ELSE)
+            assert (await client.say(greeting)) == "550 5.7.1 Not the peer of that certificate"
 
 
 async def test_a_peer_cannot_pass_for_the_database_of_another_and_hear_its_events(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ if os.path.exists(f"{place}/deaf-{number}"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 os.makedirs(f"{place}/data/worker-{number}", exist_ok=True)
 line.send(b"serving\\n")
+if number == "2" and os.path.exists(f"{place}/a-member-asks"):
+    line.send(b"reloaded\\n")
 for word in line.makefile("r"):
     with open(f"{place}/heard-{number}", "a") as heard:
         heard.write(word)
@@ -130,3 +132,54 @@ async def test_what_workers_listen_on_is_private_and_gone_at_the_end(tmp_path: P
         assert {one.parent.stat().st_mode & 0o777 for one in sockets} == {0o700}
         assert all(len(os.fsencode(one)) <= 107 for one in sockets)
     assert not any(one.parent.exists() for one in sockets)
+
+
+async def test_fewer_workers_wanted_while_they_start_are_no_error_and_none_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The supervisor had made its list of what to start before the settings were read again."""
+    node, spawned = Node(tmp_path, 4), Supervisor._spawned
+
+    async def read_again_meanwhile(supervisor: Supervisor, number: int, *rest: Any) -> Any:
+        process = await spawned(supervisor, number, *rest)
+        if number == 2 and supervisor.settings.workers > 1:
+            node.tree["workers"] = 1
+            await supervisor.reload()
+        return process
+
+    monkeypatch.setattr(Supervisor, "_spawned", read_again_meanwhile)
+    (tmp_path / "empty-2").touch()
+    task = asyncio.create_task(node.supervisor.run())
+    try:
+        await until(lambda: node.states() == {1: State.SERVING, 2: State.ENDED} or task.done())
+        assert not task.done()
+        assert "leave" in node.heard(2)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(task, 20.0)
+
+
+async def test_a_worker_that_has_just_ended_keeps_no_other_from_being_told_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, told = Node(tmp_path, 2), []
+    send = asyncio.subprocess.Process.send_signal
+
+    def first_has_ended(process: asyncio.subprocess.Process, which: int) -> None:
+        told.append(which)
+        send(process, which)
+        if len(told) == 1:
+            raise ProcessLookupError
+
+    async with node.running():
+        monkeypatch.setattr(asyncio.subprocess.Process, "send_signal", first_has_ended)
+    assert told == [signal.SIGTERM, signal.SIGTERM]
+
+
+async def test_a_reload_that_a_member_asked_a_worker_for_is_the_whole_nodes(tmp_path: Path) -> None:
+    """A token that is taken out of the file is taken out at the admin address too."""
+    (tmp_path / "a-member-asks").touch()
+    node = Node(tmp_path, 2)
+    async with node.running():
+        await until(lambda: node.heard(1) and node.heard(2))
+        assert set(node.heard(1)) == {"reload 2"}

@@ -87,6 +87,7 @@ class ClusterReload:
     ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
     mint: Callable[[datetime], MessageId]
     clock: Callable[[], datetime]
+    told: Callable[[], None] = lambda: None  # a member asked, and the file was taken
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
@@ -128,4 +129,8 @@ class ClusterReload:
 
     async def _asked(self, member: ServerName, act: Act) -> Told:
         del member
-        return await self.own(dry_run=act.arguments.get("dry_run") is True)
+        dry_run = act.arguments.get("dry_run") is True
+        shown = await self.own(dry_run=dry_run)
+        if not dry_run:
+            self.told()
+        return shown

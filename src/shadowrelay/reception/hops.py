@@ -113,7 +113,8 @@ class HopIntake:
         return self._intake.database.lineage.mark
 
     async def greet(self, client: Client, theirs: Greeting) -> Greeting:
-        if node_of(theirs.name) != self._peer:
+        others = set(self._intakes.tls.pinned.values()) - {self._peer}
+        if self._peer not in {theirs.name, node_of(theirs.name)} or theirs.name in others:
             log.warning("hop_refused", client=client.address, said=theirs.name, certificate=self._peer)
             raise Refused(550, "5.7.1", "Not the peer of that certificate")
         met = await self._intake.database.transact(lambda ledger: self._meet(ledger, theirs))

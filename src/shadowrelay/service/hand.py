@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.jobs import NodeJobs
 from shadowrelay.service.leaving import Leaving
 from shadowrelay.service.minting import mint
+from shadowrelay.service.worker import RELOADED
 from shadowrelay.service.workers import WorkerCounts
 from shadowrelay.settings import Settings
 from shadowrelay.tracking.events import TrackingEvents
@@ -36,6 +37,7 @@ class Hand:
         self._node = node
         self.access = Access(tuple(tokens_of(node.settings)))
         self.traces: Traces | None = None
+        self.tell_supervisor: Callable[[bytes], None] = lambda _: None  # of a worker: on its lifeline
         directory = node.settings.tracking.directory
         self.events = TrackingEvents(LogDirectory(directory, node.name, lambda: node.database.lineage))
         self.view = View(
@@ -55,6 +57,7 @@ class Hand:
             ask=node.members.operate,
             mint=mint,
             clock=node.clock,
+            told=lambda: self.tell_supervisor(RELOADED),
         )
         made = NodeJobs(node)
         self.jobs, self.suspensions, self.carrying = made.jobs, made.suspensions, made.carrying

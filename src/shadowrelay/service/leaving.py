@@ -84,18 +84,28 @@ class Leaving:
 
     async def _left(self) -> Mapping[str, int]:
         """What this worker still has, of each kind."""
+        # First what is under way: what ends meanwhile is queued then, or held. A copy that a member is
+        # still sending was begun before the drain, and will be acknowledged.
+        under_way = sum(one.sessions for one in self._node.connectors) + self._node.database.in_hand.taken
         remains = await self._node.remains()
-        events = await self._node.database.transact(lambda ledger: views.snapshot(ledger).events)
+        events = await self._node.database.transact(self._events)
         found = {
-            "arriving": remains.arriving + sum(one.sessions for one in self._node.connectors),
+            "arriving": max(under_way, remains.arriving),
             "queued": remains.queued,
             "set_aside": remains.set_aside,
             "held": sum(remains.held_for.values()),
             "handed_over_not_taken": sum(remains.awaited.values()),
             "with_hops": sum(remains.hops.values()),
-            "events_not_fetched": sum(events.values()),
+            "events_not_fetched": events,
         }
         return {name: count for name, count in found.items() if count}
+
+    def _events(self, ledger: SqlLedger) -> int:
+        """The events that members have yet to hear. Those of a member that has left nobody will ask for."""
+        members = (one for one in ledger.members() if one.name in self._node.boundary.watches)
+        databases = {one.lineage.database_id for one in members if one.lineage}
+        waiting = views.snapshot(ledger).events
+        return sum(count for addressee, count in waiting.items() if addressee in databases)
 
     async def _to_a_sibling(self, left: Mapping[str, int]) -> None:
         """Redirect the queue to a sibling, as long as no other machine can be reached."""

@@ -97,6 +97,8 @@ async def run_node(
         try:
             node = Node(settings, database)
             node.counts = counts_of(worker)
+            if lifeline is not None:
+                node.hand.tell_supervisor = lifeline.tell
             await _serve(node, stop, crashes, read or (lambda: settings), again, worker)
         except BaseException as error:
             crashes.note(error, database.in_hand)

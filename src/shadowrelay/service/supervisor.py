@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,7 +75,7 @@ class Supervisor:
         self._since: dict[int, datetime] = {}
         self._running: dict[int, _Process] = {}
         self._following: set[asyncio.Task[None]] = set()
-        self._changed = asyncio.Event()
+        self._changed, self._again = asyncio.Event(), asyncio.Event()
         self._stopping = False
         self._directory = Path()
         self._counts: int | None = None
@@ -101,7 +101,7 @@ class Supervisor:
         """Until a signal stops it, and all workers have ended. Raises OSError, NodeFailed or
         AdminCannotListen when it cannot begin.
         """
-        again, served = asyncio.Event(), asyncio.Event()
+        again, served = self._again, asyncio.Event()
         with signals.heard(again) as stop, self._shared():
             async with receive_addresses(self.settings), asyncio.TaskGroup() as group:
                 self._fronting = Fronting(self.settings, self)
@@ -128,8 +128,9 @@ class Supervisor:
         self._want()
         log.info("supervisor_started", node=self.settings.name, workers=self.settings.workers)
         while not stop.is_set():
-            for do, number in supervision.due(self._known, monotonic()):
-                await self._do(do, number)
+            # A reload may come while one thing is done: what is due is looked at anew before each.
+            while not stop.is_set() and (found := supervision.due(self._known, monotonic())):
+                await self._do(*found[0])
             await self._something(stop, again)
             if again.is_set():
                 again.clear()
@@ -213,36 +214,38 @@ class Supervisor:
             self._set(supervision.leaving(one, now))
         else:
             self._set(supervision.told_to_end(one))
-            self._running[number].process.send_signal(signal.SIGTERM)
+            _signal(self._running[number].process, signal.SIGTERM)
 
     async def _start(self, one: Watched) -> None:
-        number = one.number
+        number, of = one.number, self._of()
+        self._set(supervision.started(one, monotonic()))
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 # It may have mail from now on.
                 (for_worker(self.settings, number).data_dir / LEFT).unlink(missing_ok=True)
                 with self._listening(number) as listening:
-                    process = await self._spawned(number, listening, theirs)
+                    process = await self._spawned(number, of, listening, theirs)
             except OSError as error:
                 ours.close()
                 self._ended(number, f"the process cannot be started: {error}")
                 return
         line = LineEnd(ours)
         self._running[number] = _Process(process, line)
-        self._set(supervision.started(one, monotonic()))
+        if self._of() != of:
+            line.tell(reload_with(self._of()))
         log.info("worker_started", worker=number, pid=process.pid)
         task = asyncio.create_task(self._follow(number, process, line), name=f"worker {number}")
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
     async def _spawned(
-        self, number: int, listening: socket.socket, lifeline: socket.socket
+        self, number: int, of: int, listening: socket.socket, lifeline: socket.socket
     ) -> asyncio.subprocess.Process:
         handed = {"--admin-socket": listening.fileno(), "--lifeline": lifeline.fileno()}
         if self._counts is not None:
             handed["--counts"] = self._counts
-        options = {"--worker": number, "--of": self._of(), **handed}
+        options = {"--worker": number, "--of": of, **handed}
         return await asyncio.create_subprocess_exec(
             *self._command,
             *(str(word) for option in options.items() for word in option),
@@ -259,6 +262,8 @@ class Supervisor:
                 self._set(supervision.serves(self._known[number], monotonic()))
             elif word == worker.EMPTY:
                 self._set(supervision.emptied(self._known[number]))
+            elif word == worker.RELOADED:
+                self._again.set()
         status = await process.wait()
         if self._counts is not None:
             counts_in(self._counts, number).forget()  # its sessions ended with it
@@ -300,15 +305,20 @@ class Supervisor:
         """End all workers: each finishes its sessions, and hands its queue over to other machines."""
         self._stopping = True
         for one in self._running.values():
-            one.process.send_signal(signal.SIGTERM)
+            _signal(one.process, signal.SIGTERM)
         patience = self.settings.drain_timeout.total_seconds() + GRACE
         if self._following:
             await asyncio.wait(self._following, timeout=patience)
         for number, one in self._running.items():
             log.error("worker_killed", worker=number, why=f"it did not end within {patience:.0f} s")
-            one.process.kill()
+            _signal(one.process, signal.SIGKILL)
         if self._following:
             await asyncio.wait(self._following)
+
+
+def _signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # it has just ended by itself
+        process.send_signal(which)
 
 
 def why(status: int) -> str:

@@ -2,7 +2,8 @@
 
 The lifeline is a pair of sockets, one end each. The supervisor says ``reload N`` (read the settings again;
 the node has N workers now, those that leave included) and ``leave``. The worker says ``serving``, and
-``empty`` once it leaves, owns nothing and holds nothing. When one process dies, the other reads the end: a
+``empty`` once it leaves, owns nothing and holds nothing; and ``reloaded`` when a member asked it to read the
+settings again, which all of the node do then. When one process dies, the other reads the end: a
 worker whose supervisor is gone drains and ends.
 """
 
@@ -26,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 SERVING = b"serving\n"
 EMPTY = b"empty\n"
+RELOADED = b"reloaded\n"
 LEAVE = b"leave\n"
 _RELOAD = b"reload "
 

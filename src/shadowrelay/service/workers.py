@@ -63,6 +63,9 @@ class WorkerCounts:
 
     async def run(self) -> None:
         """Until cancelled: the first worker tells the other nodes; workers leave that were waited for."""
+        if self._node.membership.counts:  # only now, after the opening, all is counted that is held for them
+            async with self._node.membership.turn:
+                self._take()
         while True:
             if self._node.name == node_of(self._node.name):
                 await self._tell()
