@@ -57,8 +57,10 @@ def remembering(lab: RunningLab) -> Iterator[list[str]]:
     lost: list[str] = []
     wipe = lab.cluster.wipe
 
-    def wiping(name: str) -> None:
-        lost.extend(filter(None, [wipe(name)]))
+    def wiping(name: str) -> list[str]:
+        databases = wipe(name)
+        lost.extend(databases)
+        return databases
 
     lab.cluster.wipe = wiping  # type: ignore[method-assign, assignment]
     yield lost

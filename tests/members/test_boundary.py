@@ -37,6 +37,16 @@ def test_a_node_that_reaches_another_member_promotes_by_time() -> None:
     assert Alarm.PROMOTE in silent(boundary_of(B, C), B)
 
 
+def test_a_member_that_leaves_is_asked_only_when_no_other_is_left_however_well_it_answers() -> None:
+    """Two members that leave would hand the same mail to each other for ever."""
+    boundary = boundary_of(B, C)
+    boundary.leaves(B, 1000.0)
+    boundary.answered(B, 1001.0)
+    assert boundary.skipped(1002.0) == {B}
+    assert {boundary.candidates(1002.0).after(()) for _ in range(4)} == {Turn(C)}
+    assert boundary.skipped(1016.0) == frozenset()
+
+
 def test_contact_in_either_direction_counts_for_three_heartbeats() -> None:
     boundary = boundary_of(B, C)
     heartbeats = 3 * POLICY.shadow_heartbeat_frequency.total_seconds()

@@ -69,7 +69,49 @@ SUPERVISING = (
         name="a worker that does not end holds up the stop",
         rule="a stop ends",
         file="service/supervisor.py",
-        edits=(("            one.process.kill()\n", ""),),
+        edits=(("            _signal(one.process, signal.SIGKILL)\n", ""),),
         test=f"{_LINE}test_a_worker_that_does_not_end_in_time_is_killed",
+    ),
+    Fault(
+        name="what is due is looked at once for several acts",
+        rule="a supervisor does what is due now",
+        file="service/supervisor.py",
+        edits=(
+            (
+                "            while not stop.is_set() and "
+                "(found := supervision.due(self._known, monotonic())):\n"
+                "                await self._do(*found[0])\n",
+                "            for do, number in supervision.due(self._known, monotonic()):\n"
+                "                await self._do(do, number)\n",
+            ),
+        ),
+        test=f"{_LINE}test_fewer_workers_wanted_while_they_start_are_no_error_and_none_is_forgotten",
+    ),
+    Fault(
+        name="a process that has just ended ends the stop",
+        rule="all workers are told to end",
+        file="service/supervisor.py",
+        edits=(
+            (
+                "    with suppress(ProcessLookupError):  # it has just ended by itself\n",
+                "    with suppress():\n",
+            ),
+        ),
+        test=f"{_LINE}test_a_worker_that_has_just_ended_keeps_no_other_from_being_told_to_end",
+    ),
+    Fault(
+        name="a reload that a member asked for is one worker's",
+        rule="all of a node take the settings that one takes",
+        file="service/supervisor.py",
+        edits=(("                self._again.set()\n", "                pass\n"),),
+        test=f"{_LINE}test_a_reload_that_a_member_asked_a_worker_for_is_the_whole_nodes",
+    ),
+    Fault(
+        name="a member that leaves is handed mail because it answers",
+        rule="nothing is handed over to a member that leaves",
+        file="members/boundary.py",
+        edits=(("(self._skipped, self._leaving)", "(self._skipped,)"),),
+        test="members/test_boundary.py::"
+        "test_a_member_that_leaves_is_asked_only_when_no_other_is_left_however_well_it_answers",
     ),
 )

@@ -26,13 +26,13 @@ def problems(seeds: range) -> dict[int, list[str]]:
 
 
 def test_no_host_that_fails_takes_mail_with_it() -> None:
-    seeds = range(18)
+    seeds = range(9)
     assert {kind for seed in seeds for kind in planned(seed).kinds} >= set(KINDS)
     assert problems(seeds) == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(18, 1018, 200))
+@pytest.mark.parametrize("first", range(9, 1009, 200))
 def test_no_host_of_very_many_takes_mail_with_it(first: int) -> None:
     assert problems(range(first, first + 200)) == {}
 

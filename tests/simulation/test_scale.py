@@ -81,6 +81,7 @@ def test_the_figures_of_the_page_follow_from_its_formulas_and_the_defaults() -> 
         assert number(row["one"]) == pytest.approx(exact / HERE["M"], rel=0.01), row["what"]
 
 
+@pytest.mark.slow
 def test_64_members_without_mail_talk_as_often_as_the_page_says() -> None:
     boundary = Large(4, 16, choices=POLICY.holder_choices)
     boundary.world.run(60)

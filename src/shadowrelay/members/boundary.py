@@ -24,6 +24,9 @@ from shadowrelay.core.reception.shadow_servers import (
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.values import dataclass, replace
 
+LEAVES_FOR = 15.0
+"""Seconds for which a member that said that it leaves is asked for nothing."""
+
 SECOND_CHANCE = 1.0
 """Seconds in which a member that failed lately has to be connected to and greeted, or it fails again.
 
@@ -40,6 +43,7 @@ class Boundary:
     policy: Policy
     watches: dict[ServerName, Watch] = field(default_factory=dict)
     _skipped: dict[ServerName, float] = field(default_factory=dict)
+    _leaving: dict[ServerName, float] = field(default_factory=dict)
     _turn: int = 0
     _placed: tuple[tuple[MemberPlace, ...], bool, Placed] | None = None  # of which places, by nearness or not
     _silences: set[ServerName] = field(default_factory=set)  # members whose long silence ended, not yet noted
@@ -168,9 +172,17 @@ class Boundary:
         elif attempt.concern is Concern.MEMBER:
             self._skipped[attempt.name] = at + self.policy.member_skip_interval.total_seconds()
 
+    def leaves(self, name: ServerName, at: float) -> None:
+        """That member says that it leaves: it takes no copies, and nothing may be handed over to it. It says
+        so again as long as it holds copies for us.
+        """
+        self._leaving[name] = at + LEAVES_FOR
+
     def skipped(self, at: float) -> frozenset[ServerName]:
-        """The members that failed lately or cannot be reached: asked only when no other member is left."""
-        lately = {name for name, until in self._skipped.items() if until > at}
+        """The members that failed lately, leave or cannot be reached: asked only when no other is left."""
+        lately = {
+            name for those in (self._skipped, self._leaving) for name, until in those.items() if until > at
+        }
         away = {name for name, watch in self.watches.items() if watch.failing_since is not None}
         return frozenset(lately | away)
 

@@ -56,6 +56,7 @@ class Leaving:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._alone_since: float | None = None
+        self._walking: set[ServerName] = set()  # members for whose copies the queue is being walked
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
@@ -146,9 +147,18 @@ class Leaving:
         dies meanwhile, the member still has its own.
         """
         del act
+        self._node.boundary.leaves(member, seconds())
+        if member in self._walking:  # it asks each second, and a long queue takes longer
+            return {}
+        self._walking.add(member)
         now, part = self._node.clock(), Part(most=_AT_ONCE)
-        while (rest := await self._node.database.transact(partial(_leaves, member, now, part))) is not None:
-            part = rest
+        try:
+            while (
+                rest := await self._node.database.transact(partial(_leaves, member, now, part))
+            ) is not None:
+                part = rest
+        finally:
+            self._walking.discard(member)
         self._node.repair.wake.set()
         return {}
 
