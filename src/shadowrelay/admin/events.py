@@ -19,6 +19,7 @@ from shadowrelay.admin.body import session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.metrics import EVENT_IDS
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.streaming import until_gone
 from shadowrelay.tracking.events import EventBatch, Subscription, TooManySubscribers, TrackingEvents
 
 HEARTBEAT = 15.0
@@ -83,16 +84,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         with self._subscribed:
-            gone = asyncio.ensure_future(_until_gone(receive))
-            sending = asyncio.ensure_future(self._send(scope, send))
-            try:
-                await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    sending.result()
-            finally:
-                for task in (gone, sending):
-                    task.cancel()
-                await asyncio.gather(gone, sending, return_exceptions=True)
+            await until_gone(receive, self._send(scope, send))
 
     async def _send(self, scope: AsgiScope, send: Send) -> None:
         head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -156,8 +148,3 @@ def _frame(id_: str, told: Mapping[str, Any], event: str = "") -> bytes:
     lines += [f"event: {event}"] if event else []
     lines += [f"data: {json.dumps(told, separators=(',', ':'))}"]
     return ("\n".join(lines) + "\n\n").encode("ascii")
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

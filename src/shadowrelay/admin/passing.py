@@ -24,6 +24,7 @@ from starlette.types import Scope as AsgiScope
 
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.handed import HEADER
+from shadowrelay.admin.streaming import until_gone
 
 CONNECT = 2.0
 """Seconds for a worker to take a connection."""
@@ -266,16 +267,9 @@ class Passed(Response):
         ]
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_until_gone(receive))
-        sending = asyncio.ensure_future(self._send(scope, send))
         try:
-            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            await until_gone(receive, self._send(scope, send))
         finally:
-            for task in (gone, sending):
-                task.cancel()
-            await asyncio.gather(gone, sending, return_exceptions=True)
             with contextlib.suppress(httpx.HTTPError):
                 await self._answer.aclose()
 
@@ -299,11 +293,6 @@ async def _whole(answer: httpx.Response) -> bytes:
         if len(octets) > MOST:
             raise httpx.ReadError("more than may be read")
     return bytes(octets)
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _called(worker: Worker) -> str:
