@@ -21,6 +21,7 @@ from shadowrelay.database import announced
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
 from shadowrelay.service.minting import mint
+from shadowrelay.service.telling import Telling
 from shadowrelay.settings import MemberSettings
 from shadowrelay.settings.values import HostPort, parse_dialled
 from shadowrelay.wire.announcements import Announcement, parse_signed, signed_octets
@@ -54,7 +55,7 @@ class Announcing:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._signed: dict[ServerName, str] = {}
-        self._told: dict[ServerName, tuple[float, frozenset[str]]] = {}
+        self._telling = Telling[frozenset[str]](AGAIN)
         self._wake = asyncio.Event()
 
     def actions(self) -> dict[str, Action]:
@@ -95,7 +96,7 @@ class Announcing:
                 raise AnnouncementRefused(str(error)) from error
             if new:
                 self._remember(announcement, signed)
-                self._join()
+                self._node.membership.renew()
         if new:
             log.warning("member_announced", member=name, address=announcement.address)
             self._wake.set()
@@ -114,12 +115,6 @@ class Announcing:
             )
             for place in sorted(self._node.boundary.places, key=lambda place: place.name)
         ]
-
-    def _join(self) -> None:
-        try:
-            self._node.membership.prepare(self._node.settings)()
-        except OSError as error:  # a certificate is being replaced: the next look at it takes the member too
-            log.error("member_joins_later", error=str(error))
 
     def _remember(self, announcement: Announcement, signed: str) -> None:
         name = ServerName(announcement.name)
@@ -168,15 +163,8 @@ class Announcing:
     async def _tell(self) -> None:
         """Give each member that can be reached what it was not given lately."""
         at, wanted = asyncio.get_running_loop().time(), frozenset(self._signed.values())
-        reachable = self._node.boundary.reachable()
-        for gone in self._told.keys() - reachable:
-            del self._told[gone]
-        due = []
-        for name in reachable:
-            since, told = self._told.get(name, (0.0, frozenset()))
-            if wanted and (told != wanted or at - since >= AGAIN):
-                due.append(self._give(name, wanted, at))
-        await asyncio.gather(*due)
+        due = self._telling.due(self._node.boundary.reachable(), wanted, at) if wanted else ()
+        await asyncio.gather(*(self._give(name, wanted, at) for name in due))
 
     async def _give(self, name: ServerName, wanted: frozenset[str], at: float) -> None:
         for signed in wanted:
@@ -193,7 +181,7 @@ class Announcing:
                 return
             if answer.refused:
                 log.info("announcement_refused_by_member", member=name, why=answer.refused)
-        self._told[name] = at, wanted
+        self._telling.told(name, wanted, at)
 
 
 def _member(announcement: Announcement) -> MemberSettings:

@@ -89,6 +89,13 @@ class Membership:
         tally = self._node.database.ledger.tally
         return any(not (tally.held_for(name) or tally.held_by_each().get(name)) for name in self._waited_for)
 
+    def renew(self) -> None:
+        """The members are those of the settings of now, and what was announced since."""
+        try:
+            self.prepare(self._node.settings)()
+        except OSError as error:  # a certificate is being replaced: the next look at it takes the members too
+            log.error("member_joins_later", error=str(error))
+
     def prepare(self, settings: Settings) -> Callable[[], None]:
         """The members are to be those of the settings, and those that were announced. What is returned takes
         them, and cannot fail. Raises OSError if no TLS context can be made of the settings.

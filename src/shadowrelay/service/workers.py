@@ -18,6 +18,7 @@ from shadowrelay.core.workers import MOST, node_of
 from shadowrelay.database import node_workers
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.service.minting import mint
+from shadowrelay.service.telling import Telling
 
 if TYPE_CHECKING:
     from shadowrelay.service.node import Node
@@ -41,7 +42,7 @@ class WorkerCounts:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._told: dict[ServerName, tuple[float, int]] = {}
+        self._telling = Telling[int](AGAIN)
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
@@ -59,19 +60,19 @@ class WorkerCounts:
         kept.pop(node_of(self._node.name), None)  # its settings say so
         self._node.membership.counts = kept
         if kept:
-            self._take()
+            self._node.membership.renew()
 
     async def run(self) -> None:
         """Until cancelled: the first worker tells the other nodes; workers leave that were waited for."""
         if self._node.membership.counts:  # only now, after the opening, all is counted that is held for them
             async with self._node.membership.turn:
-                self._take()
+                self._node.membership.renew()
         while True:
             if self._node.name == node_of(self._node.name):
                 await self._tell()
             if self._node.membership.may_leave():
                 async with self._node.membership.turn:
-                    self._take()
+                    self._node.membership.renew()
             await asyncio.sleep(LOOK)
 
     async def _heard(self, member: ServerName, act: Act) -> Told:
@@ -89,27 +90,15 @@ class WorkerCounts:
                 await self._node.database.transact(lambda ledger: node_workers.keep(ledger, member, count))
                 membership.counts[member] = count
                 log.warning("workers_announced", node=member, workers=count)
-                self._take()
+                self._node.membership.renew()
         return {"workers": count}
-
-    def _take(self) -> None:
-        try:
-            self._node.membership.prepare(self._node.settings)()
-        except OSError as error:  # a certificate is being replaced: the next look at it takes the members too
-            log.error("member_joins_later", error=str(error))
 
     async def _tell(self) -> None:
         """Tell each member of another node that can be reached and was not told lately."""
         at, count, own = asyncio.get_running_loop().time(), self.count, node_of(self._node.name)
         reachable = {name for name in self._node.boundary.reachable() if node_of(name) != own}
-        for gone in self._told.keys() - reachable:
-            del self._told[gone]
-        due = []
-        for name in reachable:
-            since, told = self._told.get(name, (0.0, 0))
-            if told != count or at - since >= AGAIN:
-                due.append(self._say(name, count, at))
-        await asyncio.gather(*due)
+        due = self._telling.due(reachable, count, at)
+        await asyncio.gather(*(self._say(name, count, at) for name in due))
 
     async def _say(self, name: ServerName, count: int, at: float) -> None:
         act = Act(
@@ -125,4 +114,4 @@ class WorkerCounts:
             return
         if answer.refused:
             log.info("workers_not_taken", member=name, why=answer.refused)
-        self._told[name] = at, count
+        self._telling.told(name, count, at)
