@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors, tracing
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.crashes import Crashes
+from shadowrelay.service.failing import cannot_listen, why
 from shadowrelay.service.node import Node, NodeFailed, utcnow
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
@@ -41,18 +41,12 @@ from shadowrelay.tracking.writer import TrackingWriter
 log = structlog.get_logger(__name__)
 
 
-def _why(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else str(error)
-
-
 async def _listen(key: str, connector: Connector) -> None:
     options = connector.options
     try:
         await connector.listen()
     except OSError as error:
-        raise NodeFailed(
-            f"{key}.listen: cannot listen on {options.host} port {options.port}: {_why(error)}"
-        ) from error
+        raise cannot_listen(key, options.host, options.port, error) from error
 
 
 async def _until_failed(database: TransportDatabase) -> None:
@@ -65,7 +59,7 @@ async def _track(writer: TrackingWriter, directory: Path, stop: asyncio.Event) -
         await writer.run(stop)
     except OSError as error:
         raise NodeFailed(
-            f"tracking.directory: cannot write to {directory}: {_why(error)}. Give it room, or make it "
+            f"tracking.directory: cannot write to {directory}: {why(error)}. Give it room, or make it "
             "writable, and start the node again; no row is lost: each waits in the transport database until "
             "it is in a file"
         ) from error

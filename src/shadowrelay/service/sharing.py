@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
-from shadowrelay.service.failing import NodeFailed
+from shadowrelay.service.failing import cannot_listen
 from shadowrelay.service.worker import WorkerPlace
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import held
@@ -31,9 +31,7 @@ async def receive_addresses(settings: Settings) -> AsyncIterator[None]:
                 for sock in await held(host, port):
                     stack.push(sock)
             except OSError as error:
-                why = os.strerror(error.errno) if error.errno else str(error)
-                told = f"receive.{name}.listen: cannot listen on {host} port {port}: {why}"
-                raise NodeFailed(told) from error
+                raise cannot_listen(f"receive.{name}", host, port, error) from error
         yield
 
 

@@ -31,7 +31,7 @@ from shadowrelay.service.supervision import Do, State, Watched
 from shadowrelay.service.worker import LineEnd, WorkerState, reload_with
 from shadowrelay.settings import Settings, SettingsInvalid
 from shadowrelay.settings.reloading import reloaded
-from shadowrelay.settings.workers import for_worker
+from shadowrelay.settings.workers import directory_of
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ _BACKLOG = 128
 
 def with_data(settings: Settings) -> Collection[int]:
     """The workers above the first that have a directory, and have not left: they may have mail."""
-    places = ((number, for_worker(settings, number).data_dir) for number in range(2, MOST + 1))
+    places = ((number, directory_of(settings.data_dir, number)) for number in range(2, MOST + 1))
     return [number for number, place in places if place.is_dir() and not (place / LEFT).exists()]
 
 
@@ -223,7 +223,7 @@ class Supervisor:
         with theirs:
             try:
                 # It may have mail from now on.
-                (for_worker(self.settings, number).data_dir / LEFT).unlink(missing_ok=True)
+                (directory_of(self.settings.data_dir, number) / LEFT).unlink(missing_ok=True)
                 with self._listening(number) as listening:
                     process = await self._spawned(number, of, listening, theirs)
             except OSError as error:
@@ -283,7 +283,7 @@ class Supervisor:
 
     def _note_that_it_left(self, number: int) -> None:
         try:
-            (for_worker(self.settings, number).data_dir / LEFT).touch()
+            (directory_of(self.settings.data_dir, number) / LEFT).touch()
         except OSError as error:  # the next start of the node looks once more whether it is empty
             log.error("leaving_not_noted", worker=number, error=str(error))
         log.warning("worker_left", worker=number)

@@ -31,10 +31,10 @@ def for_worker(settings: Settings, number: int) -> Settings:
     tracking = settings.tracking
     update = {
         "name": worker_name(_name(settings), number),
-        "data_dir": _below(settings.data_dir, number),
+        "data_dir": directory_of(settings.data_dir, number),
         "tracking": tracking.model_copy(
             update={
-                "directory": _below(tracking.directory, number),
+                "directory": directory_of(tracking.directory, number),
                 "max_directory_size": max(
                     share(tracking.max_directory_size, number, settings.workers), _LEAST_DIRECTORY
                 ),
@@ -119,5 +119,6 @@ def _above(address: HostPort, number: int) -> HostPort:
     return HostPort(address.host, address.port + number - 1 if address.port else 0)
 
 
-def _below(directory: Path, number: int) -> Path:
+def directory_of(directory: Path, number: int) -> Path:
+    """What that worker has in place of a directory of the node."""
     return directory if number == 1 else directory / f"worker-{number}"
