@@ -31,6 +31,16 @@ def fill(lab: RunningLab, messages: int) -> None:
         list(pool.map(session, (letters[first::SESSIONS] for first in range(SESSIONS))))
 
 
+def every_message_arrives_once(lab: RunningLab) -> None:
+    lab.cluster.accept()
+    wait_until(
+        lambda: lab.queued("mx1") + lab.queued("mx2") + lab.held("mx1") + lab.held("mx2") == 0,
+        "all is settled",
+        PATIENCE,
+    )
+    lab.verify()
+
+
 @pytest.mark.parametrize("wiped", [False, True], ids=["started again", "disk lost"])
 def test_an_owner_with_a_long_queue_is_killed_and_every_message_arrives_once(lab: RunningLab, wiped: bool):
     messages = LOOKS + 500
@@ -46,13 +56,7 @@ def test_an_owner_with_a_long_queue_is_killed_and_every_message_arrives_once(lab
     owner, holder = ("mx2", "mx1") if wiped else ("mx1", "mx2")
     wait_until(lambda: lab.queued(owner) >= messages, "it has all of them", PATIENCE)
     wait_until(lambda: lab.held(holder) >= messages, "and each has two copies", PATIENCE)
-    lab.cluster.accept()
-    wait_until(
-        lambda: lab.queued("mx1") + lab.queued("mx2") + lab.held("mx1") + lab.held("mx2") == 0,
-        "all is settled",
-        PATIENCE,
-    )
-    lab.verify()
+    every_message_arrives_once(lab)
     assert len(lab.events("mx2", "RESUBMIT")) == (messages if wiped else 0)
 
 
@@ -71,11 +75,5 @@ def test_a_holder_that_is_killed_in_the_middle_of_its_promotions_goes_on_with_th
     assert lab.queued("mx2") < messages  # it was in the middle
     wait_until(lambda: lab.queued("mx2") >= messages, "it has all of them", PATIENCE)
     wait_until(lambda: lab.held("mx1") >= messages, "and each has two copies", PATIENCE)
-    lab.cluster.accept()
-    wait_until(
-        lambda: lab.queued("mx1") + lab.queued("mx2") + lab.held("mx1") + lab.held("mx2") == 0,
-        "all is settled",
-        PATIENCE,
-    )
-    lab.verify()
+    every_message_arrives_once(lab)
     assert len(lab.events("mx2", "RESUBMIT")) == messages

@@ -19,6 +19,7 @@ import structlog
 from shadowrelay.core.decisions import Part
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
+from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.ownership.leaving import holder_leaves
 from shadowrelay.core.steps import Operate
 from shadowrelay.core.workers import node_of
@@ -73,22 +74,22 @@ class Leaving:
             # Siblings get all new connections at once. Again each time: an operator may have ended the drain,
             # and a drain that found nobody to take the queue is over.
             await node.begin_drain()
-            left = await self._left()
+            # First what is under way: what ends meanwhile is queued then, or held. A copy that a member is
+            # still sending was begun before the drain, and will be acknowledged.
+            under_way = sum(one.sessions for one in node.connectors) + node.database.in_hand.taken
+            remains = await node.remains()
+            left = await self._left(remains, under_way)
             if left != before:
                 log.info("worker_is_emptied", left=left)
             before = left
             if not left:
                 lifeline.tell(EMPTY)
             await self._to_a_sibling(left)
-            await self._ask_owners()
+            await self._ask_owners(remains)
             await asyncio.sleep(INTERVAL)
 
-    async def _left(self) -> Mapping[str, int]:
+    async def _left(self, remains: Remains, under_way: int) -> Mapping[str, int]:
         """What this worker still has, of each kind."""
-        # First what is under way: what ends meanwhile is queued then, or held. A copy that a member is
-        # still sending was begun before the drain, and will be acknowledged.
-        under_way = sum(one.sessions for one in self._node.connectors) + self._node.database.in_hand.taken
-        remains = await self._node.remains()
         events = await self._node.database.transact(self._events)
         found = {
             "arriving": max(under_way, remains.arriving),
@@ -126,8 +127,7 @@ class Leaving:
                 await node.redirecting.begin(sibling)
                 return
 
-    async def _ask_owners(self) -> None:
-        remains = await self._node.remains()
+    async def _ask_owners(self, remains: Remains) -> None:
         owners = [name for name, count in remains.held_for.items() if count and name in remains.reachable]
         await asyncio.gather(*map(self._ask, owners))
 
