@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from admin_node import MX2, MX3, NOW, OURS, Got, ask, fill, held, meet, message_
 from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
 
+from shadowrelay.admin import passing
 from shadowrelay.admin.access import access_by
 from shadowrelay.admin.front import build_front
 from shadowrelay.admin.front_metrics import GAUGES, Of
@@ -40,6 +42,21 @@ async def test_a_request_goes_to_the_lowest_worker_that_serves(tmp_path: Path) -
         assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w3.{OURS}"
         front.each[0].begin()
         assert (await ask(front.port, "/api/v1/status")).json["name"] == OURS
+
+
+async def test_a_worker_that_was_silent_is_asked_last(tmp_path: Path) -> None:
+    """Health checks find out, so that nobody waits for it."""
+    async with a_front(tmp_path) as front:
+        await front.each[0].die(told=False)
+        front.each[0].socket.unlink()
+        with socket.socket(socket.AF_UNIX) as frozen:
+            frozen.bind(str(front.each[0].socket))
+            frozen.listen(16)
+            ready = await ask(front.port, "/healthz/ready")
+            assert (ready.status, ready.json["ready"]) == (200, True)
+            assert "did not answer within" in ready.json["warning"]
+            async with asyncio.timeout(passing.PATIENCE / 4):
+                assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w2.{OURS}"
 
 
 async def test_without_a_worker_the_answer_says_why_and_the_list_of_workers_too(tmp_path: Path) -> None:
@@ -318,6 +335,8 @@ async def test_metrics_of_the_node_are_sums_and_maxima_of_those_of_its_workers(t
         assert whole["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20
         assert whole["shadowrelay_worker_serving,worker=2"] == 1
         assert (await ask(front.port, "/metrics?by=host")).status == 400
+        front.each[1].state = "leaving"  # an alarm for workers that do not serve must not name it
+        assert "shadowrelay_worker_serving,worker=2" not in await scraped(front)
 
 
 async def test_every_metric_of_a_worker_is_a_counter_a_histogram_or_a_gauge_with_a_rule(

@@ -15,6 +15,18 @@ FRONT = (
         test=f"{_TESTS}test_a_client_cannot_say_that_the_front_vouches_for_it",
     ),
     Fault(
+        name="a worker that is silent at a health check is asked first all the same",
+        rule="a worker that was silent is asked last",
+        file="admin/passing.py",
+        edits=(
+            (
+                "            if isinstance(error, TimeoutError):\n                self._silent",
+                "            if False:\n                self._silent",
+            ),
+        ),
+        test=f"{_TESTS}test_a_worker_that_was_silent_is_asked_last",
+    ),
+    Fault(
         name="a change that a worker may have done is asked of the next one",
         rule="a change is done once, or its outcome is told as unknown",
         file="admin/passing.py",

@@ -32,6 +32,27 @@ SUPERVISING = (
         test=f"{_PURE}test_a_worker_that_fails_again_and_again_is_started_ever_more_rarely_at_least_once_a_minute",
     ),
     Fault(
+        name="a worker that hangs is asked for ever",
+        rule="a worker that does not answer is killed, and starts again",
+        file="service/supervision.py",
+        edits=(("Do.KILL if one.silent >= SILENT else Do.ASK", "Do.ASK"),),
+        test=f"{_LINE}test_a_worker_that_does_not_answer_is_killed_and_starts_again_and_the_others_stay",
+    ),
+    Fault(
+        name="a worker does not answer its supervisor",
+        rule="a worker that does not answer is killed, and starts again",
+        file="service/worker.py",
+        edits=(("                self.tell(ANSWER)\n", "                pass\n"),),
+        test=f"{_LINE}test_a_worker_answers_its_supervisor",
+    ),
+    Fault(
+        name="a supervisor that was frozen counts the time as its workers' silence",
+        rule="a worker that does not answer is killed, and starts again",
+        file="service/supervision.py",
+        edits=(("ask_at=now + ASK, silent", "ask_at=one.ask_at + ASK, silent"),),
+        test=f"{_PURE}test_a_worker_is_not_killed_because_its_supervisor_was_frozen",
+    ),
+    Fault(
         name="a copy counts though its holder leaves",
         rule="a holder that leaves keeps its copy until another one counts",
         file="core/ownership/leaving.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,9 +15,11 @@ from typing import Any
 import pytest
 
 from shadowlab.ports import free_ports
+from shadowrelay.service import supervision
 from shadowrelay.service import supervisor as supervising
 from shadowrelay.service.supervision import State
 from shadowrelay.service.supervisor import Supervisor
+from shadowrelay.service.worker import ANSWER, ASK, Lifeline
 from shadowrelay.settings import Settings, settings_from_tree
 
 pytestmark = pytest.mark.lab
@@ -34,6 +37,10 @@ line.send(b"serving\\n")
 if number == "2" and os.path.exists(f"{place}/a-member-asks"):
     line.send(b"reloaded\\n")
 for word in line.makefile("r"):
+    if word == "ask\\n":
+        if not os.path.exists(f"{place}/hangs-{number}"):
+            line.send(b"answer\\n")
+        continue
     with open(f"{place}/heard-{number}", "a") as heard:
         heard.write(word)
     if word == "leave\\n":
@@ -122,6 +129,38 @@ async def test_a_worker_that_does_not_end_in_time_is_killed(
     for pid in filter(None, pids):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+async def test_a_worker_that_does_not_answer_is_killed_and_starts_again_and_the_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "ASK", 0.1)
+    node = Node(tmp_path, 2)
+    async with node.running():
+        first, second = node.supervisor.workers()
+        (tmp_path / "hangs-2").touch()
+        await until(lambda: node.supervisor.workers()[1].restarts)
+        (tmp_path / "hangs-2").unlink()
+        await until(lambda: node.states() == {1: State.SERVING, 2: State.SERVING})
+        one, two = node.supervisor.workers()
+        assert (one.pid, one.restarts) == (first.pid, 0)
+        assert two.pid != second.pid
+        assert two.why.startswith("it hung: no answer for 1 s; killed by SIGKILL")
+
+
+async def test_a_worker_answers_its_supervisor() -> None:
+    supervisor, worker = socket.socketpair()
+    supervisor.setblocking(False)
+    stop = asyncio.Event()
+    hearing = asyncio.create_task(Lifeline(worker.detach(), 2).hear(stop, asyncio.Event()))
+    loop = asyncio.get_running_loop()
+    for _ in range(2):
+        await loop.sock_sendall(supervisor, ASK)
+        assert await asyncio.wait_for(loop.sock_recv(supervisor, 64), 10.0) == ANSWER
+    assert not stop.is_set()
+    supervisor.close()
+    await asyncio.wait_for(hearing, 10.0)
+    assert stop.is_set()
 
 
 async def test_what_workers_listen_on_is_private_and_gone_at_the_end(tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ from shadowrelay.service.supervision import Do, State, Watched, due, ended, want
 
 
 class Watching:
-    """Does what is due, as the supervisor does; processes do what the test says."""
+    """Does what is due, as the supervisor does; processes do what the test says, and answer unless they are
+    among ``hung``.
+    """
 
     def __init__(self, count: int, with_data: Collection[int] = ()) -> None:
         self.now = 1000.0
+        self.hung: set[int] = set()
         self.workers: dict[int, Watched] = {}
         self.want(count, with_data)
 
@@ -20,6 +23,7 @@ class Watching:
         self.workers = wanted(self.workers, count, with_data, self.now)
 
     def passes(self, seconds: float = 0.0) -> list[tuple[Do, int]]:
+        """What was done but for asking whether workers answer."""
         self.now += seconds
         found = due(self.workers, self.now)
         for do, number in found:
@@ -28,8 +32,14 @@ class Watching:
                 Do.START: supervision.started,
                 Do.LEAVE: supervision.leaving,
                 Do.END: lambda one, _: supervision.told_to_end(one),
+                Do.ASK: self.asked,
+                Do.KILL: lambda one, _: supervision.killed(one),
             }[do](one, self.now)
-        return found
+        return [(do, number) for do, number in found if do is not Do.ASK]
+
+    def asked(self, one: Watched, now: float) -> Watched:
+        asked = supervision.asked(one, now)
+        return asked if one.number in self.hung else supervision.answered(asked)
 
     def serves(self, *numbers: int) -> None:
         for number in numbers:
@@ -175,3 +185,68 @@ def test_a_worker_that_never_ran_is_forgotten_when_it_is_not_wanted_any_more():
     node.want(1)
     assert node.passes(3600.0) == []
     assert list(node.workers) == [1]
+
+
+def killed_after(node: Watching, number: int) -> float:
+    """Seconds until a worker is killed because it hangs."""
+    since = node.now
+    while (Do.KILL, number) not in node.passes(1.0):
+        assert node.now - since < 3600.0, "it is never killed"
+    return node.now - since
+
+
+def test_a_worker_that_does_not_answer_for_a_minute_is_killed_once_and_starts_again():
+    node = serving(2)
+    node.passes(600.0)
+    node.hung = {2}
+    assert 60.0 <= killed_after(node, 2) <= 66.0
+    assert node.passes(600.0) == []
+    node.ends(2)
+    assert node.workers[2].why == "it hung: no answer for 60 s; killed by SIGKILL"
+    assert node.passes(1.0) == [(Do.START, 2)]
+    node.hung.clear()
+    node.serves(2)
+    assert [node.passes(5.0) for _ in range(30)] == [[]] * 30
+
+
+def test_a_worker_that_answers_in_the_last_moment_has_a_whole_minute_again():
+    node = serving(1)
+    node.hung = {1}
+    for _ in range(11):
+        assert node.passes(5.0) == []
+    node.workers[1] = supervision.answered(node.workers[1])
+    assert killed_after(node, 1) >= 60.0
+
+
+def test_a_worker_is_not_killed_because_its_supervisor_was_frozen():
+    node = serving(1)
+    node.hung = {1}
+    node.passes(5.0)
+    assert node.passes(3600.0) == []
+    assert killed_after(node, 1) >= 45.0
+
+
+def test_a_worker_that_starts_may_be_silent_for_long():
+    node = Watching(1)
+    node.hung = {1}
+    node.passes()
+    assert node.passes(3600.0) == []
+
+
+def test_a_worker_that_leaves_or_was_told_to_end_and_hangs_is_killed():
+    node = serving(2)
+    node.want(1, with_data=(2,))
+    node.passes()
+    node.hung = {2}
+    assert killed_after(node, 2) <= 66.0
+    node.ends(2)
+    node.passes(1.0)
+    node.serves(2)
+    node.hung.clear()
+    node.passes()
+    node.emptied(2)
+    assert node.passes() == [(Do.END, 2)]
+    node.hung = {2}
+    assert killed_after(node, 2) <= 66.0
+    node.ends(2)
+    assert node.states()[2] is State.ENDED

@@ -217,6 +217,23 @@ def test_workers_drain_and_end_when_their_supervisor_is_killed(made: Callable[..
     assert len(node.said_of("node_drained")) == 2
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_frozen_is_killed_after_a_minute_and_serves_again(
+    made: Callable[..., SupervisedNode],
+) -> None:
+    node = made(2)
+    node.up()
+    frozen, other = node.pid(2), node.pid(1)
+    os.kill(frozen, signal.SIGSTOP)
+    (told,) = wait_for(lambda: node.said_of("worker_ended"), within=90.0)
+    assert (told["worker"], told["why"]) == (2, "it hung: no answer for 60 s; killed by SIGKILL")
+    wait_for(lambda: len(node.said_of("worker_serves")) == 3)
+    assert node.pid(1) == other
+    assert alive(other)
+    node.signal(signal.SIGTERM)
+    assert node.ended() == 0
+
+
 def test_wrong_settings_are_told_once_and_nothing_starts(made: Callable[..., SupervisedNode]) -> None:
     node = made(3, drain_timeout="soon")
     node.start()

@@ -126,7 +126,9 @@ def _own(
 ) -> Iterator[Metric]:
     """What the front itself knows; it shows ``ready`` for a worker that does not answer."""
     serving = GaugeMetricFamily(
-        "shadowrelay_worker_serving", "1 while this worker of the node serves.", labels=["worker"]
+        "shadowrelay_worker_serving",
+        "1 while this worker of the node serves; there is none of a worker that leaves or has left.",
+        labels=["worker"],
     )
     restarts = CounterMetricFamily(
         "shadowrelay_worker_restarts",
@@ -134,7 +136,8 @@ def _own(
         labels=["worker"],
     )
     for worker in workers:
-        serving.add_metric([str(worker.number)], int(worker.state == "serving"))
+        if worker.state not in ("leaving", "ended"):
+            serving.add_metric([str(worker.number)], int(worker.state == "serving"))
         restarts.add_metric([str(worker.number)], worker.restarts)
     yield serving
     yield restarts

@@ -209,9 +209,10 @@ class Passing:
         except WorkerGone as gone:
             return Said(worker=worker, status=503, headers={}, body=b"", why=str(gone))
         except (TimeoutError, httpx.HTTPError) as error:
-            why = f"{_called(worker)} did not answer within {within:g} s"
-            if not isinstance(error, TimeoutError):
-                why = f"{_called(worker)} ended while it was asked"
+            why = f"{_called(worker)} ended while it was asked"
+            if isinstance(error, TimeoutError):
+                self._silent[worker.number] = self._clock() + ASIDE
+                why = f"{_called(worker)} did not answer within {within:g} s"
             return Said(worker=worker, status=503, headers={}, body=b"", why=why)
         return Said(worker=worker, status=answer.status_code, headers=answer.headers, body=body)
 

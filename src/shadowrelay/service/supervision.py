@@ -19,6 +19,13 @@ STEADY = 60.0
 """A worker that has served for so many seconds is well: the next failure is the first one again."""
 
 
+ASK = 5.0
+"""Seconds between two questions to a worker that serves: does it still answer?"""
+
+SILENT = 12
+"""Questions in a row without an answer: the worker hangs. A supervisor that was frozen itself asks anew."""
+
+
 class State(StrEnum):
     """STARTING: the process runs, and does not serve yet. SERVING: it takes mail. LEAVING: it is emptied, and
     ends for good. WAITING: it ended, and starts again later. ENDED: it has no process, and gets none.
@@ -32,11 +39,15 @@ class State(StrEnum):
 
 
 class Do(StrEnum):
-    """START: start its process. LEAVE: tell it to leave. END: tell its process to end."""
+    """START: start its process. LEAVE: tell it to leave. END: tell its process to end. ASK: ask whether it
+    still answers. KILL: end its process, which hangs.
+    """
 
     START = "start"
     LEAVE = "leave"
     END = "end"
+    ASK = "ask"
+    KILL = "kill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,8 @@ class Watched:
     ``since``: when the state began; ``again_at``: when a WAITING worker is started. ``failures``: ends in a
     row that nobody asked for; ``restarts``: all of these; ``why``: the reason of the last one. ``leaves``:
     the node does not want the worker any more. ``empty``: it owns nothing and holds nothing. ``told``: its
-    process was told to end.
+    process was told to end. ``ask_at``: when it is asked whether it answers; ``silent``: questions in a row
+    that it did not answer; ``hangs``: its process was killed for that.
     """
 
     number: int
@@ -59,6 +71,9 @@ class Watched:
     leaves: bool = False
     empty: bool = False
     told: bool = False
+    ask_at: float = 0.0
+    silent: int = 0
+    hangs: bool = False
 
 
 WatchedWorkers = Mapping[int, Watched]
@@ -90,6 +105,8 @@ def due(workers: WatchedWorkers, now: float) -> list[tuple[Do, int]]:
 
 
 def _due(one: Watched, now: float) -> Do | None:
+    if _asked(one) and one.ask_at <= now:
+        return Do.KILL if one.silent >= SILENT else Do.ASK
     if one.told:
         return None
     if one.state is State.WAITING:
@@ -101,18 +118,41 @@ def _due(one: Watched, now: float) -> Do | None:
     return None
 
 
+def _asked(one: Watched) -> bool:
+    """One that starts may be busy for long: it is not asked."""
+    return one.state in {State.SERVING, State.LEAVING} and not one.hangs
+
+
 def next_at(workers: WatchedWorkers) -> float | None:
     """When something is due by itself."""
-    return min((one.again_at for one in workers.values() if one.state is State.WAITING), default=None)
+    again = (one.again_at for one in workers.values() if one.state is State.WAITING)
+    asks = (one.ask_at for one in workers.values() if _asked(one))
+    return min((*again, *asks), default=None)
 
 
 def started(one: Watched, now: float) -> Watched:
-    return replace(one, state=State.STARTING, since=now, empty=False, told=False)
+    return replace(one, state=State.STARTING, since=now, empty=False, told=False, silent=0, hangs=False)
 
 
 def serves(one: Watched, now: float) -> Watched:
     """Its process says that it takes mail."""
-    return replace(one, state=State.SERVING, since=now) if one.state is State.STARTING else one
+    if one.state is not State.STARTING:
+        return one
+    return replace(one, state=State.SERVING, since=now, ask_at=now + ASK)
+
+
+def asked(one: Watched, now: float) -> Watched:
+    """It was asked whether it answers."""
+    return replace(one, ask_at=now + ASK, silent=one.silent + 1)
+
+
+def answered(one: Watched) -> Watched:
+    return replace(one, silent=0)
+
+
+def killed(one: Watched) -> Watched:
+    """Its process was killed because it hangs."""
+    return replace(one, hangs=True)
 
 
 def leaving(one: Watched, now: float) -> Watched:
@@ -140,6 +180,8 @@ def ended(one: Watched, why: str, now: float) -> Watched:
         return replace(one, state=State.WAITING, since=now, again_at=now, told=False, failures=0)
     well = one.state in {State.SERVING, State.LEAVING} and now - one.since >= STEADY
     failures = 1 if well else one.failures + 1
+    if one.hangs:
+        why = f"it hung: no answer for {SILENT * ASK:.0f} s; {why}"
     return replace(
         one,
         state=State.WAITING,

@@ -212,6 +212,13 @@ class Supervisor:
             log.warning("worker_leaves", worker=number)
             self._running[number].line.tell(worker.LEAVE)
             self._set(supervision.leaving(one, now))
+        elif do is Do.ASK:
+            self._running[number].line.tell(worker.ASK)
+            self._set(supervision.asked(one, now))
+        elif do is Do.KILL:
+            log.error("worker_hangs", worker=number, consequence="its process is killed, which loses no mail")
+            self._set(supervision.killed(one))
+            _signal(self._running[number].process, signal.SIGKILL)
         else:
             self._set(supervision.told_to_end(one))
             _signal(self._running[number].process, signal.SIGTERM)
@@ -264,6 +271,8 @@ class Supervisor:
                 self._set(supervision.emptied(self._known[number]))
             elif word == worker.RELOADED:
                 self._again.set()
+            elif word == worker.ANSWER:
+                self._set(supervision.answered(self._known[number]))
         status = await process.wait()
         if self._counts is not None:
             counts_in(self._counts, number).forget()  # its sessions ended with it
@@ -279,7 +288,7 @@ class Supervisor:
             self._note_that_it_left(number)
             self._tell_all()
         elif one.failures:
-            log.error("worker_ended", worker=number, why=reason, again_in=round(one.again_at - now, 1))
+            log.error("worker_ended", worker=number, why=one.why, again_in=round(one.again_at - now, 1))
 
     def _note_that_it_left(self, number: int) -> None:
         try:

@@ -1,10 +1,10 @@
 """A worker of a node, as its own process and its supervisor see it, and the line between the two.
 
 The lifeline is a pair of sockets, one end each. The supervisor says ``reload N`` (read the settings again;
-the node has N workers now, those that leave included) and ``leave``. The worker says ``serving``, and
-``empty`` once it leaves, owns nothing and holds nothing; and ``reloaded`` when a member asked it to read the
-settings again, which all of the node do then. When one process dies, the other reads the end: a
-worker whose supervisor is gone drains and ends.
+the node has N workers now, those that leave included), ``leave``, and ``ask`` (does it still answer?). The
+worker says ``serving``, and ``empty`` once it leaves, owns nothing and holds nothing; ``answer`` when it is
+asked; and ``reloaded`` when a member asked it to read the settings again, which all of the node do then. When
+one process dies, the other reads the end: a worker whose supervisor is gone drains and ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ log = structlog.get_logger(__name__)
 SERVING = b"serving\n"
 EMPTY = b"empty\n"
 RELOADED = b"reloaded\n"
+ANSWER = b"answer\n"
 LEAVE = b"leave\n"
+ASK = b"ask\n"
 _RELOAD = b"reload "
 
 
@@ -78,6 +80,8 @@ class Lifeline:
         async for word in self._line.words():
             if word == LEAVE:
                 self.leave.set()
+            elif word == ASK:
+                self.tell(ANSWER)
             elif word.startswith(_RELOAD):
                 self.of = int(word.split()[1])
                 again.set()
