@@ -145,6 +145,7 @@ def test_logs_in_a_bucket_have_the_verdict_that_they_have_in_a_directory(
     assert any("collected while it grew" in note for note in there.evidence.notes)
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_do_it_is_told_in_a_line(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -30,6 +32,7 @@ SHARE = 0.1
 """Of a core, for each process: generator, sink and all workers have room on two cores."""
 
 _COUNTS = (1, 2, 4)
+_HOSTS = 2
 _FASTER = {2: 1.8, 4: 3.4}
 _DEARER = 1.05
 _SESSIONS = 32  # at a time, for each worker of a host: the load of one worker is the same in all
@@ -41,6 +44,16 @@ _LEFT = 0.6
 
 # What takes hours elsewhere and seconds in a lab is not to be measured: as it ships.
 _AS_SHIPPED = ("shadow_heartbeat_frequency=2m", "shadow_resubmit_time_span=3h")
+
+
+# A message costs more processor time where other processes use the same caches and cores: every run has as
+# many busy processes as the one with the most workers.
+_NEIGHBOUR = """
+import json
+tree = {str(number): {"a": [number] * 8, "b": "x" * 40} for number in range(2000)}
+while True:
+    json.loads(json.dumps(tree))
+"""
 
 
 class Workers(Lab):
@@ -86,7 +99,7 @@ def _lab(directory: Path, count: int, limits: Quotas, *options: str) -> Iterator
         *options,
     ]
     try:
-        up(directory, nodes=2, workers=count, options=settings)
+        up(directory, nodes=_HOSTS, workers=count, options=settings)
         made = Workers(directory, count)
         for pids in made.processes().values():
             for pid in pids:
@@ -96,6 +109,18 @@ def _lab(directory: Path, count: int, limits: Quotas, *options: str) -> Iterator
         limits.remove()  # an orderly end is not to be measured
         if (directory / "lab.json").exists():
             Cluster(directory).down()
+
+
+@contextmanager
+def _neighbours(count: int) -> Iterator[None]:
+    """So many processes that use up the share of a worker each."""
+    with ExitStack() as stack:
+        limits = stack.enter_context(quotas())
+        for _ in range(count):
+            one = stack.enter_context(subprocess.Popen([sys.executable, "-c", _NEIGHBOUR]))
+            stack.callback(one.kill)
+            limits.limit(one.pid, SHARE)
+        yield
 
 
 def _throughput(bench: Bench) -> list[Row]:
@@ -115,7 +140,10 @@ def _throughput(bench: Bench) -> list[Row]:
                 _run(one, end, _SHORT_EACH if bench.short else _WARM)
         for number in range(1, bench.rounds + 1):
             for one in labs if number % 2 else labs[::-1]:
-                with bench.steps.during(f"workers: {one.label}, round {number}"):
+                with (
+                    bench.steps.during(f"workers: {one.label}, round {number}"),
+                    _neighbours(_HOSTS * (max(_COUNTS) - one.count)),
+                ):
                     found[one.count].append(_run(one, end, _SHORT_EACH if bench.short else _EACH))
     return list(_rows(found, judged=not bench.short))
 

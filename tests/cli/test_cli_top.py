@@ -208,7 +208,9 @@ def test_a_node_that_is_not_there_is_told_and_ends_the_command() -> None:
     assert (result.exit_code, "no answer from the node" in result.output) == (1, True)
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize(
+    "width", [80, pytest.param(100, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.slow)]
+)
 async def test_the_screen_shows_figures_and_events_and_obeys_its_keys(node: FakeNode, width: int) -> None:
     await fill(node, received(1, MX2), received(2, MX2))
     async with writing(node), serving(node) as port:

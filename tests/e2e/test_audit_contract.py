@@ -209,7 +209,9 @@ CONTENT = "UPDATE content SET data = zeroblob(length(data))"
 ROW = "UPDATE recipient SET address = 'x' || address"
 
 
-@pytest.mark.parametrize("damage", [CONTENT, ROW], ids=["content", "row"])
+@pytest.mark.parametrize(
+    "damage", [CONTENT, pytest.param(ROW, marks=pytest.mark.slow)], ids=["content", "row"]
+)
 def test_one_bad_disk_is_told_of_and_loses_nothing(lab: RunningLab, damage: str) -> None:
     lab.up()
     lab.cluster.refuse()

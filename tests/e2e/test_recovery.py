@@ -29,6 +29,7 @@ def test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once(lab: Runni
     assert [lab.events(name, "RESUBMIT") for name in ("mx2", "mx3")] == [[], []]
 
 
+@pytest.mark.slow
 def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", f"shadow_heartbeat_frequency={HEARTBEAT.seconds}s")
     lab.cluster.refuse()
@@ -148,6 +149,7 @@ def test_a_frozen_holder_costs_nothing_but_time(lab: RunningLab):
     lab.verify()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_when_a_node_and_its_disk_die_under_load(lab: RunningLab):
     lab.up()
     over = threading.Event()
@@ -177,6 +179,7 @@ def test_nothing_is_lost_when_a_node_and_its_disk_die_under_load(lab: RunningLab
     assert lab.count().lost == 0
 
 
+@pytest.mark.slow
 def test_after_everything_was_killed_the_lab_resumes_where_it_was(lab: RunningLab):
     lab.up()
     lab.cluster.refuse()

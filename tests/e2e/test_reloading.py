@@ -182,6 +182,7 @@ def secured(node: Process) -> smtplib.SMTP:
     return client
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_replaced_is_shown_at_the_next_handshake_and_old_sessions_go_on(
     node: Process, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ def bench() -> Iterator[Bench]:
     found.clear()
 
 
+@pytest.mark.slow
 def test_a_planted_fault_is_seen_by_its_test_alone(bench: Bench) -> None:
     file = ROOT / "src" / "shadowrelay" / SMALL.file
     before = file.read_text("utf-8")
@@ -59,6 +60,7 @@ def test_a_planted_fault_is_seen_by_its_test_alone(bench: Bench) -> None:
     assert file.read_text("utf-8") == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "test", ["core/events/test_reports.py::test_there_is_no_such_test", "core/test_no_such_file.py"]
 )
@@ -71,6 +73,7 @@ def test_a_fault_that_the_test_does_not_notice_is_not_caught(bench: Bench) -> No
     assert bench.try_out(unnoticed).ending is Ending.PASSED
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_tests_under_way_and_leaves_nothing(bench: Bench) -> None:
     line = "    return " + SMALL.edits[0][0]
     endless = replace(SMALL, edits=((line, "    while True: pass\n" + line),))

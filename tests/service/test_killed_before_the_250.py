@@ -47,6 +47,7 @@ def repeats(node: Process) -> int:
     return node.tracked().count(",DUPLICATERECEIVE,")
 
 
+@pytest.mark.slow
 async def test_killed_after_the_delivery_nothing_is_delivered_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ async def test_killed_after_the_delivery_nothing_is_delivered_again(
         assert repeats(node) == 1
 
 
+@pytest.mark.slow
 async def test_if_its_disk_is_lost_while_it_waits_the_client_still_has_the_message(tmp_path: Path) -> None:
     """Nothing that was acknowledged is lost with the only copy: it was not acknowledged."""
     async with ScriptedHop(DATA=[HANG, b"354 go ahead\r\n"]) as hop, alone(tmp_path, hop) as node:

@@ -107,6 +107,24 @@ async def test_a_worker_that_goes_is_a_member_until_nothing_is_held_for_it(tmp_p
             assert len(hop.contents) == 1
 
 
+async def test_a_worker_that_goes_is_waited_for_over_a_restart_of_who_holds_for_it(tmp_path: Path) -> None:
+    async with ScriptedHop() as hop:
+        route = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
+        async with cluster(tmp_path, {"mx1": 2, "mx2": 1}, routes={"out": route}) as made:
+            await made.converse()
+            second = made.workers["mx1", 2]
+            assert (await sent(second, MESSAGE, "b@example.net")).startswith("250 ")
+            await made.reload("mx1", 1, made.file("mx1", 1, {}))
+            await eventually(lambda: made.workers["mx2", 1].node.membership.counts == {FIRST: 1})
+            await made.stop("mx2", 1)
+            again = await made.start("mx2", 1, made.file("mx2", 1, {"mx1": 1}))
+            await made.converse(("mx2", 1))
+            await eventually(lambda: members(again) == {FIRST, SECOND})
+            second.run_queue()
+            await eventually(lambda: members(again) == {FIRST})
+            assert len(hop.contents) == 1
+
+
 async def test_a_node_speaks_for_itself_alone_and_by_its_first_worker(tmp_path: Path) -> None:
     async with cluster(
         tmp_path, {"mx1": 2, "mx2": 1, "mx3": 1}, tls=True, peer={"peer_operate": "none"}
