@@ -18,6 +18,7 @@ from scripted_hop import CLOSE, HANG, ScriptedHop, original
 from sending import MESSAGE, sender, sent
 from stations import Station, at_last, boundary, eventually, station
 
+from shadowlab.ports import free_ports
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.delivery.settling import Report
 from shadowrelay.core.events.reports import ReportKind, report_id
@@ -98,7 +99,7 @@ async def test_a_message_leaves_octet_for_octet(tmp_path: Path) -> None:
 async def test_what_a_mailbox_server_answers_for_one_recipient_does_not_wait_for_the_others(
     tmp_path: Path,
 ) -> None:
-    routes = {"out": route(await free_port(), protocol="lmtp", inside=True)}
+    routes = {"out": route(free_ports(1)[0], protocol="lmtp", inside=True)}
     async with ScriptedHop(DOT=[b"250 2.1.5 one\r\n452 4.2.2 full\r\n", b"250 2.0.0 ok\r\n"]) as hop:
         routes["out"]["port"] = hop.port
         async with relay(tmp_path, hop, routes=routes) as found:
@@ -791,14 +792,6 @@ async def test_a_hop_that_does_not_answer_quit_delays_no_other(tmp_path: Path) -
             await eventually(lambda: settled(found))
 
 
-async def free_port() -> int:
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = int(server.sockets[0].getsockname()[1])
-    server.close()
-    await server.wait_closed()
-    return port
-
-
 async def test_sessions_that_fail_together_are_one_failure(tmp_path: Path) -> None:
     down = asyncio.Event()
     waiting: list[asyncio.StreamWriter] = []
@@ -823,7 +816,7 @@ async def test_sessions_that_fail_together_are_one_failure(tmp_path: Path) -> No
 
 async def test_a_hop_that_is_down_is_probed_by_one_session(tmp_path: Path) -> None:
     """In the documented retry order; one session probes, and all the mail follows when it is back."""
-    port = await free_port()
+    port = free_ports(1)[0]
     async with relay(tmp_path, port, run=False, queue_glitch_retry_interval="2s") as found:
         for _ in range(20):
             await sent(found, MESSAGE)
@@ -867,7 +860,7 @@ async def test_mail_that_waits_for_a_hop_that_rests_is_reported_late_and_given_u
     tmp_path: Path,
 ) -> None:
     rests = {"queue_glitch_retry_interval": "12h", "max_per_domain_outbound_connections": 1}
-    async with relay(tmp_path, await free_port(), run=False, **rests) as found:
+    async with relay(tmp_path, free_ports(1)[0], run=False, **rests) as found:
         for _ in range(5):
             await sent(found, MESSAGE)
         found.run_queue()
@@ -983,7 +976,7 @@ async def test_the_pauses_follow_the_documented_order(tmp_path: Path) -> None:
         "transient_failure_retry_interval": "5m",
         "outbound_connection_failure_retry_interval": "10m",
     }
-    async with relay(tmp_path, await free_port(), **order) as found:
+    async with relay(tmp_path, free_ports(1)[0], **order) as found:
         await sent(found, MESSAGE)
         outbound, passed, pauses = found.node.queue.hops[NextHop("out")], timedelta(), []
         for failures in range(1, 6):

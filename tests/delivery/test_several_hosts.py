@@ -13,8 +13,9 @@ from loopback_dns import SERVFAIL, LoopbackDns
 from scripted_hop import HANG, ScriptedHop
 from sending import MESSAGE, sent
 from stations import Station, eventually, station
-from test_queue import Crowded, free_port, later, only, settled
+from test_queue import Crowded, later, only, settled
 
+from shadowlab.ports import free_ports
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
 from shadowrelay.delivery.hosts import PACE_KEPT
@@ -50,7 +51,7 @@ def status(found: Station, name: str = "out") -> dict[str, tuple[int, str]]:
 
 
 async def test_a_host_that_is_gone_rests_and_the_next_takes_the_message_at_once(tmp_path: Path) -> None:
-    gone = await free_port()
+    gone = free_ports(1)[0]
     async with (
         ScriptedHop() as hop,
         relay(tmp_path, {"out": way(host(gone), host(hop, preference=10))}) as found,
@@ -112,7 +113,7 @@ async def test_what_a_host_says_about_a_message_is_its_answer(tmp_path: Path) ->
 async def test_the_next_hop_rests_when_no_host_is_left_and_until_the_first_may_be_tried(
     tmp_path: Path,
 ) -> None:
-    first, second = await free_port(), await free_port()
+    first, second = free_ports(2)
     async with relay(
         tmp_path, {"out": way(host(first), host(second))}, queue_glitch_retry_interval="12h"
     ) as found:
@@ -146,7 +147,7 @@ async def test_a_host_rests_for_every_next_hop_that_uses_it(tmp_path: Path) -> N
 
 
 async def test_alternatives_come_after_the_own_hosts(tmp_path: Path) -> None:
-    gone = await free_port()
+    gone = free_ports(1)[0]
     async with ScriptedHop() as own, ScriptedHop() as spare:
         routes = {
             "out": way(host(gone), host(own, preference=10), alternatives=["spare"]),
@@ -217,7 +218,7 @@ async def world(
 ) -> AsyncIterator[tuple[Station, list[ScriptedHop], LoopbackDns]]:
     """A node that asks a name server; hops at 127.0.0.2, 127.0.0.3 and so on, at one port."""
     async with AsyncExitStack() as stack:
-        port = await free_port()
+        port = free_ports(1)[0]
         found = [
             await stack.enter_async_context(ScriptedHop(at=(f"127.0.0.{last}", port)))
             for last in range(2, 2 + hops)
@@ -265,7 +266,7 @@ async def test_all_addresses_of_a_host_are_tried(tmp_path: Path) -> None:
 
 
 async def test_a_host_of_a_route_is_looked_up_anew_for_each_connection(tmp_path: Path) -> None:
-    port = await free_port()
+    port = free_ports(1)[0]
     async with (
         ScriptedHop(at=("127.0.0.2", port)) as first,
         ScriptedHop(at=("127.0.0.3", port)) as second,
@@ -334,7 +335,7 @@ async def test_trouble_with_the_dns_is_a_delay_with_its_reason_and_no_bounce(tmp
 async def test_in_trouble_with_the_dns_an_alternative_takes_the_mail(tmp_path: Path) -> None:
     async with ScriptedHop() as smart:
         routes = {"smart": way(host(smart), domains=["smart.test"])}
-        port = await free_port()
+        port = free_ports(1)[0]
         routes["world"] = {"domains": ["*"], "mx": True, "port": port, "alternatives": ["smart"]}
         async with world(tmp_path, {("example.net", "MX"): SERVFAIL}, routes=routes) as (found, _, _):
             await sent(found, MESSAGE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from shadowlab.ports import free_ports
 
 HERE = Path(__file__).parents[2] / "deploy" / "prometheus"
 MISSING = "" if shutil.which("prometheus") else "prometheus (Debian package prometheus) is missing"
@@ -55,8 +56,7 @@ def scraping(directory: Path, targets: list[str]) -> Iterator[Prometheus]:
     directory.mkdir()
     (directory / "prometheus.yml").write_text(text, "utf-8")
     shutil.copy(HERE / "alerts.yml", directory)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             [

@@ -247,6 +247,7 @@ def test_what_two_bad_disks_have_of_a_message_has_a_kind_of_its_own(lab: Running
     assert set(verdict.classes) == {Class.DAMAGED, Class.SET_ASIDE, Class.EXPOSED}
 
 
+@pytest.mark.slow
 def test_a_lab_that_runs_is_audited_by_what_it_has_closed_and_the_rest_is_named(lab: RunningLab) -> None:
     lab.up("tracking.max_file_age=2s")
     tracking = lab.directory / "tracking"

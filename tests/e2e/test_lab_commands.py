@@ -39,6 +39,7 @@ def contents(lab: RunningLab) -> dict[str, Any]:
     return tree
 
 
+@pytest.mark.slow
 def test_a_lab_is_broken_and_healed_by_commands(lab: RunningLab):
     assert "SMTP 127.0.0.1:" in command(lab, "up", "--set", "log.level=debug")
     tree = contents(lab)

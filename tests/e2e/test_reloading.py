@@ -144,6 +144,7 @@ def test_what_needs_a_restart_keeps_its_value_and_is_warned_of_until_then(node: 
     assert "warning" not in _ready(node)
 
 
+@pytest.mark.slow
 async def test_mail_whose_route_is_gone_waits_and_goes_when_there_is_one_again(node: Process) -> None:
     async with ScriptedHop(RCPT=[b"451 4.2.0 later\r\n"]) as busy, ScriptedHop() as hop:
         change(node, routes=route(busy.port), queue_glitch_retry_interval="1s")

@@ -87,6 +87,7 @@ def test_what_is_forgotten_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch)
     assert compared(after("crash mx1", *CUTS), 12_000)[1] > 0
 
 
+@pytest.mark.slow
 def test_fewer_situations_stand_for_all_and_end_as_they_do() -> None:
     apart, merged = (
         explore(Setup((("drain mx1",), ("disk mx1", "hop")), grain="talks", at_once=True, causes=causes))

@@ -86,6 +86,7 @@ async def test_what_was_put_back_on_its_own_disk_goes_out_once_it_is_resumed(tmp
         assert row["client-hostname"] == row["server-hostname"] == full("mx1")
 
 
+@pytest.mark.slow
 async def test_a_holder_whose_disk_was_mended_and_read_gives_its_copy_once_it_is_resumed(
     tmp_path: Path,
 ) -> None:

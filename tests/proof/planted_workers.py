@@ -56,7 +56,10 @@ WORKERS = (
         name="a worker that is waited for is forgotten at a restart",
         rule="a worker that goes is a member until nothing is held for it",
         file="service/workers.py",
-        edits=(("        if self._node.membership.counts:  # only now", "        if False:  # only now"),),
+        edits=(
+            ("        if kept:\n            self._node.membership.renew()\n", ""),
+            ("        if self._node.membership.counts:  # only now", "        if False:  # only now"),
+        ),
         test=f"{_SAID}test_a_worker_that_goes_is_waited_for_over_a_restart_of_who_holds_for_it",
     ),
     Fault(

@@ -15,6 +15,7 @@ from scripted_hop import HANG, ScriptedHop
 from sending import MESSAGE, sender, sent
 from stations import Station, at_last, boundary, eventually, station
 
+from shadowlab.ports import free_ports
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
 from shadowrelay.core.reception import acknowledging
@@ -53,11 +54,6 @@ def counted(found: Station) -> dict[str, int]:
 def held(event: asyncio.Event) -> Any:
     """A hop that reads no content before the event."""
     return ScriptedHop(pause=event.wait)
-
-
-async def free_port() -> int:
-    async with ScriptedHop() as hop:
-        return hop.port
 
 
 async def test_the_250_waits_until_the_next_hop_has_the_message(tmp_path: Path) -> None:
@@ -104,7 +100,7 @@ async def test_a_session_does_not_outlive_its_time_for_a_250(tmp_path: Path) -> 
 async def test_when_the_queue_goes_into_retry_waiting_and_later_messages_are_answered_at_once(
     tmp_path: Path,
 ) -> None:
-    async with alone(tmp_path, await free_port()) as found:
+    async with alone(tmp_path, free_ports(1)[0]) as found:
         assert (await sent(found, MESSAGE)).startswith("250 ")
         assert counted(found) == {"retry": 1}
         assert (await sent(found, OTHER)).startswith("250 ")
@@ -114,7 +110,7 @@ async def test_when_the_queue_goes_into_retry_waiting_and_later_messages_are_ans
 
 async def test_the_failure_of_one_message_answers_all_that_wait_for_that_hop(tmp_path: Path) -> None:
     may = asyncio.Event()
-    async with alone(tmp_path, await free_port(), run=False) as found, at_last(may):
+    async with alone(tmp_path, free_ports(1)[0], run=False) as found, at_last(may):
         sending = [asyncio.ensure_future(sent(found, octets)) for octets in (MESSAGE, OTHER)]
         await eventually(waits(found, 2))
         found.node.queue.failed(NextHop("elsewhere"))
@@ -250,7 +246,7 @@ async def test_what_was_said_before_the_content_does_not_wait(tmp_path: Path) ->
 async def test_instead_of_skipped_a_message_is_promoted(tmp_path: Path) -> None:
     async with ScriptedHop() as server:
         both = {
-            "out": {"domains": ["*"], "host": "127.0.0.1", "port": await free_port(), "tls": "none"},
+            "out": {"domains": ["*"], "host": "127.0.0.1", "port": free_ports(1)[0], "tls": "none"},
             "mx9": {"domains": ["mx9.example"], "host": "127.0.0.1", "port": server.port, "tls": "none"},
         }
         on: dict[str, Any] = {"shadow_redundancy_promotion_enabled": True, "routes": both}
@@ -411,7 +407,7 @@ async def test_a_copy_that_a_member_makes_meanwhile_ends_the_wait(tmp_path: Path
     quick: dict[str, Any] = {"shadow_time_cap": "500ms"}
     async with boundary(tmp_path, "mx1", "mx2", **DELAY, **quick) as (found, member):
         port = member.peer_port
-        member.peer_port = await free_port()
+        member.peer_port = free_ports(1)[0]
         found.knows(member)
         sending = asyncio.ensure_future(sent(found, MESSAGE))
         await eventually(waits(found))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import socket
 import textwrap
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from receiving import QUEUED, MemoryReceiver, RawClient, eventually, listening
 
+from shadowlab.ports import free_ports
 from shadowrelay.smtp.receiving.connector import Connector
 
 PROGRAM = shutil.which("haproxy") or "/usr/sbin/haproxy"
@@ -42,17 +42,10 @@ backend relay
 """
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
 @asynccontextmanager
 async def running(configuration: Callable[[int], str], directory: Path) -> AsyncIterator[int]:
     """HAProxy, and the port that it takes connections at."""
-    front = free_port()
+    (front,) = free_ports(1)
     file = directory / "haproxy.cfg"
     file.write_text(configuration(front))
     process = await asyncio.create_subprocess_exec(

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from receiving import MemoryReceiver, connected, eventually, listening
 
+from shadowlab.ports import free_ports
 from shadowrelay.authority import authority_pair, init, issue
 from shadowrelay.smtp.receiving import connector as receive_connector
 from shadowrelay.smtp.receiving.connector import Connector
@@ -187,8 +188,7 @@ def test_every_address_of_a_name_is_listened_on(run: Run, contexts: Contexts) ->
         pytest.skip("this machine has no IPv6")
 
     async def test() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        (port,) = free_ports(1)
         async with listening(
             MemoryReceiver(), tls=contexts[0], implicit_tls=True, host="", port=port
         ) as connector:
