@@ -20,8 +20,8 @@ FRONT = (
         file="admin/passing.py",
         edits=(
             (
-                "            if isinstance(error, TimeoutError):\n                self._silent",
-                "            if False:\n                self._silent",
+                "            if isinstance(error, TimeoutError):\n                self._ask_last",
+                "            if False:\n                self._ask_last",
             ),
         ),
         test=f"{_TESTS}test_a_worker_that_was_silent_is_asked_last",

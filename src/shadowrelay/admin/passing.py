@@ -211,7 +211,7 @@ class Passing:
         except (TimeoutError, httpx.HTTPError) as error:
             why = f"{_called(worker)} ended while it was asked"
             if isinstance(error, TimeoutError):
-                self._silent[worker.number] = self._clock() + ASIDE
+                self._ask_last(worker)
                 why = f"{_called(worker)} did not answer within {within:g} s"
             return Said(worker=worker, status=503, headers={}, body=b"", why=why)
         return Said(worker=worker, status=answer.status_code, headers=answer.headers, body=body)
@@ -239,10 +239,13 @@ class Passing:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise WorkerGone(f"{_called(worker)} takes no connection", heard=False) from error
         except httpx.TimeoutException as error:
-            self._silent[worker.number] = self._clock() + ASIDE
+            self._ask_last(worker)
             raise WorkerGone(f"{_called(worker)} was silent for {patience:g} s", heard=True) from error
         except httpx.HTTPError as error:
             raise WorkerGone(f"{_called(worker)} ended while it was asked", heard=True) from error
+
+    def _ask_last(self, worker: Worker) -> None:
+        self._silent[worker.number] = self._clock() + ASIDE
 
     def _way(self, socket: Path) -> httpx.AsyncHTTPTransport:
         # One connection for each request: none is ever stale, and a Unix socket costs next to nothing.

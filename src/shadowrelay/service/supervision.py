@@ -18,7 +18,6 @@ LONGEST = 60.0
 STEADY = 60.0
 """A worker that has served for so many seconds is well: the next failure is the first one again."""
 
-
 ASK = 5.0
 """Seconds between two questions to a worker that serves: does it still answer?"""
 
