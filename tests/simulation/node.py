@@ -452,7 +452,7 @@ class Node:
         confirm = confirm or any(c.confirmation is not Confirmation.NONE for c in state.arriving.values())
         if confirm and not self.concluding and not chores.held_back(self.ledger):
             self._conclude()
-            for name in self.boundary.reachable():
+            for name in sorted(self.boundary.reachable()):
                 if self._has_questions(name):
                     self.wake_link(name)
         if not self.redundant:
@@ -515,7 +515,7 @@ class Node:
         reachable = self.boundary.reachable()
         for copy in tuple(self.ledger.state.copies.values()):
             self.read(copy.id)
-            for name in {copy.owner, *(holder.name for holder in copy.holders)} & reachable:
+            for name in sorted({copy.owner, *(holder.name for holder in copy.holders)} & reachable):
                 if questions.shared_with(copy, name):
                     self.inquiry.ask_again(name, copy.id)
                     self.wake_link(name)
