@@ -128,7 +128,7 @@ def _tried(bench: Bench, fault: Fault, seeds: int, shown: Bar) -> Row:
 def _missing(control: Outcome) -> str:
     if control.ending is Ending.PASSED:
         return ""
-    return f"without any fault the tests do not pass: {control.said}"
+    return f"without any fault the tests do not pass: {' '.join((*control.tests, control.said))}"
 
 
 def _show(rows: Sequence[Row], problem: str, seconds: float) -> None:
@@ -141,6 +141,9 @@ def _show(rows: Sequence[Row], problem: str, seconds: float) -> None:
         cells = (row.name, row.where, row.test, said[:160])
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), f"{row.seconds:.1f}", style=style)
     console.print(table)
+    for row in rows:
+        if not row.caught:
+            console.print(f"NOT CAUGHT {row.name}: {row.said}", markup=False, soft_wrap=True)
     if problem:
         console.print(f"PROBLEM {problem}", markup=False, soft_wrap=True)
     caught = sum(row.caught for row in rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from . import planting
 from .planted import FAULTS
 from .planting import ROOT, Bench, Ending, Fault
 
@@ -111,3 +113,34 @@ def test_the_plugin_refuses_a_relay_from_elsewhere(tmp_path: Path) -> None:
     )
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR
     assert "the relay is imported from" in ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("failures", "ending"), [(1, Ending.PASSED), (2, Ending.FAILED)])
+def test_what_fails_without_a_fault_is_asked_once_more_and_then_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, ending: Ending
+) -> None:
+    """The control of one test that fails so many times, and of one that would fail if it ran again."""
+    tree, marks = tmp_path / "tree", tmp_path / "marks"
+    marks.mkdir()
+    (tree / "tests" / "proof").mkdir(parents=True)
+    for name in ("proof/__init__.py", "proof/whence.py"):
+        shutil.copy(ROOT / "tests" / name, tree / "tests" / name)
+    (tree / "src").symlink_to(ROOT / "src")
+    (tree / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    (tree / "tests" / "test_luck.py").write_text(
+        "from pathlib import Path\n"
+        f"MARKS = Path({str(marks)!r})\n"
+        "def test_luck():\n"
+        "    tries = len(list(MARKS.glob('luck*')))\n"
+        "    (MARKS / f'luck{tries}').touch()\n"
+        f"    assert tries >= {failures}\n"
+        "def test_once():\n"
+        "    (MARKS / 'once').touch(exist_ok=False)\n"
+    )
+    monkeypatch.setattr(planting, "ROOT", tree)
+    bench = Bench()
+    found = bench.control([replace(SMALL, test=f"test_luck.py::test_{one}") for one in ("luck", "once")])
+    bench.clear()
+    assert found.ending is ending, found
+    assert found.tests == (() if ending is Ending.PASSED else ("tests/test_luck.py::test_luck",))
