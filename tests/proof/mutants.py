@@ -23,8 +23,10 @@ from .planted import FAULTS
 from .planting import Bench, Ending, Fault, Outcome
 
 _KINDS = ("source", "audit", "simulation")
+_TRIES = 3  # some tests draw what they ask, and some depend on which of two processes is first
 _NAMES = tuple(fault.name for fault in FAULTS)
 _SEEDS = "simulation/test_seeds.py::test_no_seed_loses_or_duplicates_mail_without_a_cause"
+_OF_HOSTS = "simulation/test_hosts.py::test_no_host_that_fails_takes_mail_with_it"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,7 +43,7 @@ _SEEDS = "simulation/test_seeds.py::test_no_seed_loses_or_duplicates_mail_withou
     default=0,
     metavar="N",
     type=click.IntRange(0, 100_000),
-    help="Look through the first N seeds where the one on record shows nothing any more.",
+    help="Where the seed on record shows nothing any more, say which of the first N does.",
 )
 @click.option(
     "--draw",
@@ -112,15 +114,20 @@ def _all(faults: Sequence[Fault], jobs: int, seeds: int) -> tuple[list[Row], str
 
 
 def _tried(bench: Bench, fault: Fault, seeds: int, shown: Bar) -> Row:
-    row = row_of(fault)
+    row, tries = row_of(fault), 1
     try:
         outcome = bench.try_out(fault)
+        while outcome.ending is not Ending.FAILED and tries < _TRIES:
+            outcome, tries = bench.try_out(fault), tries + 1
         if seeds and fault.kind == "simulation" and outcome.ending is Ending.PASSED:
-            outcome = bench.try_out(replace(fault, test=_SEEDS), SHADOWRELAY_SEEDS=str(seeds))
+            through = _OF_HOSTS if "test_hosts" in fault.test else _SEEDS
+            found = bench.try_out(replace(fault, test=through), SHADOWRELAY_SEEDS=str(seeds))
+            outcome = replace(outcome, said=f"of the first {seeds} seeds: {found.said or 'none shows it'}")
     except (LookupError, SyntaxError) as error:
         outcome = Outcome(Ending.STRANGE, f"it cannot be planted: {error}", 0.0)
     said = outcome.said or "its test passes all the same"
-    row = replace(row, caught=outcome.ending is Ending.FAILED, said=said, seconds=outcome.seconds)
+    caught = outcome.ending is Ending.FAILED
+    row = replace(row, caught=caught, said=said, tries=tries, seconds=outcome.seconds)
     shown.step("" if row.caught else f"NOT CAUGHT: {row.name}")
     return row
 
@@ -142,8 +149,9 @@ def _show(rows: Sequence[Row], problem: str, seconds: float) -> None:
         table.add_row(*(cell.replace("[", r"\[") for cell in cells), f"{row.seconds:.1f}", style=style)
     console.print(table)
     for row in rows:
-        if not row.caught:
-            console.print(f"NOT CAUGHT {row.name}: {row.said}", markup=False, soft_wrap=True)
+        if not row.caught or row.tries > 1:
+            told = f"caught at try {row.tries}" if row.caught else "NOT CAUGHT"
+            console.print(f"{told}: {row.name}: {row.said[:160]}", markup=False, soft_wrap=True)
     if problem:
         console.print(f"PROBLEM {problem}", markup=False, soft_wrap=True)
     caught = sum(row.caught for row in rows)

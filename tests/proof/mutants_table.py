@@ -16,7 +16,7 @@ HEAD = ("| fault | where | what it breaks | caught by |", "|---|---|---|---|")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A planted fault. ``test`` stands below ``tests``; ``said`` is what came of it."""
+    """A planted fault. ``test`` stands below ``tests``; ``said`` is what came of it, after ``tries``."""
 
     kind: str
     name: str
@@ -25,6 +25,7 @@ class Row:
     test: str
     caught: bool = False
     said: str = ""
+    tries: int = 0
     seconds: float = 0.0
 
     @property

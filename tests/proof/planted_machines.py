@@ -114,8 +114,8 @@ MACHINES = (
     Fault(
         name="a node does not know on which machines its members stand",
         rule=_RULE,
-        file="service/running.py",
-        edits=(("        machines(settings),\n", "        {},\n"),),
+        file="service/adapters.py",
+        edits=(("    return others | {ServerName(settings.name): settings.host}\n", "    return {}\n"),),
         test="e2e/test_audit_contract.py::test_one_bad_disk_is_told_of_and_loses_nothing[content]",
     ),
 )

@@ -62,6 +62,17 @@ def test_one_that_no_test_notices_is_a_failure(quick: dict[str, Outcome], ending
     assert missed == [REPORTS.name]
 
 
+@pytest.mark.parametrize(("misses", "caught", "tries"), [(0, True, 1), (2, True, 3), (3, False, 3)])
+def test_a_fault_has_three_tries_and_how_many_it_took_is_told(
+    monkeypatch: pytest.MonkeyPatch, misses: int, caught: bool, tries: int
+) -> None:
+    endings = [*[Ending.PASSED] * misses, Ending.FAILED]
+    monkeypatch.setattr(Bench, "try_out", lambda self, fault: Outcome(endings.pop(0), "", 0.1))
+    found = CliRunner().invoke(mutants.command, ["--only", REPORTS.name, "--json"])
+    (row,) = json.loads(found.stdout)["faults"]
+    assert (found.exit_code, row["caught"], row["tries"]) == (0 if caught else 1, caught, tries)
+
+
 def test_tests_that_fail_without_a_fault_show_nothing(quick: dict[str, Outcome]) -> None:
     quick[""] = Outcome(Ending.FAILED, "assert 1 == 2", 0.1)
     code, told = run("--only", REPORTS.name)
