@@ -216,7 +216,30 @@ DAMAGE = (
         rule="every arrival that ends without a 250 is recorded as refused",
         file="core/reception/arrivals.py",
         edits=(("(DropCopy(arrived), refused(arrived.id, policy, now))", "(DropCopy(arrived),)"),),
-        test="core/reception/test_arrivals.py::test_what_its_holder_never_had_is_forgotten",
+        test="core/reception/test_arrivals.py::test_what_its_holder_never_had_is_forgotten_once_nobody_else_has_it",
+    ),
+    Fault(
+        name="one of two that were offered a copy speaks for the other",
+        rule="what was arriving goes only when each member that was offered a copy says that it has none",
+        file="core/reception/arrivals.py",
+        edits=(("if arrived.holders and all(", "if arrived.holders and any("),),
+        test="core/reception/test_arrivals.py::test_one_of_two_that_were_offered_a_copy_does_not_speak_for_the_other",
+    ),
+    Fault(
+        name="a copy that an older state does not know of is not believed",
+        rule="a member that has a copy of what was arriving is believed, whoever was offered one",
+        file="core/reception/arrivals.py",
+        edits=(("case VerdictKind.YOURS:", "case VerdictKind.YOURS if offered_to:"),),
+        test="core/reception/test_arrivals.py"
+        "::test_a_copy_that_an_older_state_of_the_database_does_not_know_of_makes_it_a_message",
+    ),
+    Fault(
+        name="a holder that an older state does not know of is to ask again",
+        rule="a member that has a copy of what was arriving is believed, whoever was offered one",
+        file="core/members/answers.py",
+        edits=((" and not offered_to and epoch != arrived.epoch", " and not offered_to"),),
+        test="core/reception/test_arrivals.py"
+        "::test_a_holder_that_an_older_state_does_not_know_of_asks_and_is_recorded",
     ),
     Fault(
         name="a message is new to its holder",

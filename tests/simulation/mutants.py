@@ -519,13 +519,24 @@ MUTANTS = (
         "what was arriving and refused is accepted",
         (
             (
-                arrivals.learnt,
-                "case VerdictKind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):\n"
-                "            return forgotten(arrived, policy, now)",
-                "case VerdictKind.UNKNOWN:\n            return Decision(None)",
+                arrivals.concluded,
+                "if arrived.holders and all(holder.state is HolderState.LOST for holder in arrived.holders):",
+                "if False:",
             ),
         ),
         scenario="arrived_and_refused_and_put_back",
+    ),
+    Mutant(
+        "the first member that has no copy decides about what was arriving",
+        (
+            (
+                arrivals.learnt,
+                "            return Decision(None, (SaveCopy(arrived, none),))",
+                "            return forgotten(none, Policy(), now)",
+            ),
+            (answers._answer_of_arrival, " and epoch != arrived.epoch", ""),
+        ),
+        seed=17539,
     ),
     Mutant(
         "a holder that was put back proves that nobody had a 250",

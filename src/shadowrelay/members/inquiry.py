@@ -164,7 +164,7 @@ class Inquiry:
                     forgotten_since=self.long_away,
                     sound=last in self.sound,
                 )
-                closed += self._noted(last, concluding.conclude(ledger, copy, question, said, now))
+                closed += self._noted(last, concluding.conclude(ledger, copy, question, said, policy, now))
         else:
             last = last if looks > AT_ONCE else FIRST
             self._began.clear()

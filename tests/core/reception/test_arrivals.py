@@ -6,7 +6,7 @@ import pytest
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, ledger_of, message
 
 from shadowrelay.core.decisions import Content, Verdict, VerdictKind
-from shadowrelay.core.identifiers import Incarnation, Mark
+from shadowrelay.core.identifiers import Incarnation, Mark, ServerName
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.questions import Speaker, learn
 from shadowrelay.core.messages import Confirmation, Copy, Envelope, Holder, HolderState, Role, Stage
@@ -61,11 +61,50 @@ def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on:
     assert rows(on) == ["HAREDIRECT", "RECEIVE"]
 
 
-def test_what_its_holder_never_had_is_forgotten(on: LedgerAtHand) -> None:
+def concluded(on: LedgerAtHand, at: float, *answered: ServerName) -> int:
+    """How many questions are closed, with B and C in reach."""
+    inquiry, reachable = Inquiry(), frozenset({B, C})
+    inquiry.conclude(on, reachable, POLICY, NOW, EARLY)
+    for name in answered:
+        inquiry.note(arriving(), name)
+    return inquiry.conclude(on, reachable, POLICY, NOW, at)
+
+
+def test_what_its_holder_never_had_is_forgotten_once_nobody_else_has_it(on: LedgerAtHand) -> None:
     hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
+    assert concluded(on, LATE, B) == 0
+    assert on.arrival(ID) is not None
+    assert concluded(on, EARLY, B, C) == 1
     assert (on.copy(ID), on.arrival(ID)) == (None, None)
     assert rows(on) == []
     assert on.outcomes[ID].refused
+
+
+def test_a_copy_that_an_older_state_of_the_database_does_not_know_of_makes_it_a_message(
+    on: LedgerAtHand,
+) -> None:
+    """That state is from before the copy was offered to another member; then the sender got its 250."""
+    hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
+    hears(on, VerdictKind.YOURS, ANOTHER)
+    assert concluded(on, EARLY, B, C) == 1
+    copy = on.copies[ID]
+    assert (copy.owned, copy.exposed, copy.confirmation) == (True, False, Confirmation.NONE)
+    assert rows(on) == ["HAREDIRECT", "RECEIVE"]
+
+
+def test_a_holder_that_an_older_state_does_not_know_of_asks_and_is_recorded(on: LedgerAtHand) -> None:
+    hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
+    (said,) = on.apply(answer(on, ANOTHER, ID, 1, None, NOW))
+    assert said.kind is VerdictKind.RECORDED
+    assert not on.copies[ID].exposed
+
+
+def test_one_of_two_that_were_offered_a_copy_does_not_speak_for_the_other() -> None:
+    other = Holder(C, DB[C], ANOTHER.mark, 2, HolderState.UNCERTAIN)
+    on = ledger_of(A, arriving().with_holder(other))
+    hears(on, VerdictKind.UNKNOWN, ITS_HOLDER)
+    assert concluded(on, EARLY, B, C) == 1
+    assert on.copies[ID].owned
 
 
 @pytest.mark.parametrize(
@@ -73,7 +112,6 @@ def test_what_its_holder_never_had_is_forgotten(on: LedgerAtHand) -> None:
     [
         (VerdictKind.UNKNOWN, OPENED_AGAIN),  # it may have been put back to before it had the copy
         (VerdictKind.UNKNOWN, ANOTHER),
-        (VerdictKind.YOURS, ANOTHER),
         (VerdictKind.PENDING, ITS_HOLDER),
     ],
 )

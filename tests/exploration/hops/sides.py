@@ -200,7 +200,7 @@ class Side:
             pass
         for question in ledger.open_questions(MessageId(""), 100):
             if copy := ledger.copy(question.message_id):
-                conclude(ledger, copy, question, NOBODY, START)
+                conclude(ledger, copy, question, NOBODY, POLICY, START)
 
     def _step(self, ledger: MemoryLedger, script: int) -> int:
         """The script's transaction; the result: the script after it."""

@@ -93,9 +93,10 @@ def for_version_1(verdict: Verdict, rank: int | None) -> Verdict:
 def _answer_of_arrival(
     ledger: Ledger, arrived: Copy, asker: Speaker, epoch: int, rank: int | None, now: datetime
 ) -> Decision[tuple[Verdict, ...]]:
-    """If its holder asks, or an owner, the arrival is a message: record it and answer. Others ask again."""
+    """If a holder asks, or an owner, the arrival is a message: record it and answer. Others ask again."""
     offered_to = arrived.holder(asker.database_id)
-    if arrivals.under_way(arrived) or (rank is None and not offered_to):
+    for_another = rank is None and not offered_to and epoch != arrived.epoch
+    if arrivals.under_way(arrived) or for_another:
         return Decision((Verdict(arrived.id, arrived.epoch, VerdictKind.PENDING),))
     holder = as_holder(ledger, asker, 1) if rank is None else offered_to
     first = arrivals.recorded(ledger, arrived, holder, now) if holder else arrivals.accepted(arrived, now)

@@ -12,6 +12,7 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.ownership.transfer import promote, withdraw
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import arrivals
 from shadowrelay.core.values import dataclass, replace
 
@@ -59,7 +60,12 @@ def _complete(question: OpenQuestion, by: Set[ServerName], reachable: frozenset[
 
 
 def conclude(
-    ledger: Transaction, copy: Copy, question: OpenQuestion, said: QuestionState, now: datetime
+    ledger: Transaction,
+    copy: Copy,
+    question: OpenQuestion,
+    said: QuestionState,
+    policy: Policy,
+    now: datetime,
 ) -> Conclusion:
     """Decide one message, and store the decision.
 
@@ -85,7 +91,10 @@ def conclude(
     if copy.pending and not said.sound:
         return Conclusion.UNREAD
     if copy.stage is Stage.ARRIVING:
-        copy = ledger.apply(arrivals.accepted(copy, now))
+        message = ledger.apply(arrivals.concluded(copy, policy, now))
+        if message is None:
+            return Conclusion.ANSWERED
+        copy = message
     forgotten = long_away and copy.owned and copy.former_owner is None and not said.confirmed
     if forgotten and copy.confirmation is Confirmation.ASK and not copy.pending:
         ledger.apply(set_aside(copy, now))

@@ -79,7 +79,7 @@ def learn(
     arrived = ledger.arrival(verdict.message_id)
     if arrived is None:
         return Decision(None)
-    first = arrivals.learnt(ledger, arrived, verdict, as_holder(ledger, speaker, 1), policy, now)
+    first = arrivals.learnt(ledger, arrived, verdict, as_holder(ledger, speaker, 1), now)
     if first.then is None:
         return Decision(None, first.writes)
     return _learn(ledger, first.then, verdict, speaker, owner_database, now, long_away).after(first)

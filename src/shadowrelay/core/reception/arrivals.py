@@ -2,8 +2,10 @@
 
 This node does not know, but the holder does: a sender gets its 250 only after the holder has a copy. If a
 member has that copy, or had it, the arrival becomes a message like any other, and verdicts about it are
-applied as usual. If the holder says that it has none, in the same opening of its database in which it was
-offered the copy, the sender got no 250. If no member can say, the message counts as accepted.
+applied as usual. It need not be a member that this database knows of: the database may be an older state that
+was put back, from before the copy was offered to another member. If each member that was offered the copy
+says that it has none, in the same opening of its database, and no member that can be reached has it, the
+sender got no 250. If no member can say, the message counts as accepted.
 """
 
 from __future__ import annotations
@@ -32,6 +34,13 @@ def in_question(ledger: Ledger, message_id: MessageId) -> Copy | None:
 def under_way(arrived: Copy) -> bool:
     """Is the message arriving now, in this very process?"""
     return arrived.confirmation is Confirmation.NONE
+
+
+def concluded(arrived: Copy, policy: Policy, now: datetime) -> Decision[Copy | None]:
+    """Each member in reach has answered, and none has a copy: the arrival goes, or is a message."""
+    if arrived.holders and all(holder.state is HolderState.LOST for holder in arrived.holders):
+        return forgotten(arrived, policy, now)
+    return accepted(arrived, now)
 
 
 def forgotten(arrived: Copy, policy: Policy, now: datetime) -> Decision[None]:
@@ -70,9 +79,9 @@ def accepted(arrived: Copy, now: datetime) -> Decision[Copy]:
 
 
 def learnt(
-    ledger: Ledger, arrived: Copy, verdict: Verdict, speaker: Holder, policy: Policy, now: datetime
+    ledger: Ledger, arrived: Copy, verdict: Verdict, speaker: Holder, now: datetime
 ) -> Decision[Copy | None]:
-    """Apply a member's verdict about an arrival: it becomes a message (the result), is dropped, or stays.
+    """Apply a member's verdict about an arrival: it becomes a message (the result), or stays.
 
     A message that is still arriving cannot answer questions yet: a verdict about it changes nothing.
     """
@@ -80,10 +89,11 @@ def learnt(
     if under_way(arrived):
         return Decision(None)
     match verdict.kind:
-        case VerdictKind.YOURS if offered_to:
+        case VerdictKind.YOURS:
             return recorded(ledger, arrived, speaker, now)
         case VerdictKind.UNKNOWN if offered_to and _same_opening(offered_to, speaker):
-            return forgotten(arrived, policy, now)
+            none = arrived.with_holder(replace(offered_to, state=HolderState.LOST))
+            return Decision(None, (SaveCopy(arrived, none),))
         case VerdictKind.TAKEN | VerdictKind.DELIVERED:
             # A copy became the message, perhaps another copy than the one that we know of.
             return recorded(ledger, arrived, offered_to, now) if offered_to else accepted(arrived, now)
