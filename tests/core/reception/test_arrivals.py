@@ -61,13 +61,15 @@ def test_what_its_holder_has_becomes_a_message_that_everybody_is_asked_about(on:
     assert rows(on) == ["HAREDIRECT", "RECEIVE"]
 
 
-def concluded(on: LedgerAtHand, at: float, *answered: ServerName) -> int:
-    """How many questions are closed, with B and C in reach."""
-    inquiry, reachable = Inquiry(), frozenset({B, C})
-    inquiry.conclude(on, reachable, POLICY, NOW, EARLY)
+def concluded(
+    on: LedgerAtHand, at: float, *answered: ServerName, reachable: tuple[ServerName, ...] = (B, C)
+) -> int:
+    """How many questions are closed once these have answered."""
+    inquiry = Inquiry()
+    inquiry.conclude(on, frozenset(reachable), POLICY, NOW, EARLY)
     for name in answered:
         inquiry.note(arriving(), name)
-    return inquiry.conclude(on, reachable, POLICY, NOW, at)
+    return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)
 
 
 def test_what_its_holder_never_had_is_forgotten_once_nobody_else_has_it(on: LedgerAtHand) -> None:
@@ -205,17 +207,9 @@ def test_a_copy_of_what_is_arriving_is_not_taken_before_it_is_known_what_that_is
     ],
 )
 def test_what_nobody_can_tell_any_more_counts_as_accepted(
-    on: LedgerAtHand, reachable: tuple[str, ...], after: float, then: Confirmation
+    on: LedgerAtHand, reachable: tuple[ServerName, ...], after: float, then: Confirmation
 ) -> None:
-    inquiry = Inquiry()
-
-    def conclude(at: float) -> int:
-        return inquiry.conclude(on, frozenset(reachable), POLICY, NOW, at)  # type: ignore[arg-type]
-
-    conclude(EARLY)
-    for name in reachable:
-        inquiry.note(arriving(), name)  # type: ignore[arg-type]
-    assert conclude(after) == 1
+    assert concluded(on, after, *reachable, reachable=reachable) == 1
     copy = on.copies[ID]
     assert copy.owned
     assert copy.exposed
