@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -153,8 +153,9 @@ def domain(address: str) -> str:
     return address.rpartition("@")[2]
 
 
-def one_to(address: str) -> Copy:
-    return message(recipients=(Recipient(1, address, NextHop("inside")),), received_at=NOW - SECOND)
+def one_to(address: str, suspended: datetime | None = None) -> Copy:
+    to = Recipient(1, address, NextHop("inside"), suspended=suspended)
+    return message(recipients=(to,), received_at=NOW - SECOND)
 
 
 class Undo(Exception):
@@ -187,6 +188,8 @@ def compare(ledger: SqlLedger, kept: list[Copy], wanted: Filter) -> None:
 @example(([one_to(f"{KELVIN}im@k.example")], Filter(recipient="kim@k.example")))
 @example(([one_to(f"ann@{KELVIN}.example")], Filter(recipient="*@k.example")))
 @example(([one_to("ann@EXAMPLE.net."), one_to("ann@müller.example")], Filter(domain="xn--mller-kva.example")))
+@example(([one_to("ann@example.net", FOREVER), one_to("ann@example.net")], Filter(suspended=True)))
+@example(([one_to("ann@example.net", FOREVER), one_to("ann@example.net")], Filter(suspended=False)))
 async def test_a_count_and_a_walk_find_exactly_what_the_core_says_is_meant(
     transport: TransportDatabase, given: tuple[list[Copy], Filter]
 ) -> None:

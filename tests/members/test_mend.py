@@ -252,6 +252,42 @@ async def test_nothing_is_set_aside_before_the_member_that_is_away_was_asked(tmp
         assert original(hop.contents[0]) == good
 
 
+async def test_what_is_damaged_a_second_time_is_asked_of_everybody_again(tmp_path: Path) -> None:
+    """The second member had no copy when the first damage was found. It has the only good one at the next."""
+    async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2", "mx3") as (owner, one, other):
+        while not await other.copies():  # members are asked by name: the second one before the third
+            copy = await accepted(owner, LARGE)
+        path = file_of(owner, copy.id)
+        path.write_bytes(b"")
+        awake(owner, one, other, queue=False)
+        assert (await owner.node.examiner.look(copy.id)).value == "damaged"
+
+        async def good_again() -> bool:
+            return copy.id in {found.id for found in await owner.copies() if found.damage is None}
+
+        await eventually(good_again, within=15)
+
+        away: Any = owner.node.members.addresses
+        here = away[other.name]
+        away[other.name] = replace(here, port=9)
+        await owner.node.members.close()
+        await other.read(lambda ledger: _forget(ledger, copy.id))
+        await owner.read(lambda ledger: _without_holders(ledger, copy.id))
+
+        async def held_by_the_second() -> bool:
+            ours = {found.id: found for found in await owner.copies()}
+            return not ours[copy.id].exposed
+
+        await eventually(held_by_the_second, within=15)
+        await asyncio.sleep(2 * mend.INTERVAL)  # a look by which it is good
+        away[other.name] = here
+        owner.knows(other)
+        file_of(owner, copy.id).write_bytes(b"")
+        assert (await owner.node.examiner.look(copy.id)).value == "damaged"
+        await eventually(good_again, within=15)
+        assert "SUSPEND" not in await owner.events()
+
+
 async def test_a_damaged_copy_is_never_promoted_and_waits_for_the_operator(tmp_path: Path) -> None:
     """Its owner's disk is lost, and the third member has none: it is neither delivered nor bounced."""
     async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2") as (owner, holder):
@@ -276,6 +312,12 @@ def _owner_is_gone(ledger: SqlLedger, message_id: MessageId) -> None:
     copy = ledger.copy(message_id)
     assert copy
     ledger.apply(intend(copy, Reason.DATABASE_REPLACED, datetime.now(UTC)))
+
+
+def _without_holders(ledger: SqlLedger, message_id: MessageId) -> None:
+    copy = ledger.copy(message_id)
+    assert copy
+    ledger.apply(saved(copy, replace(copy, holders=())))
 
 
 def _forget(ledger: SqlLedger, message_id: MessageId) -> None:

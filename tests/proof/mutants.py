@@ -118,7 +118,7 @@ def _tried(bench: Bench, fault: Fault, seeds: int, shown: Bar) -> Row:
     try:
         outcome = bench.try_out(fault)
         while outcome.ending is not Ending.FAILED and tries < _TRIES:
-            outcome, tries = bench.try_out(fault), tries + 1
+            outcome, tries = bench.try_out(fault, seed=tries), tries + 1
         if seeds and fault.kind == "simulation" and outcome.ending is Ending.PASSED:
             through = _OF_HOSTS if "test_hosts" in fault.test else _SEEDS
             found = bench.try_out(replace(fault, test=through), SHADOWRELAY_SEEDS=str(seeds))

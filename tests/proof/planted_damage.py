@@ -57,6 +57,26 @@ DAMAGE = (
         test="database/test_database_content.py::test_the_last_octets_wait_for_the_comparison",
     ),
     Fault(
+        name="what members answered about a damage is kept for the next one",
+        rule=_FETCHED,
+        file="members/mend.py",
+        edits=(
+            (
+                "                self._forget(message_id)\n            await",
+                "                pass\n            await",
+            ),
+        ),
+        test=_DAMAGE + "test_what_is_damaged_a_second_time_is_asked_of_everybody_again",
+    ),
+    Fault(
+        name="of two reports with one id a holder keeps the first",
+        rule="a copy that counts is one of what its owner has",
+        file="core/reception/holding.py",
+        edits=((" or _another(known, offer.digests)", ""),),
+        test="core/reception/test_holding.py::"
+        "test_the_copy_of_a_report_that_two_members_made_becomes_that_of_the_later_owner",
+    ),
+    Fault(
         name="a file that is gone puts its message off for ever",
         rule=_FETCHED,
         file="database/content.py",

@@ -148,10 +148,13 @@ class Bench:
         self._lock = threading.Lock()
         self._over = False
 
-    def try_out(self, fault: Fault, **environ: str) -> Outcome:
-        """The test that is named for the fault, with the fault. Raises LookupError."""
+    def try_out(self, fault: Fault, seed: int = 0, **environ: str) -> Outcome:
+        """The test that is named for the fault, with the fault. Raises LookupError.
+
+        ``seed``: of what properties draw, and of what Python hashes with. One seed is one run everywhere.
+        """
         with self.planted(fault) as root:
-            return self._tests([fault.test], root, environ)
+            return self._tests([fault.test], root, environ, seed=seed)
 
     def control(self, faults: Iterable[Fault]) -> Outcome:
         """All those tests without any fault: what fails anyway shows nothing.
@@ -196,7 +199,10 @@ class Bench:
             for entry in ROOT.iterdir():
                 if entry.name in {"src", "tests"}:
                     shutil.copytree(entry, directory / entry.name)
-                elif entry.name != ".git":
+                elif entry.name not in {
+                    ".git",
+                    ".hypothesis",
+                }:  # what was found here before would be tried first
                     (directory / entry.name).symlink_to(entry)
             yield directory
         finally:
@@ -208,6 +214,7 @@ class Bench:
         root: Path,
         environ: dict[str, str],
         *options: str,
+        seed: int = 0,
         patience: float = _PATIENCE,
     ) -> Outcome:
         began = time.monotonic()
@@ -215,9 +222,11 @@ class Bench:
         # This plugin imports modules as the session ends, which Python 3.11 cannot do after some failures
         # ("AST constructor recursion depth mismatch"). Then nothing is told of the test that failed.
         command += ["-p", "no:schemathesis"]
+        # Where CI is set, properties draw the same each time, and a second try would be the first one again.
+        command += ["--hypothesis-profile=default", f"--hypothesis-seed={seed}"]
         command += ["-o", f"cache_dir={root / 'cache'}", f"--basetemp={root / 'temporary'}"]
         command += [f"tests/{test}" for test in tests]
-        environment = imported_from(root) | {"COLUMNS": "400"} | environ
+        environment = imported_from(root) | {"COLUMNS": "400", "PYTHONHASHSEED": str(seed)} | environ
         with self._lock:
             if self._over:
                 return Outcome(Ending.STRANGE, "given up", 0.0)

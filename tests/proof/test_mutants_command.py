@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from . import mutants
 from .mutants_table import BEGIN, END, row_of, written
 from .planted import AUDIT, FAULTS, RELAY
-from .planting import Bench, Ending, Outcome
+from .planting import Bench, Ending, Fault, Outcome
 
 REPORTS = next(fault for fault in FAULTS if fault.name == "the id of a report is drawn")
 
@@ -22,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> dict[str, Outcome]:
     """What tests would say; the control says what stands under ''."""
     said = {"": Outcome(Ending.PASSED, "", 0.0)}
     failed = Outcome(Ending.FAILED, "assert 1 == 2", 0.1)
-    monkeypatch.setattr(Bench, "try_out", lambda self, fault: said.get(fault.name, failed))
+    monkeypatch.setattr(Bench, "try_out", lambda self, fault, seed=0: said.get(fault.name, failed))
     monkeypatch.setattr(Bench, "control", lambda self, faults: said[""])
     return said
 
@@ -63,14 +63,20 @@ def test_one_that_no_test_notices_is_a_failure(quick: dict[str, Outcome], ending
 
 
 @pytest.mark.parametrize(("misses", "caught", "tries"), [(0, True, 1), (2, True, 3), (3, False, 3)])
-def test_a_fault_has_three_tries_and_how_many_it_took_is_told(
+def test_a_fault_has_three_tries_that_draw_differently_and_how_many_it_took_is_told(
     monkeypatch: pytest.MonkeyPatch, misses: int, caught: bool, tries: int
 ) -> None:
-    endings = [*[Ending.PASSED] * misses, Ending.FAILED]
-    monkeypatch.setattr(Bench, "try_out", lambda self, fault: Outcome(endings.pop(0), "", 0.1))
+    seeds: list[int] = []
+
+    def try_out(bench: Bench, fault: Fault, seed: int = 0) -> Outcome:
+        seeds.append(seed)
+        return Outcome(Ending.FAILED if len(seeds) > misses else Ending.PASSED, "", 0.1)
+
+    monkeypatch.setattr(Bench, "try_out", try_out)
     found = CliRunner().invoke(mutants.command, ["--only", REPORTS.name, "--json"])
     (row,) = json.loads(found.stdout)["faults"]
     assert (found.exit_code, row["caught"], row["tries"]) == (0 if caught else 1, caught, tries)
+    assert len(set(seeds)) == len(seeds) == tries
 
 
 def test_tests_that_fail_without_a_fault_show_nothing(quick: dict[str, Outcome]) -> None:

@@ -416,12 +416,11 @@ class MemoryLedger:
                 if stored != (before and _ordered(before)):
                     raise Disagreement(f"{self.name}: a decision on {after.id} was taken on an old copy")
                 mended = before is not None and before.damage is not None and after.damage is None
+                other = before is not None and before.digests != after.digests
                 if (content is None and before is None) or (
-                    content is not None and not (before is None or mended)
+                    content is not None and not (before is None or mended or other)
                 ):
-                    raise Disagreement(
-                        f"{self.name}: content of {after.id} is stored with a new copy, and only then"
-                    )
+                    raise Disagreement(f"{self.name}: content of {after.id} is stored again without need")
                 table = "arriving" if after.stage is Stage.ARRIVING else "copies"
                 self._put(table, after.id, _ordered(after))
                 if content is not None and before is None:

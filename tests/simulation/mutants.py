@@ -656,6 +656,16 @@ MUTANTS = (
         scenario="damaged_copy_is_made_again",
     ),
     Mutant(
+        "of a report that two members made, a holder keeps the one that its owner does not have",
+        ((holding.hold, " or _another(known, offer.digests)", ""),),
+        seed=24702,
+    ),
+    Mutant(
+        "what members answered about a damage counts for the next one",
+        ((node.Node._mend, "del self.answered[message_id]", "pass"),),
+        seed=16105,
+    ),
+    Mutant(
         "a message is set aside before every member was asked",
         ((node.Node._seek, "if frozenset(self.boundary.watches) <= answered:", "if True:"),),
         scenario="damaged_content_is_fetched",

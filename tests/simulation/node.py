@@ -526,10 +526,11 @@ class Node:
             rows = DamagedRow(message_id, self.clock(), what, self._settled_in_log(message_id))
             self.transact(lambda b, rows=rows: b.apply(damage.found_rows(rows)), lambda _: None)
         state = self.ledger.state
-        found = [copy.id for copy in state.copies.values() if copy.damaged and copy.queued]
-        for message_id in sorted(
-            [*found, *(key for key, rows in state.damaged.items() if not rows.set_aside)]
-        ):
+        found = {copy.id for copy in state.copies.values() if copy.damaged and copy.queued}
+        found |= {key for key, rows in state.damaged.items() if not rows.set_aside}
+        for message_id in self.answered.keys() - found - self.mending:
+            del self.answered[message_id]  # it is good again: answers about it are out of date
+        for message_id in sorted(found):
             if message_id not in self.mending and self.promised.get(message_id, 0.0) <= self.world.now:
                 self.mending.add(message_id)
                 self._seek(message_id, sorted(self.boundary.reachable()))

@@ -229,7 +229,8 @@ class Content:
 class SaveCopy:
     """Store ``after``; ``before`` is what the ledger holds (None: nothing), so only changes are written.
 
-    ``content`` is given for a new message, and to replace a damaged content; otherwise the content stays.
+    ``content`` is given for a new message, and to replace a damaged content or another one; otherwise the
+    content stays.
     """
 
     before: Copy | None

@@ -205,7 +205,7 @@ class Copies:
                 self._run(SQL["drop_holder"], row[:2])
         for row in new - old:
             self._run(SQL["put_holder"], (*row, sums.row_sum(*row)))
-        if write.content and before:  # it replaces a damaged content
+        if write.content and before:  # it replaces what is there
             digest = after.digests.content if after.digests else None
             self.freed.extend(sharing.renew(self._run, after.id, write.content, digest))
         elif write.content:

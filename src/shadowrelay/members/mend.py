@@ -120,7 +120,6 @@ class Mend:
         self._policy = policy
         self._clock = clock
         self._settled = settled
-        self._looked_at = MessageId("")
         self._answered: dict[MessageId, set[ServerName]] = {}  # members that have no good copy
         self._promised: dict[MessageId, float] = {}  # until when to wait for a promised copy
 
@@ -136,15 +135,16 @@ class Mend:
         """Until cancelled."""
         while True:
             await self._quarantine()
-            found = await self._database.transact(
-                lambda ledger: damaged_messages(ledger, self._looked_at, PAGE)
-            )
-            for message_id in found:
-                await self._mend(message_id)
-            if len(found) == PAGE:
-                self._looked_at = found[-1]
-                continue
-            self._looked_at = MessageId("")
+            found: set[MessageId] = set()
+            after = MessageId("")
+            while page := await self._database.transact(partial(damaged_messages, after=after, most=PAGE)):
+                for message_id in page:
+                    await self._mend(message_id)
+                found.update(page)
+                after = page[-1]
+            # What is good again may be damaged once more. By then, who had no copy of it may have one.
+            for message_id in (self._answered.keys() | self._promised.keys()) - found:
+                self._forget(message_id)
             await asyncio.sleep(INTERVAL)
 
     async def _quarantine(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from decision_inputs import POLICY, SPEAKER, offer, take_over
 from ledger_at_hand import DB, NOW, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
-from shadowrelay.core.decisions import Content, Outcome, Tombstone, Verdict, VerdictKind
+from shadowrelay.core.decisions import Content, Outcome, SaveCopy, Tombstone, Verdict, VerdictKind
+from shadowrelay.core.digests import of_content
 from shadowrelay.core.members import questions
-from shadowrelay.core.messages import Confirmation, Role, Stage
+from shadowrelay.core.messages import Confirmation, Digests, Envelope, Role, Stage
 from shadowrelay.core.reception.holding import OfferAnswer, hold, revoke
 
 
@@ -17,6 +20,27 @@ def test_an_offer_is_held_and_may_be_repeated() -> None:
     assert on.apply(hold(on, offer(), Content(data=b"x"), POLICY, NOW)) is OfferAnswer.QUEUED
     assert on.copies[M].held
     assert on.known[A].lineage == lineage(A, 11)
+
+
+def test_the_copy_of_a_report_that_two_members_made_becomes_that_of_the_later_owner(
+    on_b: LedgerAtHand,
+) -> None:
+    made_by_c = replace(
+        offer(epoch=2, owner=C),
+        digests=Digests(of_content(b"at another time"), "of another size"),
+        envelope=Envelope(sender="", size=15),
+    )
+    decision = hold(on_b, made_by_c, Content(data=b"at another time"), POLICY, NOW)
+    (stored,) = (write for write in decision.writes if isinstance(write, SaveCopy))
+    assert stored.content == Content(data=b"at another time")
+    assert on_b.apply(decision) is OfferAnswer.QUEUED
+    copy = on_b.copies[M]
+    assert (copy.owner, copy.digests, copy.envelope) == (C, made_by_c.digests, made_by_c.envelope)
+
+
+def test_octets_that_this_node_has_already_are_not_stored_again(on_b: LedgerAtHand) -> None:
+    decision = hold(on_b, offer(epoch=2, owner=C), Content(data=b"x"), POLICY, NOW)
+    assert [write.content for write in decision.writes if isinstance(write, SaveCopy)] == [None]
 
 
 def test_a_tombstone_refuses_equal_and_lower_ranks_only() -> None:

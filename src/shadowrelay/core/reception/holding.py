@@ -129,7 +129,8 @@ def hold(
         return Decision(OfferAnswer.NOT_YOURS)
     if known.epoch == offer.epoch and known.owner != offer.owner:
         return Decision(OfferAnswer.NOT_YOURS)
-    better = known.damage is not None
+    # Two members may have made one report, each with its own time in it. A copy is as its owner has it.
+    better = known.damage is not None or _another(known, offer.digests)
     copy = replace(
         _ordered_for(_answered_for(known, offer), offer),
         epoch=offer.epoch,
@@ -146,6 +147,12 @@ def hold(
     event = _received(ledger, copy, offer, "again", now)
     saved = SaveCopy(known, copy, content if better else None)
     return Decision(OfferAnswer.QUEUED, (saved, *known_of_owner), (event,))
+
+
+def _another(known: Copy, offered: Digests) -> bool:
+    """Is that another content, or another envelope, than this node has?"""
+    has = known.digests
+    return has is not None and (has.content, has.envelope) != (offered.content, offered.envelope)
 
 
 def _received(ledger: Ledger, copy: Copy, offer: ShadowCopyOffer, reason: str, now: datetime) -> HaReceive:
