@@ -199,10 +199,7 @@ class Bench:
             for entry in ROOT.iterdir():
                 if entry.name in {"src", "tests"}:
                     shutil.copytree(entry, directory / entry.name)
-                elif entry.name not in {
-                    ".git",
-                    ".hypothesis",
-                }:  # what was found here before would be tried first
+                elif entry.name not in {".git", ".hypothesis"}:  # which would try first what was found before
                     (directory / entry.name).symlink_to(entry)
             yield directory
         finally:
