@@ -25,7 +25,7 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
-from .whence import VARIABLE
+from .whence import PROFILE, VARIABLE
 
 ROOT = Path(__file__).parents[2]
 RELAY, AUDIT = "shadowrelay", "shadowaudit"
@@ -166,7 +166,8 @@ class Bench:
             patience = _PATIENCE + _EACH * len(tests)
             outcome = self._tests(tests, root, {}, patience=patience)
             if outcome.ending is Ending.FAILED:
-                outcome = self._tests(tests, root, {}, "--last-failed", patience=patience)
+                again = [test.removeprefix("tests/") for test in outcome.tests]
+                outcome = self._tests(again, root, {}, patience=patience)
             return outcome
 
     def end(self) -> None:
@@ -199,7 +200,7 @@ class Bench:
             for entry in ROOT.iterdir():
                 if entry.name in {"src", "tests"}:
                     shutil.copytree(entry, directory / entry.name)
-                elif entry.name not in {".git", ".hypothesis"}:  # which would try first what was found before
+                elif entry.name != ".git":
                     (directory / entry.name).symlink_to(entry)
             yield directory
         finally:
@@ -210,17 +211,16 @@ class Bench:
         tests: list[str],
         root: Path,
         environ: dict[str, str],
-        *options: str,
+        *,
         seed: int = 0,
         patience: float = _PATIENCE,
     ) -> Outcome:
         began = time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-n", "0", "--tb=no", "-rfE", *options]
+        command = [sys.executable, "-m", "pytest", "-n", "0", "--tb=no", "-rfE"]
         # This plugin imports modules as the session ends, which Python 3.11 cannot do after some failures
         # ("AST constructor recursion depth mismatch"). Then nothing is told of the test that failed.
         command += ["-p", "no:schemathesis"]
-        # Where CI is set, properties draw the same each time, and a second try would be the first one again.
-        command += ["--hypothesis-profile=default", f"--hypothesis-seed={seed}"]
+        command += [f"--hypothesis-profile={PROFILE}", f"--hypothesis-seed={seed}"]
         command += ["-o", f"cache_dir={root / 'cache'}", f"--basetemp={root / 'temporary'}"]
         command += [f"tests/{test}" for test in tests]
         environment = imported_from(root) | {"COLUMNS": "400", "PYTHONHASHSEED": str(seed)} | environ

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,6 +74,64 @@ def test_a_test_that_is_not_there_catches_nothing(bench: Bench, test: str) -> No
 def test_a_fault_that_the_test_does_not_notice_is_not_caught(bench: Bench) -> None:
     unnoticed = replace(SMALL, test="core/events/test_reports.py::test_a_report_id_is_a_uuid_of_version_8")
     assert bench.try_out(unnoticed).ending is Ending.PASSED
+
+
+class WithOneMore(Bench):
+    """Its copies have another test, in a file that comes before that of the others."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__()
+        self.fault = replace(SMALL, test=f"admin/{name}.py::{name}")
+        self._text = text
+
+    @contextmanager
+    def _copy(self) -> Iterator[Path]:
+        with super()._copy() as root:
+            name, _, test = self.fault.test.partition("::")
+            (root / "tests" / name).write_text(f"{self._text}\ndef {test}():\n    check()\n", "utf-8")
+            yield root
+
+
+ONCE = """
+from pathlib import Path
+
+def check():
+    ran = Path(__file__).with_name("ran")
+    before = ran.exists()
+    ran.touch()
+    assert before
+"""
+
+
+@pytest.mark.slow
+def test_what_fails_without_a_fault_runs_once_more() -> None:
+    bench = WithOneMore("test_once", ONCE)
+    try:
+        assert bench.control([SMALL, bench.fault]).ending is Ending.PASSED
+    finally:
+        bench.clear()
+
+
+DRAWN = """
+from hypothesis import settings
+
+def check():
+    used = settings()
+    assert (used.derandomize, used.database, used.deadline) == (False, None, None)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", ["CI", "SHADOWRELAY_NO_SUCH_VARIABLE"])
+def test_a_property_draws_by_the_seed_of_the_try_alone(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "true")
+    bench = WithOneMore("test_drawn", DRAWN)
+    try:
+        assert bench.try_out(bench.fault).ending is Ending.PASSED
+    finally:
+        bench.clear()
 
 
 @pytest.mark.slow
