@@ -215,7 +215,7 @@ async def test_a_repair_ends_no_offer_of_what_is_damaged(tmp_path: Path) -> None
         copy = await accepted(owner, LARGE)
         file_of(owner, copy.id).write_bytes(flipped(LARGE))
         await holder.read(lambda ledger: _forget(ledger, copy.id))
-        await owner.read(lambda ledger: ledger.apply(saved(copy, replace(copy, holders=()))))
+        await owner.read(lambda ledger: _without_holders(ledger, copy.id))
         awake(owner, holder, queue=False)
 
         async def found() -> bool:
@@ -257,8 +257,7 @@ async def test_what_is_damaged_a_second_time_is_asked_of_everybody_again(tmp_pat
     async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2", "mx3") as (owner, one, other):
         while not await other.copies():  # members are asked by name: the second one before the third
             copy = await accepted(owner, LARGE)
-        path = file_of(owner, copy.id)
-        path.write_bytes(b"")
+        file_of(owner, copy.id).write_bytes(b"")
         awake(owner, one, other, queue=False)
         assert (await owner.node.examiner.look(copy.id)).value == "damaged"
 

@@ -193,7 +193,12 @@ DAMAGE = (
         name="another content is taken for the one that was lost",
         rule="only what never changes is replaced",
         file="core/reception/holding.py",
-        edits=(("known.digests.content != offer.digests.content or ", ""),),
+        edits=(
+            (
+                "(has.content, has.envelope) != (offered.content, offered.envelope)",
+                "has.envelope != offered.envelope",
+            ),
+        ),
         test=_CORE + "test_a_copy_that_is_given_is_taken_for_a_damaged_one_alone[another content]",
     ),
     Fault(

@@ -134,10 +134,9 @@ class Mend:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await self._quarantine()
             found: set[MessageId] = set()
             after = MessageId("")
-            while page := await self._database.transact(partial(damaged_messages, after=after, most=PAGE)):
+            while page := await self._damaged(after):
                 for message_id in page:
                     await self._mend(message_id)
                 found.update(page)
@@ -146,6 +145,11 @@ class Mend:
             for message_id in (self._answered.keys() | self._promised.keys()) - found:
                 self._forget(message_id)
             await asyncio.sleep(INTERVAL)
+
+    async def _damaged(self, after: MessageId) -> list[MessageId]:
+        """A page of the damaged messages behind that one. Rows that cannot be believed are recorded first."""
+        await self._quarantine()
+        return await self._database.transact(partial(damaged_messages, after=after, most=PAGE))
 
     async def _quarantine(self) -> None:
         """Record rows that were read and cannot be believed: from now on, no decision finds them."""

@@ -214,7 +214,7 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         known = ledger.copy(offer.message_id)
         if known is None or not known.damaged or not known.queued or known.digests is None:
             return Decision(OfferAnswer.NOT_YOURS)
-        if known.digests.content != offer.digests.content or known.digests.envelope != offer.digests.envelope:
+        if _another(known, offer.digests):
             return Decision(OfferAnswer.NOT_YOURS)
         here = _ordered_for(replace(known, damage=None), offer)
         writes = (SaveCopy(known, here, content),)
