@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -184,7 +184,7 @@ def processes_of(directory: Path) -> list[int]:
 
 @contextmanager
 def gate(port: int, target: tuple[str, int]) -> Iterator[None]:
-    """While open, connections to a port that was closed before are passed on."""
+    """While open, connections to a port that was closed before are passed on. Then they are closed."""
 
     def passing(source: socket.socket, sink: socket.socket) -> None:
         try:
@@ -218,4 +218,7 @@ def gate(port: int, target: tuple[str, int]) -> Iterator[None]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for connection in connections:
+            # Closing alone leaves it up while a thread reads from it, and both ends wait for a reply.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
             connection.close()
