@@ -65,7 +65,27 @@ def test_each_change_is_a_revision_and_the_highest_counts_in_every_order() -> No
             merge(on, given)
         known = on.switch(REDUNDANCY)
         assert known == later
-        assert on.apply(flipped(on, switch())).revision == 3
+        made = on.apply(flipped(on, switch()))
+        assert merge(on, later) == made == on.switch(REDUNDANCY)
+
+
+def test_a_change_counts_over_all_that_its_node_knows_though_a_clock_was_ahead() -> None:
+    one, other = ledger_of(A), ledger_of(B)
+    ahead = one.apply(flipped(one, switch(changed_at=NOW + timedelta(hours=3))))
+    merge(other, ahead)
+    after = other.apply(flipped(other, switch(value=True, changed_by=B)))
+    assert merge(one, after) == after == one.switch(REDUNDANCY)
+
+
+def test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk() -> None:
+    one, lost = ledger_of(A), ledger_of(B)
+    for value in (False, True, False):
+        one.apply(flipped(one, switch(value=value)))
+    known = one.switch(REDUNDANCY)
+    assert known is not None
+    after = lost.apply(flipped(lost, switch(value=True, changed_by=B, changed_at=NOW + timedelta(seconds=1))))
+    assert merge(lost, known) == after
+    assert merge(one, after) == after == one.switch(REDUNDANCY)
 
 
 def test_of_two_changes_at_one_moment_the_first_node_by_name_counts_everywhere() -> None:

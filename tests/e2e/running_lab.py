@@ -13,12 +13,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from shadowlab import mail
 from shadowlab.cluster import Cluster, up
 from shadowlab.mail import Count, Letter
 from shadowlab.probing import NodeStatus, listed, message, status
+
+T = TypeVar("T")
 
 DEADLINE = 20.0  # seconds; only a failing test waits that long
 
@@ -42,6 +44,18 @@ def wait_until(
     while not condition():
         assert time.monotonic() < end, f"not within {deadline:.0f} s: {what} {explain()}"
         time.sleep(0.05)
+
+
+def answer(ask: Callable[[], T | None], what: str) -> T:
+    """The first that is one: a busy node may not answer in time."""
+    found: list[T] = []
+
+    def answers() -> bool:
+        found.extend(one for one in [ask()] if one is not None)
+        return bool(found)
+
+    wait_until(answers, what)
+    return found[0]
 
 
 class RunningLab:
@@ -98,14 +112,7 @@ class RunningLab:
         self.acknowledged.append(Letter(token, "", recipients))
 
     def status(self, name: str) -> NodeStatus:
-        found: list[NodeStatus] = []
-
-        def answers() -> bool:
-            found.extend(filter(None, [status(self.cluster.node(name))]))
-            return bool(found)
-
-        wait_until(answers, f"{name} answers")
-        return found[0]
+        return answer(lambda: status(self.cluster.node(name)), f"{name} answers")
 
     def queued(self, name: str) -> int:
         return self.status(name).queued
@@ -126,13 +133,19 @@ class RunningLab:
         return (datetime.now(UTC) - datetime.fromisoformat(seen["since"])).total_seconds()
 
     def ids(self, name: str) -> list[str]:
-        """Of the messages in a node's queue."""
-        return listed(self.cluster.node(name), "queued")
+        """Of the messages in a node's queue. A list that breaks off is shorter than the queue was before."""
+
+        def whole() -> list[str] | None:
+            queued = self.queued(name)
+            found = listed(self.cluster.node(name), "queued")
+            return found if len(found) >= queued else None
+
+        return answer(whole, f"{name} lists its queue")
 
     def unsettled(self, name: str, message_id: str) -> int:
-        """Recipients that this node's copy still waits for."""
-        found = message(self.cluster.node(name), message_id)
-        return 0 if found is None else int(found.get("unsettled", 0))
+        """Recipients that this node's copy still waits for. It must have, or have had, one."""
+        found = answer(lambda: message(self.cluster.node(name), message_id), f"{name} has {message_id}")
+        return int(found.get("unsettled", 0))
 
     def events(self, name: str, event: str) -> list[dict[str, str]]:
         """Rows of a node's tracking log."""

@@ -240,6 +240,7 @@ def test_what_two_bad_disks_have_of_a_message_has_a_kind_of_its_own(lab: Running
     for name in ("mx1", "mx3"):
         lab.cluster.kill(name)
         spoil(lab, name, damage)
+    for name in ("mx1", "mx3"):  # not before: the owner would fetch the good copy
         lab.cluster.start(name)
     lab.cluster.accept()
     recovery.wait_until(lambda: lab.events("mx1", "SUSPEND"), "the owner has asked everybody")

@@ -140,7 +140,10 @@ def test_mail_that_waits_for_its_next_attempt_is_tried_at_once(lab: RunningLab, 
         page.wait_for_url(re.compile("/jobs/"))
         expect(page.locator("#job")).to_contain_text("3 messages")
     lab.settle()
-    assert len([row for row in lab.events("mx1", "RETRY") if row["network-message-id"]]) == 3
+    wait_until(
+        lambda: len([row for row in lab.events("mx1", "RETRY") if row["network-message-id"]]) == 3,
+        "each is in the log",
+    )
 
 
 FOCUSED = """() => {

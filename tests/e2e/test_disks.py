@@ -163,6 +163,12 @@ def test_a_node_does_not_start_on_a_database_that_another_program_has_locked(lab
     assert [lab.events(name, "RESUBMIT") for name in ("mx2", "mx3")] == [[], []]
 
 
+def traced(process: str) -> bool:
+    """Somebody traces every thread of it."""
+    found = [path.read_text("ascii") for path in Path(f"/proc/{process}/task").glob("*/status")]
+    return bool(found) and not any("TracerPid:\t0\n" in each for each in found)
+
+
 @contextmanager
 def slow_disk(lab: RunningLab, name: str) -> Iterator[None]:
     """Each sync of this node takes a fifth of a second longer."""
@@ -173,6 +179,7 @@ def slow_disk(lab: RunningLab, name: str) -> Iterator[None]:
     process = str(lab.cluster.process(name).pid)
     tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", "/dev/null", *slowed, "-p", process])
     try:
+        wait_until(lambda: traced(process), "strace has all its threads")
         yield
         assert tracer.poll() is None, "strace slowed it down to the end"
     finally:

@@ -168,7 +168,7 @@ def test_what_a_drained_node_holds_is_told_and_once_replaced_its_disk_is_not_nee
     (last,) = lab.said("mx3", "node_drained")
     assert last["held_for"] == told["held_for"]
     wait_until(lambda: lab.held("mx2") == 3, "the owner has other copies")
-    assert lab.status("mx1").exposed == 0
+    wait_until(lambda: lab.status("mx1").exposed == 0, "the owner counts them")
     lab.cluster.wipe("mx3")
     lab.cluster.kill("mx1")
     lab.cluster.wipe("mx1")

@@ -75,7 +75,12 @@ def test_each_copy_goes_when_the_next_hop_has_delivered(row: Chain) -> None:
     row.send(COUNT)
     wait_for(row, "c")
     wait_until(lambda: row.kept("a") == 0, "b has handed on", PATIENCE, row.explained)
-    wait_until(lambda: row.kept("b") == row.handed("b") == row.handed("c") == COUNT, "it is logged", PATIENCE, row.explained)
+    wait_until(
+        lambda: row.kept("b") == row.handed("b") == row.handed("c") == COUNT,
+        "it is logged",
+        PATIENCE,
+        row.explained,
+    )
     row.end.open()
     settled(row)
     audited(row)

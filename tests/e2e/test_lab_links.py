@@ -19,7 +19,8 @@ def peers(lab: RunningLab, name: str) -> dict[str, str]:
 
 def test_a_cut_is_seen_by_both_sides_and_by_nobody_else_until_it_is_healed(lab: RunningLab):
     lab.up("shadow_resubmit_time_span=1h", "shadow_attempt_timeout=1s", breakable=True)
-    assert {peers(lab, "mx1")["mx2"], peers(lab, "mx1")["mx3"]} == {"reachable"}
+    wait_until(lambda: set(peers(lab, "mx1").values()) == {"reachable"}, "mx1 reaches both")
+    wait_until(lambda: set(peers(lab, "mx3").values()) == {"reachable"}, "mx3 too")
     lab.cluster.cut(*network.between(lab.cluster.layout, "mx1", "mx2"))
     wait_until(lambda: peers(lab, "mx1")["mx2"] == "unreachable", "mx1 misses mx2")
     wait_until(lambda: peers(lab, "mx2")["mx1"] == "unreachable", "mx2 misses mx1")

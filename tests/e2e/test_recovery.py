@@ -41,8 +41,8 @@ def test_when_the_owners_disk_is_lost_the_holders_promote_on_first_contact(lab: 
     lab.cluster.start("mx1")
     assert lab.status("mx1").database_id != before
     lab.verify()
+    wait_until(lambda: len(lab.events("mx3", "RESUBMIT")) == 3, "it is in the log")
     resubmitted = lab.events("mx3", "RESUBMIT")
-    assert len(resubmitted) == 3
     assert {row["reference"] for row in resubmitted} == {before}
     here = f"S:Db={lab.status('mx1').database_id}"
     returned = next(row for row in lab.events("mx1", "LOAD") if here in row["custom-data"])

@@ -32,7 +32,7 @@ def test_a_queue_that_is_redirected_needs_the_nodes_disk_no_more(lab: RunningLab
     assert (status, told["done"], told["queued"], told["handed_over"]) == (0, True, 0, 60)
     assert told["copied"] > 0, "the other site had the copies"
     assert (lab.queued("mx1"), lab.queued("mx2")) == (0, 60)
-    assert len(lab.events("mx1", "TRANSFER")) == 60
+    wait_until(lambda: len(lab.events("mx1", "TRANSFER")) == 60, "the old owner has it in its log")
     lab.cluster.kill("mx1")
     lab.cluster.wipe("mx1")
     lab.cluster.start("mx1")

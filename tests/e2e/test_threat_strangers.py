@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from raw_client import RawClient, connected
-from running_lab import RunningLab
+from running_lab import RunningLab, wait_until
 
 from shadowlab import node_settings
 from shadowrelay.authority import Pair, authority_pair, init, issue
@@ -35,7 +35,8 @@ def hello(name: str) -> str:
 
 
 def state(lab: RunningLab, name: str = "mx2") -> object:
-    """What a stranger could have changed at that node."""
+    """What a stranger could have changed at that node, which knows all other nodes."""
+    wait_until(lambda: all(peer.get("database_id") for peer in lab.status(name).peers), "it knows them")
     found = lab.status(name)
     peers = [(peer["name"], peer.get("database_id")) for peer in found.peers]
     return found.queued, found.shadow_held, found.safety_net, found.sequence, peers

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,15 @@ def digests_of(lab: RunningLab, name: str, ids: Collection[str]) -> list[Mapping
 def upgrade(lab: RunningLab, load: Load, name: str) -> None:
     """A stop, the other program, and all is well again; what waited in its queue goes out then, once."""
     lab.cluster.refuse()
-    wait_until(lambda: len(set(lab.ids(name)) - in_files(lab, name)) >= ENOUGH, "mail waits in the database")
-    wait_until(lambda: len(set(lab.ids(name)) & in_files(lab, name)) >= 2, "and some in files")
-    wait_until(lambda: lab.held(name) >= ENOUGH, "it holds copies for the other one")
+    some = partial(wait_until, deadline=60.0)  # of what the load sends, one in sixteen is stored in a file
+    some(lambda: len(set(lab.ids(name)) - in_files(lab, name)) >= ENOUGH, "mail waits in the database")
+    some(lambda: len(set(lab.ids(name)) & in_files(lab, name)) >= 2, "and some in files")
+    some(lambda: lab.held(name) >= ENOUGH, "it holds copies for the other one")
     before = set(lab.ids(name))
     lab.cluster.stop(name)
     assert schema(lab, name) == SCHEMA_BEFORE
     lab.cluster.start(name)
-    wait_until(lambda: whole(lab), f"two copies of everything, now that {name} is upgraded", deadline=5)
+    wait_until(lambda: whole(lab), f"two copies of everything, now that {name} is upgraded")
     copies_go_both_ways(lab, load)
     assert before <= set(lab.ids(name))
     assert all(digests is None or digests["late"] for digests in digests_of(lab, name, before))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,25 @@ def test_a_port_that_is_in_use_keeps_its_neighbours_out_of_another_lab():
     with socket.create_server(("127.0.0.1", taken[5])):
         for _ in range(20):
             assert not set(free_ports(11)) & set(taken)
+
+
+def test_ports_that_were_found_are_not_found_again_before_their_node_listens():
+    blocks = [set(free_ports(11)) for _ in range(64)]
+    assert len(set.union(*blocks)) == 64 * 11
+
+
+def test_another_process_does_not_find_them_either(monkeypatch: pytest.MonkeyPatch):
+    other = "import json, sys; from shadowlab.ports import free_ports; print(free_ports(3)); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", other], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        theirs = json.loads(process.stdout.readline())
+        monkeypatch.setattr("random.SystemRandom.choice", lambda _, starts: theirs[0])
+        with pytest.raises(LabError, match="no 3 free ports"):
+            free_ports(3)
+        process.communicate(b"")
+    assert free_ports(3) == theirs, "the process that had found them has ended"
 
 
 def test_the_workers_of_a_node_have_ports_in_a_row_with_room_for_more(tmp_path: Path) -> None:

@@ -78,6 +78,38 @@ SWITCHING = (
         test=_CORE + "test_of_two_changes_with_one_revision_the_later_one_counts_everywhere",
     ),
     Fault(
+        name="what a node switches after its disk was lost is overruled",
+        rule="a change counts over earlier ones that its node lost with its disk",
+        file="core/shared_records.py",
+        edits=(("    return max(known + 1, int(now.timestamp() * 1000))\n", "    return known + 1\n"),),
+        test=_CORE + "test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk",
+    ),
+    Fault(
+        name="a queue that a node resumes after its disk was lost stays suspended",
+        rule="a change counts over earlier ones that its node lost with its disk",
+        file="core/suspending.py",
+        edits=(
+            (
+                "        revision=next_revision(max((one.revision for one in records), default=0), now),\n",
+                "        revision=1 + max((one.revision for one in records), default=0),\n",
+            ),
+        ),
+        test="core/test_jobs_rules.py::"
+        "test_a_queue_is_suspended_or_resumed_over_earlier_changes_that_its_node_lost_with_its_disk",
+    ),
+    Fault(
+        name="a clock that was ahead makes the next change nothing",
+        rule="a change counts over all that its node knows, whatever the clocks say",
+        file="core/shared_records.py",
+        edits=(
+            (
+                "    return max(known + 1, int(now.timestamp() * 1000))\n",
+                "    return int(now.timestamp() * 1000)\n",
+            ),
+        ),
+        test=_CORE + "test_a_change_counts_over_all_that_its_node_knows_though_a_clock_was_ahead",
+    ),
+    Fault(
         name="what was switched waits for the next restart",
         rule="a switch counts on every member at once",
         file="safety_net/resubmitting.py",

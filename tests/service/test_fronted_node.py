@@ -170,6 +170,7 @@ def test_when_the_first_worker_is_killed_the_second_answers_and_the_list_says_wh
         with pytest.raises(IncompleteRead):  # the stream breaks off: the client asks again
             events.read()
     assert get(node, "/api/v1/status")["name"] == f"w2.{node.name}"
+    wait_for(lambda: get(node, "/api/v1/workers")["workers"][0]["restarts"])
     first = get(node, "/api/v1/workers")["workers"][0]
     assert (first["restarts"], first["why"]) == (1, "killed by SIGKILL")
     assert metric(ask(node, "/metrics")[1], RECEIVED) >= before

@@ -102,7 +102,7 @@ async def test_siblings_count_a_worker_that_goes_until_it_has_left(tmp_path: Pat
         assert not await node.supervisor.reload()
         await until(lambda: "leave" in node.heard(2))
         assert node.states() == {1: State.SERVING, 2: State.LEAVING}
-        assert node.heard(1) == ["reload 2"]
+        await until(lambda: node.heard(1) == ["reload 2"])
         (tmp_path / "empty-2").touch()
         await until(lambda: node.states()[2] is State.ENDED)
         await until(lambda: node.heard(1) == ["reload 2", "reload 1"])
@@ -134,7 +134,7 @@ async def test_a_worker_that_does_not_end_in_time_is_killed(
 async def test_a_worker_that_does_not_answer_is_killed_and_starts_again_and_the_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervision, "ASK", 0.1)
+    monkeypatch.setattr(supervision, "ASK", 0.5)  # less, and a busy machine makes the others hang too
     node = Node(tmp_path, 2)
     async with node.running():
         first, second = node.supervisor.workers()
@@ -145,7 +145,7 @@ async def test_a_worker_that_does_not_answer_is_killed_and_starts_again_and_the_
         one, two = node.supervisor.workers()
         assert (one.pid, one.restarts) == (first.pid, 0)
         assert two.pid != second.pid
-        assert two.why.startswith("it hung: no answer for 1 s; killed by SIGKILL")
+        assert two.why.startswith("it hung: no answer for 6 s; killed by SIGKILL")
 
 
 async def test_a_worker_answers_its_supervisor() -> None:

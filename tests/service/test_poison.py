@@ -93,6 +93,7 @@ async def test_what_was_in_hand_at_two_crashes_is_set_aside_and_all_else_is_deli
         expected = "Fatal Python error: Aborted" if how == "abort" else "LookupError: nobody expected this"
         assert len(crashes) == 2
         assert all(expected in line for line in crashes)
+        await asyncio.to_thread(wait_for, lambda: ",SUSPEND," in node.tracked())
         row = next(line for line in node.tracked().splitlines() if ",SUSPEND," in line)
         assert poison in row
         assert "in hand at 2 crashes of the node" in row

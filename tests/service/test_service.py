@@ -83,7 +83,7 @@ class Process:
         assert self.running
         self.running.send_signal(number)
 
-    def ended(self, within: float = 10.0) -> int:
+    def ended(self, within: float = 30.0) -> int:
         assert self.running
         return self.running.wait(within)
 
@@ -97,7 +97,7 @@ class Process:
         return list((self.directory / "data" / "tracking").glob(pattern))
 
 
-def wait_for(condition: Callable[[], Any], within: float = 10.0) -> None:
+def wait_for(condition: Callable[[], Any], within: float = 60.0) -> None:
     until = time.monotonic() + within
     while not condition():
         assert time.monotonic() < until, "it did not come to that in time"

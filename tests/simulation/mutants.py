@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from shadowrelay.core import identifiers, machines, requests
+from shadowrelay.core import identifiers, machines, requests, shared_records
 from shadowrelay.core.delivery import journal, settling
 from shadowrelay.core.events import announcements, reports
 from shadowrelay.core.members import (
@@ -828,6 +828,11 @@ MUTANTS = (
         "what a holder passed over is not looked at when its owner loses it",
         ((heartbeat.meet, "(broken, *gone, *again)", "(broken, *gone)"),),
         scenario="given_back_after_two_losses",
+    ),
+    Mutant(
+        "a node that lost its disk begins to count changes anew",
+        ((shared_records.next_revision, "max(known + 1, int(now.timestamp() * 1000))", "known + 1"),),
+        seed=17597,
     ),
     Mutant(
         "of two revisions of a request the older counts",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from shadowrelay.core.identifiers import NextHop, RequestId
@@ -11,6 +12,15 @@ from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
+
+
+def next_revision(known: int, now: datetime) -> int:
+    """The revision of a change that an operator makes now: the milliseconds since 1970, but above ``known``.
+
+    So a change counts over all that its node knows, whatever the clocks say, and over earlier ones that the
+    node lost with its disk.
+    """
+    return max(known + 1, int(now.timestamp() * 1000))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from shadowrelay.core.decisions import Decision
 from shadowrelay.core.filtering import ROUTE_END
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.shared_records import next_revision
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.tracking_queues import recorded
 from shadowrelay.core.values import dataclass, replace
@@ -37,7 +38,7 @@ def changed(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspen
         return Decision(None)
     after = replace(
         given,
-        revision=1 + max((one.revision for one in records), default=0),
+        revision=next_revision(max((one.revision for one in records), default=0), now),
         spans=_kept(_until(known, now), now) if known else (),
     )
     return Decision(after, (*room, after), (recorded(after, now),))

@@ -13,8 +13,8 @@ class Suspension:
     """The record of a queue that was suspended, as every member stores it.
 
     ``suspended`` is False once the queue is resumed. ``until``: it ends by itself then. ``spans``: earlier
-    times in which the queue was suspended, oldest first; a message does not age in them. ``revision`` grows
-    with each change; of two changes with the same revision, the later one counts.
+    times in which the queue was suspended, oldest first; a message does not age in them. ``revision``
+    (``next_revision``) grows with each change; of two changes with the same revision, the later one counts.
     """
 
     id: RequestId  # of the last change: the job of the act that gives it

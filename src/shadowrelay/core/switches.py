@@ -13,8 +13,8 @@ class Switch:
     """A setting with the value that all members are to have, and who switched it.
 
     ``against``: what the settings file of this node said when it learnt this revision; every node keeps its
-    own. ``revision`` grows with each change; of two changes with the same revision, which nodes made that
-    did not hear each other, the later one counts.
+    own. ``revision`` (``next_revision``) grows with each change; of two changes with the same revision, which
+    nodes made that did not hear each other, the later one counts.
     """
 
     id: RequestId  # of the last change: the job of the act that gives it

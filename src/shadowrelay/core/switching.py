@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, HolderState
 from shadowrelay.core.ownership.transfer import saved
+from shadowrelay.core.shared_records import next_revision
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import replace
 
@@ -27,9 +28,9 @@ def in_force(switch: Switch | None, *, file: bool) -> bool:
 
 
 def flipped(ledger: Ledger, given: Switch) -> Decision[Switch]:
-    """An operator switches: the record gets the next revision that this node knows of."""
+    """An operator switches: the change counts over all that this node knows of."""
     known = ledger.switch(given.name)
-    after = replace(given, revision=known.revision + 1 if known else 1)
+    after = replace(given, revision=next_revision(known.revision if known else 0, given.changed_at))
     return Decision(after, (after,))
 
 
