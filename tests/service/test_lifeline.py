@@ -131,6 +131,7 @@ async def test_a_worker_that_does_not_end_in_time_is_killed(
             os.kill(pid, 0)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_does_not_answer_is_killed_and_starts_again_and_the_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
