@@ -95,7 +95,7 @@ async def test_redundancy_is_switched_with_a_reason_and_shows_who_did_it(node: F
         assert (after["on"], after["settings_file"], after["overruled"]) == (False, True, False)
         assert after["switch"] == {
             "on": False,
-            "revision": 1,
+            "revision": 1795255200000,  # milliseconds: the time of the change
             "operator": "ann",
             "reason": "the link is down",
             "changed_by": OURS,
