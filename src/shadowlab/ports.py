@@ -14,7 +14,7 @@ from shadowlab.layout import LOOPBACK
 _LOWEST = 12_000
 _BLOCK = 16
 _ATTEMPTS = 200
-_MOST_RESERVED = 64
+_MOST_RESERVED = 64  # blocks: each keeps a file descriptor
 _RESERVED: deque[socket.socket] = deque()
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
@@ -24,8 +24,8 @@ def free_ports(count: int) -> list[int]:
 
     They are a block below the ports that the system gives to outgoing connections: otherwise a connection
     could take the port of a node that is down. A block is taken as a whole, so another lab cannot take the
-    ports of a node that is down while its lab is up. The last blocks that a living process found
-    are not found again: a node listens only a while after its ports were found.
+    ports of a node that is down while its lab is up. The last blocks that a living process found are not
+    found again: a node listens only a while after its ports were found.
     """
     size = -(-count // _BLOCK) * _BLOCK
     starts = range(_LOWEST, _first_ephemeral() - size, _BLOCK)

@@ -227,11 +227,12 @@ def test_what_is_late_by_its_age_is_late_by_the_moment_of_its_reception(
 
 def test_a_change_keeps_the_spans_of_before_and_the_time_until_now() -> None:
     ledger = LedgerAtHand(A)
-    ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
+    first = ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
+    assert first is not None
     later = NOW + HOUR
     resumed = ledger.apply(suspending.changed(ledger, a_suspension(suspended=False, changed_at=later), later))
     assert resumed is not None
-    assert resumed.spans == ((NOW, later),)
+    assert (resumed.revision > first.revision, resumed.spans) == (True, ((NOW, later),))
     again = later + HOUR
     until = a_suspension(changed_at=again, until=again + HOUR)
     ledger.apply(suspending.changed(ledger, until, again))
@@ -268,9 +269,8 @@ def test_of_too_many_records_of_queues_one_that_is_not_suspended_makes_room_for_
     assert ledger.apply(suspending.merged(ledger, a_suspension(suspended=False), NOW)) is None
     mine = ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
     assert mine is not None
-    assert (
-        mine.revision == AHEAD + 1
-    )  # a record of it that was forgotten here may have come as far as any other
+    # A record of it that was forgotten here may have come as far as any other.
+    assert mine.revision == AHEAD + 1
     theirs = a_suspension(next_hop=NextHop("theirs"))
     assert ledger.apply(suspending.merged(ledger, theirs, NOW)) == theirs
     kept = {one.next_hop for one in ledger.suspensions()}

@@ -48,13 +48,14 @@ def wait_until(
 
 def answer(ask: Callable[[], T | None], what: str) -> T:
     """The first that is one: a busy node may not answer in time."""
-    found: list[T] = []
+    found: list[T | None] = [None]
 
     def answers() -> bool:
-        found.extend(one for one in [ask()] if one is not None)
-        return bool(found)
+        found[0] = ask()
+        return found[0] is not None
 
     wait_until(answers, what)
+    assert found[0] is not None
     return found[0]
 
 

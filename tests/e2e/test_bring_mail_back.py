@@ -152,8 +152,9 @@ def test_a_server_that_lost_its_store_gets_its_mail_of_the_window_while_new_mail
         assert lost.keys() <= store.has().keys()
         assert mail.arrivals(lab.cluster.layout.mailbox.dir) == elsewhere
         wait_until(lambda: len(resubmitted(lab)) >= len(lost), "it is logged")
-        assert {row["source"] for row in resubmitted(lab)} == {"SAFETYNET"}
-        assert len(resubmitted(lab)) == len(lost)
+        rows = resubmitted(lab)
+        assert {row["source"] for row in rows} == {"SAFETYNET"}
+        assert len(rows) == len(lost)
 
 
 def test_when_the_owners_disk_is_lost_too_its_holder_answers(lab: RunningLab):

@@ -72,8 +72,8 @@ def test_copies_are_damaged_where_they_lie_and_nothing_is_delivered_damaged(tmp_
     assert tree["held"]
     assert found["delivered"] >= found["acknowledged"] > 20
     assert (found["lost"], found["damaged"], found["wrong_mailbox"], found["unexpected"]) == (0, 0, 0, 0)
-    assert tree["copies_spoilt"] > 0
-    assert tree["faults"]
+    assert tree["copies_spoilt"] > 2
+    assert len(tree["faults"]) > 1
 
 
 def test_all_nodes_are_off_at_once_and_all_that_was_acknowledged_arrives(tmp_path: Path):
@@ -169,7 +169,7 @@ def test_disks_of_their_own_are_cut_and_full_and_stall_and_are_plain_directories
     options = ("--minutes", "0.4", "--seed", "3", "--faults", faults, "--json", "--keep", "--dir", str(home))
     tree = json.loads(verdict(tmp_path, *options))
     assert (tree["recipients"]["lost"], tree["recipients"]["unexpected"]) == (0, 0)
-    assert tree["faults"]
+    assert len(tree["faults"]) > 1
     assert str(home) not in Path("/proc/self/mounts").read_text("utf-8")
     assert sorted(path.name for path in (home / "nodes").iterdir()) == ["mx1", "mx2", "mx3"]
     assert all((home / "nodes" / name / "data" / FILE).exists() for name in ("mx1", "mx2", "mx3"))

@@ -116,7 +116,7 @@ def test_pages_of_a_long_queue_come_at_once_and_mail_is_not_slower_meanwhile(lab
     begin(lab, *names)
     wait_until(lambda: all(lab.said(name, "opening_ended")[1:] for name in names), "both are open", PATIENCE)
     wait_until(lambda: lab.queued("mx1") >= MESSAGES, "all are queued", PATIENCE)
-    first = {path: min(read(lab, path) for _ in range(3)) for path in PAGES}
+    first = {path: read(lab, path) for path in PAGES}
     took: dict[str, list[float]] = {}
     acknowledged(lab, TURN)
     rates: dict[bool, list[float]] = {False: [], True: []}  # with a reader, or without
@@ -128,13 +128,13 @@ def test_pages_of_a_long_queue_come_at_once_and_mail_is_not_slower_meanwhile(lab
             rate = acknowledged(lab, TURN)
         rates[reader].append(rate)
         costs[reader].append(1000 * (spent(lab) - before) / (rate * TURN))
-    usual = {path: median(each) for path, each in took.items()}  # others may take the machine for one of them
-    print(f"\n{MESSAGES} messages queued; nothing else to do: {_short(first)}")
-    print(f"beside mail: {_short(usual)}")
+    longest = {path: max(each) for path, each in took.items()}
+    print(f"\n{MESSAGES} messages queued; the first time: {_short(first)}")
+    print(f"beside mail, the longest: {_short(longest)}")
     for what, each in (("acknowledged a second", rates), ("processor ms a message", costs)):
         print(f"{what}: alone {median(each[False]):.1f}, beside a reader {median(each[True]):.1f}: {each}")
     assert max(first.values()) < LONGEST, first
-    assert max(usual.values()) < LONGEST, usual
+    assert max(longest.values()) < LONGEST, longest
     # Other tests take the machine for whole turns; a reader who slows mail down does so in each of his.
     assert max(rates[True]) >= SLOWER * median(rates[False]), rates
 

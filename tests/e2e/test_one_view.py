@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -48,7 +49,9 @@ def test_any_node_finds_a_message_tells_its_life_and_names_a_silent_node_in_time
     assert ours["attempts"][0]["outcome"] == "deferred"
 
     lab.cluster.freeze("mx3")
+    began = time.monotonic()
     status = json.loads(seen(lab, "mx1", "status", "--json"))
+    assert time.monotonic() - began < 3
     assert status["queued"] == 1
     silent = [one for one in status["nodes"] if not one["answers"]]
     assert len(silent) == 1

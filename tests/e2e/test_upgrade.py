@@ -137,7 +137,7 @@ def upgrade(lab: RunningLab, load: Load, name: str) -> None:
     lab.cluster.stop(name)
     assert schema(lab, name) == SCHEMA_BEFORE
     lab.cluster.start(name)
-    wait_until(lambda: whole(lab), f"two copies of everything, now that {name} is upgraded")
+    wait_until(lambda: whole(lab), f"two copies of everything, now that {name} is upgraded", deadline=5)
     copies_go_both_ways(lab, load)
     assert before <= set(lab.ids(name))
     assert all(digests is None or digests["late"] for digests in digests_of(lab, name, before))

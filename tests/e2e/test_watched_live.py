@@ -73,7 +73,7 @@ def test_who_listens_to_a_node_that_is_restarted_hears_each_event_once_and_top_f
     assert sequences == list(range(sequences[0], sequences[0] + len(sequences)))
     assert not listener.named("gap")
     assert len({one.data["incarnation"] for one in listener.rows()}) == 2
-    assert stopped < 15, "a listener does not hold up the stop"
+    assert stopped < 5, "a listener does not hold up the stop"
     for width in (80, 100, 200):
         environ = {"SHADOWRELAY_ADMIN_TOKEN": TOKEN, "COLUMNS": str(width), "PATH": os.environ["PATH"]}
         asked = ["top", "--once", "--interval", "300ms", "--admin", node.admin]
