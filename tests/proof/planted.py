@@ -48,6 +48,7 @@ from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planted_supervising import SUPERVISING
 from .planted_switching import SWITCHING
+from .planted_transactions import TRANSACTIONS
 from .planted_very_many import VERY_MANY
 from .planted_view import VIEWING
 from .planted_workers import WORKERS
@@ -58,6 +59,7 @@ RELAY: tuple[Fault, ...] = (
     *ACCEPTING,
     *ACKNOWLEDGING,
     *ADMITTING,
+    *TRANSACTIONS,
     *WORKERS_PORT,
     *ASKING,
     *HOLDING,

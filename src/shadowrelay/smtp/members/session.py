@@ -135,7 +135,7 @@ class MemberSession(PeerSession):
         await super()._finish(transaction, body)
         failpoints.soon("after-shadow-reply")
 
-    def _content_is_due(self) -> Reply | None:
-        if self.transaction is not None and self.transaction.refused:
+    def lacks(self, transaction: MailTransaction) -> Reply | None:
+        if transaction.refused:
             return Reply(451, "4.5.0", "A copy has all its recipients, or is none")
-        return super()._content_is_due()
+        return super().lacks(transaction)

@@ -310,18 +310,22 @@ class ReceiveSession(LibrarySession):
         transaction.rcpt = rcpt
         return rcpt.address
 
+    # Every end of data ends the transaction, whatever its reply is (RFC 5321 section 4.1.1.4, RFC 3030
+    # section 2): what a client sends behind it is never taken for more of the same envelope.
+
     @syntax("DATA")
     async def smtp_DATA(self, argument: str | None) -> None:
-        transaction, refusal = self.transaction, self._content_is_due()
+        transaction = self.transaction
         if argument:
-            refusal = Reply(501, "5.5.4", "Syntax: DATA")
-        if transaction is None or refusal is not None:
-            return await self.answer(refusal or LOCAL_ERROR)
+            return await self.answer(Reply(501, "5.5.4", "Syntax: DATA"))
+        if transaction is None:
+            return await self.answer(MAIL_NEEDED)
         if transaction.chunking:
             return await self.answer(_sequence("BDAT is under way"))
-        body = await self._open(transaction)
+        body = self.lacks(transaction) or await self._open(transaction)
         if isinstance(body, Reply):
-            await self.forget()
+            if transaction.asked:  # else the verbs are out of order, and the state stays (4.1.4)
+                await self.forget()
             return await self.answer(body)
         self.conversation.write(self.decorate(START))
         await self.duplex.flush()
@@ -335,21 +339,16 @@ class ReceiveSession(LibrarySession):
             # The octets that follow cannot be told from commands.
             await self.answer(Reply(501, "5.5.4", "Syntax: BDAT octets [LAST]"))
             return self.conversation.hang_up()
-        octets, last = int(found[1]), found[2] is not None
-        transaction, refusal = self.transaction, self._content_is_due()
-        if transaction is None or refusal is not None:
+        octets, last, transaction = int(found[1]), found[2] is not None, self.transaction
+        if transaction is None:
             await read_chunk(self.duplex, octets, None, self._deadline())
-            return await self.answer(refusal or LOCAL_ERROR)
-        transaction.chunking = True
-        if transaction.failed is None and transaction.body is None:
-            opened = await self._open(transaction)
-            if isinstance(opened, Reply):
-                transaction.failed = opened
-        await read_chunk(self.duplex, octets, transaction.body, self._deadline())
-        if transaction.body is not None:
-            transaction.failed = transaction.failed or transaction.body.refusal
-        if last and transaction.failed is None and transaction.body is not None:
-            return await self._finish(transaction, transaction.body)
+            return await self.answer(MAIL_NEEDED)
+        body = await self._chunked(transaction)
+        await read_chunk(self.duplex, octets, body, self._deadline())
+        if body is not None:
+            transaction.failed = body.refusal
+            if last and transaction.failed is None:
+                return await self._finish(transaction, body)
         reply = transaction.failed or Reply(250, "2.0.0", f"{octets} octets received")
         if last:
             await self.forget()
@@ -357,10 +356,20 @@ class ReceiveSession(LibrarySession):
             await self.answer(reply)
         return None
 
-    def _content_is_due(self) -> Reply | None:
-        """Hook: the reply that refuses content now."""
-        transaction = self.transaction
-        return MAIL_NEEDED if transaction is None else transaction.lacks()
+    async def _chunked(self, transaction: MailTransaction) -> Body | None:
+        """The body that takes the next chunk; None once one was refused: the content would have a hole."""
+        transaction.chunking = True
+        if transaction.failed is None:
+            transaction.failed = self.lacks(transaction)
+        if transaction.failed is None and transaction.body is None:
+            opened = await self._open(transaction)
+            if isinstance(opened, Reply):
+                transaction.failed = opened
+        return transaction.body if transaction.failed is None else None
+
+    def lacks(self, transaction: MailTransaction) -> Reply | None:
+        """Hook: the reply that refuses content now, if there is something amiss with the recipients."""
+        return transaction.lacks()
 
     async def _open(self, transaction: MailTransaction) -> Body | Reply:
         try:

@@ -27,7 +27,7 @@ BYE = Reply(221, "2.0.0", "Bye")
 class MailTransaction(Envelope):
     """From MAIL to the reply after the content; before MAIL, an empty one.
 
-    ``failed`` answers the later chunks of a refused body.
+    ``chunking``: a chunk came. ``failed`` answers all chunks behind one that was refused.
     """
 
     def __init__(self, options: ConnectorOptions) -> None:
@@ -51,9 +51,14 @@ class MailTransaction(Envelope):
         return Reply(503, "5.5.1", "RCPT needed first")
 
     @property
+    def asked(self) -> bool:
+        """Whether a recipient was named, accepted or not."""
+        return bool(self.recipients or self.refused)
+
+    @property
     def replies_due(self) -> int:
         """After the content: LMTP has a reply for each recipient (RFC 2033 section 4.2)."""
-        return len(self.recipients) if self._options.lmtp else 1
+        return max(1, len(self.recipients)) if self._options.lmtp else 1
 
     async def open(self, receiver: Receiver, client: Client) -> Body | Reply:
         """The body that takes the content, or the reply that refuses it. Raises what the receiver raises."""

@@ -1,0 +1,140 @@
+"""Faults in where a transaction begins and ends, in what a session says of it."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_ONE = "a message has the sender, the recipients and the content of one transaction"
+_SESSION = "smtp/receiving/session.py"
+_ORDERS = "smtp/test_transaction_orders.py::test_no_order_of_up_to_six_verbs_mixes_two_transactions"
+
+TRANSACTIONS = (
+    Fault(
+        name="a last chunk that is refused leaves the transaction open",
+        rule=_ONE,
+        file=_SESSION,
+        edits=(
+            (
+                "        if last:\n            await self.forget()\n",
+                "        if last and transaction.recipients:\n            await self.forget()\n",
+            ),
+        ),
+        test=f"{_ORDERS}[SMTP]",
+    ),
+    Fault(
+        name="DATA that nobody is left for leaves the transaction open",
+        rule=_ONE,
+        file=_SESSION,
+        edits=(("            if transaction.asked:", "            if transaction.recipients:"),),
+        test=f"{_ORDERS}[SMTP]",
+    ),
+    Fault(
+        name="DATA out of order ends the transaction",
+        rule="a verb out of order changes nothing",
+        file=_SESSION,
+        edits=(("            if transaction.asked:", "            if True:"),),
+        test=f"{_ORDERS}[LMTP]",
+    ),
+    Fault(
+        name="a chunk that was refused for want of recipients is forgotten",
+        rule="a content has no hole",
+        file=_SESSION,
+        edits=(
+            (
+                "        transaction.chunking = True\n        if transaction.failed is None:\n"
+                "            transaction.failed = self.lacks(transaction)\n",
+                "        if (lacking := self.lacks(transaction)) is not None:\n"
+                "            transaction.failed = lacking\n            return None\n"
+                "        transaction.chunking, transaction.failed = True, None\n",
+            ),
+        ),
+        test=f"{_ORDERS}[SMTP]",
+    ),
+    Fault(
+        name="a chunk behind one that was refused is taken",
+        rule="a content has no hole",
+        file=_SESSION,
+        edits=(
+            (
+                "        return transaction.body if transaction.failed is None else None\n",
+                "        transaction.failed = None if transaction.body else transaction.failed\n"
+                "        return transaction.body\n",
+            ),
+        ),
+        test=f"{_ORDERS}[members]",
+    ),
+    Fault(
+        name="a recipient may be added between two chunks",
+        rule=_ONE,
+        file=_SESSION,
+        edits=(
+            ("        if transaction.chunking:\n            raise", "        if False:\n            raise"),
+        ),
+        test=f"{_ORDERS}[SMTP]",
+    ),
+    Fault(
+        name="DATA goes on with what BDAT began",
+        rule="DATA and BDAT are never mixed in a transaction",
+        file=_SESSION,
+        edits=(
+            ("        if transaction.chunking:\n            return", "        if False:\n            return"),
+        ),
+        test=f"{_ORDERS}[LMTP]",
+    ),
+    Fault(
+        name="MAIL begins anew in the middle of a transaction",
+        rule=_ONE,
+        file=_SESSION,
+        edits=(
+            (
+                "        if self.transaction is not None or envelope is None:\n",
+                "        if envelope is not None and self.transaction is not None:\n"
+                "            envelope.mail_from = None\n        if envelope is None:\n",
+            ),
+        ),
+        test=f"{_ORDERS}[SMTP]",
+    ),
+    Fault(
+        name="content that is refused at its end leaves the transaction open",
+        rule=_ONE,
+        file=_SESSION,
+        edits=(
+            (
+                "            await self.forget()\n            replies = [refusal] * expected\n",
+                "            replies = [refusal] * expected\n",
+            ),
+        ),
+        test=f"{_ORDERS}[SMTP]",
+    ),
+    Fault(
+        name="a copy is taken without a recipient that came between its chunks",
+        rule="a copy has all its recipients, or is none",
+        file="smtp/members/session.py",
+        edits=(
+            (
+                "        if transaction.refused:\n",
+                "        if transaction.refused and not transaction.body:\n",
+            ),
+        ),
+        test=f"{_ORDERS}[members]",
+    ),
+    Fault(
+        name="a last chunk without a recipient is answered by nothing",
+        rule="each end of data has an answer",
+        file="smtp/receiving/transaction.py",
+        edits=(("        return max(1, len(self.recipients))", "        return len(self.recipients)"),),
+        test=f"{_ORDERS}[LMTP]",
+    ),
+    Fault(
+        name="TLS keeps what was said before it",
+        rule="TLS begins a session anew",
+        file=_SESSION,
+        edits=(
+            (
+                "        await self.forget()\n        await self.answer(Reply(220,",
+                "        await self.answer(Reply(220,",
+            ),
+        ),
+        test="smtp/test_transaction_orders.py::test_tls_ends_the_transaction_in_every_state",
+    ),
+)
