@@ -23,6 +23,7 @@ from .planted_audit_summary import SUMMARY
 from .planted_audit_summing import SUMMING
 from .planted_audit_tables import TABLES
 from .planted_audit_weighing import WEIGHING
+from .planted_clocks import CLOCKS
 from .planted_console import CONSOLE
 from .planted_damage import DAMAGE
 from .planted_database import DATABASE
@@ -70,6 +71,7 @@ RELAY: tuple[Fault, ...] = (
     *SUPERVISING,
     *WORKERS,
     *HOP_SHADOWS,
+    *CLOCKS,
     *DELIVERING,
     *HOSTS,
     *JOBS,

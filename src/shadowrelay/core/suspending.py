@@ -10,6 +10,7 @@ from shadowrelay.core.filtering import ROUTE_END
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.shared_records import next_revision
+from shadowrelay.core.spans import Span, joined, since_when, within
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.tracking_queues import recorded
 from shadowrelay.core.values import dataclass, replace
@@ -22,8 +23,6 @@ SPANS_KEPT = timedelta(days=30)
 
 MOST_KEPT = 200
 """Next hops of which a record is kept. When there are more, those that are not suspended now go first."""
-
-Span = tuple[datetime, datetime]
 
 
 def changed(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
@@ -117,32 +116,15 @@ class SuspendedQueues:
 
     def spans(self, next_hop: NextHop, now: datetime) -> list[Span]:
         """The times in which the queue was suspended, in order, none overlapping another."""
-        joined: list[Span] = []
-        for begin, end in sorted(span for one in self.of(next_hop) for span in _until(one, now)):
-            if joined and begin <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-            else:
-                joined.append((begin, end))
-        return joined
+        return joined(span for one in self.of(next_hop) for span in _until(one, now))
 
     def not_aged(self, next_hop: NextHop, received_at: datetime, now: datetime) -> timedelta:
         """How much of the time since then the queue was suspended: so long the message did not age."""
-        spans = self.spans(next_hop, now)
-        parts = (min(end, now) - max(begin, received_at) for begin, end in spans)
-        return sum((part for part in parts if part > timedelta(0)), timedelta(0))
+        return within(self.spans(next_hop, now), received_at, now)
 
     def received_by(self, next_hop: NextHop, age: timedelta, now: datetime) -> datetime:
         """A message received then has that age now: so long ago, without the time of suspension."""
-        moment, left = now, age
-        for begin, end in reversed(self.spans(next_hop, now)):
-            if end >= moment:
-                moment = min(moment, begin)
-                continue
-            if moment - end >= left:
-                break
-            left -= moment - end
-            moment = begin
-        return moment - left
+        return since_when(self.spans(next_hop, now), age, now)
 
 
 NONE = SuspendedQueues({})

@@ -1,0 +1,235 @@
+"""The law of time: a node's decisions go by reckoned time, and a wall clock that steps decides nothing.
+
+Reckoned time begins with the wall clock when a database is made. Within an incarnation the boot clock carries
+it on, and nothing else: it never moves. Each opening carries it on from what was saved. In the same boot of
+the machine the boot clock tells how long the node was away. After another boot the wall clock tells it: this
+time is a span that may not have passed, until something confirms it.
+
+Endings use the lower bound of an age: without these spans (``not_aged``). *May others have forgotten?* uses
+the upper bound (``Reckoning.away``). See docs/explanation/time.md and decision 0038.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from shadowrelay.core.spans import Span, joined, since_when, within
+from shadowrelay.core.values import dataclass, replace
+
+TOLERANCE = timedelta(minutes=1)
+"""A wall clock that is wrong by no more is as good as right: certificates, people and logs allow for that."""
+
+SETTLES = timedelta(minutes=10)
+"""After a boot, the wall clock must go with the boot clock for so long to confirm the absence."""
+
+USUAL = timedelta(days=2)
+"""A longer absence is not confirmed by that: members have to agree on the time, or an operator says so."""
+
+KEPT = timedelta(days=400)
+"""So long a span is kept after its end: nothing is older that still ages."""
+
+BELIEVED = timedelta(days=30)
+"""A wall clock that claims a longer absence is wrong until members or an operator say that it is right."""
+
+MOST_SPANS = 32
+"""Spans that are kept; more are joined to longer ones."""
+
+UNKNOWN = timedelta.max
+"""No upper bound is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the clocks of the machine say at one moment. ``boot``: time since the machine was started,
+    suspension included. ``boot_id`` names that start.
+    """
+
+    wall: datetime
+    boot: timedelta
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reckoning:
+    """How a node reckons its time: it was ``time`` when the boot clock said ``boot``.
+
+    ``ahead``: how far the wall clock is ahead of reckoned time, as is agreed. ``settled``: something has
+    confirmed that, since the opening. ``spans``: time that may not have passed; ``pending``: the same, of
+    this opening, until it is settled. ``away``: how long the node was away, at most. ``seen``: how far the
+    wall clock was ahead when it stepped last, and ``calm_since``: what the boot clock said then.
+    """
+
+    time: datetime
+    boot: timedelta
+    boot_id: str
+    ahead: timedelta = timedelta(0)
+    settled: bool = False
+    spans: tuple[Span, ...] = ()
+    pending: Span | None = None
+    away: timedelta = timedelta(0)
+    seen: timedelta = timedelta(0)
+    calm_since: timedelta = timedelta(0)
+
+    def at(self, boot: timedelta) -> datetime:
+        """The reckoned time when the boot clock says that."""
+        return self.time + (boot - self.boot)
+
+    def ahead_now(self, reading: Reading) -> timedelta:
+        """How far the wall clock is ahead of reckoned time."""
+        return reading.wall - self.at(reading.boot)
+
+    def not_aged(self, since: datetime, now: datetime) -> timedelta:
+        """How much of the time since then may not have passed. ``now`` is reckoned time."""
+        return within(self.doubtful, since, now)
+
+    def since_when(self, age: timedelta, now: datetime) -> datetime:
+        """What began then has certainly that age now."""
+        return since_when(self.doubtful, age, now)
+
+    @property
+    def doubtful(self) -> list[Span]:
+        """The time that may not have passed."""
+        return joined((*self.spans, self.pending) if self.pending else self.spans)
+
+
+def begun(reading: Reading) -> Reckoning:
+    """The reckoning of a new database: the wall clock is all there is."""
+    return Reckoning(reading.wall, reading.boot, reading.boot_id, calm_since=reading.boot)
+
+
+def saved(reckoning: Reckoning, reading: Reading) -> Reckoning:
+    """The reckoning as it is saved: at this moment."""
+    return replace(reckoning, time=reckoning.at(reading.boot), boot=reading.boot)
+
+
+def carried_on(found: Reckoning, reading: Reading) -> Reckoning:
+    """The reckoning of the next opening. ``found`` is what was saved last.
+
+    Here alone reckoned time moves: by the time for which the node was away, and to a wall clock that was
+    ahead by agreement; nothing ages by the latter. It never moves back.
+    """
+    same = found.boot_id == reading.boot_id and found.boot <= reading.boot
+    time = found.at(reading.boot) if same else found.time
+    spans, ahead = list(found.spans), found.ahead
+    if ahead > TOLERANCE:
+        spans, time, ahead = [*spans, (time, time + ahead)], time + ahead, timedelta(0)
+    if same:
+        pending, away = found.pending, reading.boot - found.boot
+    else:
+        if found.pending:
+            spans.append(found.pending)
+        claimed = reading.wall - time - ahead
+        away = claimed if claimed >= -TOLERANCE else UNKNOWN
+        until = max(time, reading.wall) if timedelta(0) < claimed <= BELIEVED else time
+        pending = (time, until) if until > time else None
+        if pending and not found.settled:  # the wall clock of before may have been wrong
+            spans, pending = [*spans, pending], None
+        if until > time:
+            time, ahead = until, reading.wall - until
+    return Reckoning(
+        time,
+        reading.boot,
+        reading.boot_id,
+        ahead,
+        same and found.settled,
+        _few(joined(spans), time),
+        pending,
+        max(away, timedelta(0)),
+        reading.wall - time,
+        reading.boot,
+    )
+
+
+def _few(spans: list[Span], now: datetime) -> tuple[Span, ...]:
+    """Without spans that are older than all that ages. Too many become longer ones, so that less ages."""
+    kept = [span for span in spans if now - span[1] < KEPT]
+    while len(kept) > MOST_SPANS:
+        kept[:2] = [(kept[0][0], kept[1][1])]
+    return tuple(kept)
+
+
+class Doubt(StrEnum):
+    """Why a node does not trust its wall clock."""
+
+    STEPPED = "stepped"
+    """It does not go with the boot clock."""
+    DIFFERS = "differs"
+    """The majority of the members does not have that time."""
+
+
+class Opinion(StrEnum):
+    """What the members say of a wall clock."""
+
+    NONE = "none"
+    AGREE = "agree"
+    DIFFER = "differ"
+
+
+def opinion(differences: Collection[timedelta]) -> Opinion:
+    """What the members say: for each, how far its wall clock is ahead of ours. Each has a voice.
+
+    Of two that differ, neither is believed.
+    """
+    if not differences:
+        return Opinion.NONE
+    ours = 1 + sum(abs(one) <= TOLERANCE for one in differences)
+    return Opinion.AGREE if 2 * ours > len(differences) + 1 else Opinion.DIFFER
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is to be thought of the wall clock, and the reckoning as it is now. Nothing ends while there is a
+    doubt. ``step``: how far the wall clock is ahead of what was agreed.
+    """
+
+    reckoning: Reckoning
+    step: timedelta
+    doubts: frozenset[Doubt] = frozenset()
+
+
+def judged(
+    reckoning: Reckoning,
+    reading: Reading,
+    differences: Collection[timedelta] = (),
+    *,
+    confirmed: bool = False,
+) -> Judgement:
+    """Judge the wall clock. ``differences``: see ``opinion``. ``confirmed``: an operator said that it is
+    right, although members differ.
+
+    Where no member says anything, a wall clock is believed that is not known yet from before the boot, and
+    then goes with the boot clock for a while. Once it is settled, it may not step.
+    """
+    ahead, said = reckoning.ahead_now(reading), opinion(differences)
+    if abs(ahead - reckoning.seen) > TOLERANCE:
+        reckoning = replace(reckoning, seen=ahead, calm_since=reading.boot)
+    step = ahead - reckoning.ahead
+    stepped = abs(step) > TOLERANCE
+    calm = not reckoning.settled and said is Opinion.NONE and _calm(reckoning, reading, step)
+    if said is Opinion.AGREE or calm or (reckoning.settled and not stepped):
+        reckoning = agreed(reckoning, reading)
+        step, stepped = timedelta(0), False
+    doubts = {Doubt.STEPPED} if stepped else set()
+    if said is Opinion.DIFFER and not confirmed:
+        doubts.add(Doubt.DIFFERS)
+    return Judgement(reckoning, step, frozenset(doubts))
+
+
+def agreed(reckoning: Reckoning, reading: Reading) -> Reckoning:
+    """The wall clock is right now: the members agree with it, or an operator says so.
+
+    If it went back since the opening, the node was not away for all of the time that the clock had claimed.
+    """
+    ahead = reckoning.ahead_now(reading)
+    spans = reckoning.spans
+    if reckoning.pending and ahead - reckoning.ahead < -TOLERANCE:
+        spans = (*spans, reckoning.pending)
+    return replace(reckoning, ahead=ahead, settled=True, spans=spans, pending=None)
+
+
+def _calm(reckoning: Reckoning, reading: Reading, step: timedelta) -> bool:
+    """Did the wall clock go with the boot clock for a while, and does it claim nothing unusual?"""
+    claimed = reckoning.pending[1] - reckoning.pending[0] if reckoning.pending else timedelta(0)
+    return reading.boot - reckoning.calm_since >= SETTLES and max(abs(step), claimed) <= USUAL
