@@ -17,9 +17,9 @@ from shadowrelay.core.reckoning import (
     TOLERANCE,
     UNKNOWN,
     USUAL,
+    ClockReading,
     Doubt,
     Opinion,
-    Reading,
     Reckoning,
     agreed,
     begun,
@@ -36,12 +36,12 @@ YEAR = 365 * DAY
 RIGHT = (NOTHING, NOTHING)  # two members whose clocks are as ours
 
 
-def reading(since: timedelta, wall: timedelta | None = None, boot_id: str = "one") -> Reading:
+def reading(since: timedelta, wall: timedelta | None = None, boot_id: str = "one") -> ClockReading:
     """So long after NOW by the boot clock, and by the wall clock, if that is not the same."""
-    return Reading(NOW + (since if wall is None else wall), HOUR + since, boot_id)
+    return ClockReading(NOW + (since if wall is None else wall), HOUR + since, boot_id)
 
 
-def settled(at: Reckoning, when: Reading) -> Reckoning:
+def settled(at: Reckoning, when: ClockReading) -> Reckoning:
     return judged(at, when, RIGHT).reckoning
 
 
@@ -131,9 +131,9 @@ def test_in_the_same_boot_the_boot_clock_says_how_long_the_node_was_away() -> No
         assert not again.doubtful
 
 
-def rebooted(wall: timedelta, before: Reckoning = TRUSTED) -> tuple[Reckoning, Reading]:
+def rebooted(wall: timedelta, before: Reckoning = TRUSTED) -> tuple[Reckoning, ClockReading]:
     off = reading(HOUR)
-    after = Reading(NOW + wall, 10 * SECOND, "two")
+    after = ClockReading(NOW + wall, 10 * SECOND, "two")
     return carried_on(saved(before, off), after), after
 
 
@@ -148,8 +148,8 @@ def test_after_a_boot_the_wall_clock_says_it_but_nothing_ages_before_that_is_con
     assert sure.time - NOW - sure.not_aged(NOW, sure.time) == 6 * HOUR
 
 
-def later(at: Reading, by: timedelta, step: timedelta = NOTHING) -> Reading:
-    return Reading(at.wall + by + step, at.boot + by, at.boot_id)
+def later(at: ClockReading, by: timedelta, step: timedelta = NOTHING) -> ClockReading:
+    return ClockReading(at.wall + by + step, at.boot + by, at.boot_id)
 
 
 @pytest.mark.parametrize(("away", "confirmed"), [(DAY, True), (USUAL - HOUR, True), (3 * DAY, False)])
@@ -196,21 +196,21 @@ def test_a_new_database_whose_clock_was_wrong_ages_nothing_by_the_difference() -
 def test_many_uncertain_absences_stay_few_and_age_less() -> None:
     at, boot = TRUSTED, 0
     for boot in range(100):
-        off = Reading(at.at(at.boot + MINUTE), at.boot + MINUTE, at.boot_id)
-        at = carried_on(saved(at, off), Reading(off.wall + HOUR, SECOND, f"boot {boot}"))
+        off = ClockReading(at.at(at.boot + MINUTE), at.boot + MINUTE, at.boot_id)
+        at = carried_on(saved(at, off), ClockReading(off.wall + HOUR, SECOND, f"boot {boot}"))
     assert len(at.doubtful) <= MOST_SPANS + 1
     assert at.time - NOW - at.not_aged(NOW, at.time) <= 100 * MINUTE
 
 
 def test_another_boot_that_has_run_for_longer_is_another_boot() -> None:
     """A disk that is moved to another machine: the boot clocks have nothing to do with each other."""
-    again = carried_on(saved(TRUSTED, reading(HOUR)), Reading(NOW + 2 * HOUR, 30 * DAY, "two"))
+    again = carried_on(saved(TRUSTED, reading(HOUR)), ClockReading(NOW + 2 * HOUR, 30 * DAY, "two"))
     assert again.time == NOW + 2 * HOUR
     assert again.doubtful
 
 
 def test_a_boot_clock_that_goes_back_is_another_boot() -> None:
-    again = carried_on(saved(TRUSTED, reading(HOUR)), Reading(NOW + 2 * HOUR, SECOND, "one"))
+    again = carried_on(saved(TRUSTED, reading(HOUR)), ClockReading(NOW + 2 * HOUR, SECOND, "one"))
     assert again.time == NOW + 2 * HOUR
     assert again.doubtful
 
@@ -233,8 +233,8 @@ class Machine(RuleBasedStateMachine):
         self.last = self.at.time
         self.slack = NOTHING
 
-    def read(self) -> Reading:
-        return Reading(self.true + self.offset, self.true - self.booted, f"boot {self.boots}")
+    def read(self) -> ClockReading:
+        return ClockReading(self.true + self.offset, self.true - self.booted, f"boot {self.boots}")
 
     def now(self) -> datetime:
         return self.at.at(self.read().boot)

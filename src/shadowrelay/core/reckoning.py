@@ -11,8 +11,8 @@ the upper bound (``Reckoning.away``). See docs/explanation/time.md and decision 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from datetime import datetime, timedelta
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from shadowrelay.core.spans import Span, joined, since_when, within
@@ -41,7 +41,7 @@ UNKNOWN = timedelta.max
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """What the clocks of the machine say at one moment. ``boot``: time since the machine was started,
     suspension included. ``boot_id`` names that start.
     """
@@ -76,7 +76,7 @@ class Reckoning:
         """The reckoned time when the boot clock says that."""
         return self.time + (boot - self.boot)
 
-    def ahead_now(self, reading: Reading) -> timedelta:
+    def ahead_now(self, reading: ClockReading) -> timedelta:
         """How far the wall clock is ahead of reckoned time."""
         return reading.wall - self.at(reading.boot)
 
@@ -94,17 +94,17 @@ class Reckoning:
         return joined((*self.spans, self.pending) if self.pending else self.spans)
 
 
-def begun(reading: Reading) -> Reckoning:
+def begun(reading: ClockReading) -> Reckoning:
     """The reckoning of a new database: the wall clock is all there is."""
     return Reckoning(reading.wall, reading.boot, reading.boot_id, calm_since=reading.boot)
 
 
-def saved(reckoning: Reckoning, reading: Reading) -> Reckoning:
+def saved(reckoning: Reckoning, reading: ClockReading) -> Reckoning:
     """The reckoning as it is saved: at this moment."""
     return replace(reckoning, time=reckoning.at(reading.boot), boot=reading.boot)
 
 
-def carried_on(found: Reckoning, reading: Reading) -> Reckoning:
+def carried_on(found: Reckoning, reading: ClockReading) -> Reckoning:
     """The reckoning of the next opening. ``found`` is what was saved last.
 
     Here alone reckoned time moves: by the time for which the node was away, and to a wall clock that was
@@ -188,10 +188,15 @@ class Judgement:
     step: timedelta
     doubts: frozenset[Doubt] = frozenset()
 
+    def endings(self, reading: ClockReading) -> Endings:
+        """What may end now."""
+        found = self.reckoning
+        return Endings(found.at(reading.boot), found.doubtful, bool(self.doubts))
+
 
 def judged(
     reckoning: Reckoning,
-    reading: Reading,
+    reading: ClockReading,
     differences: Collection[timedelta] = (),
     *,
     confirmed: bool = False,
@@ -217,7 +222,7 @@ def judged(
     return Judgement(reckoning, step, frozenset(doubts))
 
 
-def agreed(reckoning: Reckoning, reading: Reading) -> Reckoning:
+def agreed(reckoning: Reckoning, reading: ClockReading) -> Reckoning:
     """The wall clock is right now: the members agree with it, or an operator says so.
 
     If it went back since the opening, the node was not away for all of the time that the clock had claimed.
@@ -229,7 +234,38 @@ def agreed(reckoning: Reckoning, reading: Reading) -> Reckoning:
     return replace(reckoning, ahead=ahead, settled=True, spans=spans, pending=None)
 
 
-def _calm(reckoning: Reckoning, reading: Reading, step: timedelta) -> bool:
+def _calm(reckoning: Reckoning, reading: ClockReading, step: timedelta) -> bool:
     """Did the wall clock go with the boot clock for a while, and does it claim nothing unusual?"""
     claimed = reckoning.pending[1] - reckoning.pending[0] if reckoning.pending else timedelta(0)
     return reading.boot - reckoning.calm_since >= SETTLES and max(abs(step), claimed) <= USUAL
+
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""Nothing of ours began before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endings:
+    """What may end now, by the lower bound of its age. ``now`` is reckoned time; ``spans``: see
+    ``Reckoning.doubtful``; ``doubt``: nothing may.
+    """
+
+    now: datetime
+    spans: Sequence[Span] = ()
+    doubt: bool = False
+
+    @property
+    def at(self) -> datetime:
+        """What would have ended by then has ended."""
+        return NEVER if self.doubt else self.now
+
+    def before(self, age: timedelta) -> datetime:
+        """What began by then certainly has that age."""
+        return NEVER if self.doubt else since_when(self.spans, age, self.now)
+
+    @property
+    def planned_by(self) -> datetime:
+        """An end that was planned for then has come, whenever it was planned."""
+        return (
+            NEVER if self.doubt else self.now - sum((end - begin for begin, end in self.spans), timedelta(0))
+        )

@@ -20,8 +20,9 @@ from urllib.parse import quote
 from shadowrelay.core.decisions import Chore, ChoreKind
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.ownership import chores
+from shadowrelay.core.reckoning import ClockReading, Reckoning, begun, carried_on
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records, sums
+from shadowrelay.database import reckonings, records, sums
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
@@ -65,6 +66,7 @@ class Opening:
     """What opening a database found. ``at``: the time of opening; members are asked about all mail queued by
     then. ``away_since``: when the node last ran; None for a new database. ``set_aside``, ``salvaged``: the
     database was corrupt. ``unchecked``: ``check_whole`` has yet to see whether the file is whole.
+    ``reckoning``: how the node reckons its time from now on.
     """
 
     created: bool
@@ -73,11 +75,15 @@ class Opening:
     set_aside: Path | None = None
     salvaged: Salvaged | None = None
     unchecked: bool = False
+    reckoning: Reckoning | None = None
 
     @property
     def away_for(self) -> timedelta:
-        """How long the node did not run; zero for a new database."""
-        return timedelta(0) if self.away_since is None else self.at - self.away_since
+        """How long the node did not run, at most; zero for a new database."""
+        if self.away_since is None:
+            return timedelta(0)
+        away = self.at - self.away_since
+        return max(away, self.reckoning.away) if self.reckoning else away
 
 
 def database_in(directory: Path) -> DatabaseId | None:
@@ -165,11 +171,13 @@ def begin_incarnation(
     now: datetime,
     *,
     at_once: int | None = None,
+    reading: ClockReading | None = None,
 ) -> tuple[SqlLedger, Opening]:
     """Record durably that a new incarnation begins, and mark the queue: ask the members before sending.
 
     ``fresh_id`` becomes the id of a new database. In a long queue this marks the first ``at_once`` messages;
-    ``carry_on`` marks the others.
+    ``carry_on`` marks the others. ``reading``: what the machine's clocks say; then reckoned time is
+    carried on, and ``now`` is not looked at.
     """
     connection.execute("BEGIN IMMEDIATE")
     ledger = SqlLedger(connection, name)
@@ -178,6 +186,8 @@ def begin_incarnation(
     created = not ledger.lineage.database_id
     alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
     away_since = records.moment(int(alive[0])) if alive else None
+    reckoning = _reckoned(connection, reading, away_since) if reading else None
+    now = reckoning.time if reckoning else now
     if created:
         connection.execute(SQL["put_meta"], ("database_id", fresh_id))
         connection.execute(SQL["put_meta"], ("node", name))
@@ -209,7 +219,15 @@ def begin_incarnation(
     count(ledger, now)
     connection.execute("COMMIT")
     ledger.tally.keep()
-    return ledger, Opening(created, now, away_since)
+    return ledger, Opening(created, now, away_since, reckoning=reckoning)
+
+
+def _reckoned(connection: sqlite3.Connection, reading: ClockReading, alive_at: datetime | None) -> Reckoning:
+    """Carry reckoned time on, and save it."""
+    found = reckonings.found(connection, alive_at)
+    reckoning = carried_on(found, reading) if found else begun(reading)
+    reckonings.put(connection, reckoning)
+    return reckoning
 
 
 def _check_lineages(ledger: SqlLedger) -> None:
@@ -294,8 +312,12 @@ def check_whole(connection: sqlite3.Connection) -> None:
         _examine(connection)
 
 
-def mark_stopped(ledger: SqlLedger, *, checked: bool, now: datetime) -> None:
+def mark_stopped(
+    ledger: SqlLedger, *, checked: bool, now: datetime, reckoning: Reckoning | None = None
+) -> None:
     """Mark a clean stop. If the file was not ``checked``, the next start checks it."""
+    if reckoning is not None:
+        reckonings.put(ledger.connection, reckoning)
     if checked:
         ledger.connection.execute(SQL["put_meta"], ("clean", "1"))
     if unfinished(ledger) is None:

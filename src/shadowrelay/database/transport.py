@@ -22,8 +22,9 @@ import aiosqlite
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.reckoning import ClockReading, Reckoning
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.database import group_commit, opening, records, sums
+from shadowrelay.database import group_commit, opening, reckonings, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
 from shadowrelay.database.reading import WAL_PAGES, Reading
@@ -111,16 +112,17 @@ class TransportDatabase:
         fresh_id: DatabaseId,
         now: datetime,
         hosts: Mapping[ServerName, str] | None = None,
+        reading: ClockReading | None = None,
     ) -> TransportDatabase:
         """Open or create the database in ``directory``. Raises CannotOpen.
 
         ``token`` is this incarnation; ``fresh_id`` is the id of a database that has to be created; ``hosts``
-        are the machines of the members.
+        are the machines of the members. ``reading``: see ``begin_incarnation``.
         """
         handle = opening.lock(directory)
         file = directory / opening.FILE
         try:
-            connection, ledger, opened = await _open_or_mend(file, name, token, fresh_id, now)
+            connection, ledger, opened = await _open_or_mend(file, name, token, fresh_id, now, reading)
             ledger.hosts = hosts or {}
             database = cls(file, ledger, opened, connection, handle)
             database.lineage = ledger.lineage
@@ -289,10 +291,18 @@ class TransportDatabase:
                 opening.suspect(self.file)
         return opening.explain(error, self.file)
 
-    async def touch(self, now: datetime) -> None:
-        """Note that the node runs, return freed pages to the file system, and shorten the write-ahead log."""
+    async def touch(self, now: datetime, reckoning: Reckoning | None = None) -> None:
+        """Note that the node runs and what time it is, return freed pages to the file system, and shorten the
+        write-ahead log.
+        """
         stamp = str(records.micros(now))
-        await self.transact(lambda ledger: ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp)))
+
+        def note(ledger: SqlLedger) -> None:
+            ledger.connection.execute(SQL["put_meta"], ("alive_at", stamp))
+            if reckoning is not None:
+                reckonings.put(ledger.connection, reckoning)
+
+        await self.transact(note)
         if self._reading.lock.locked():
             return
         try:
@@ -315,16 +325,19 @@ class TransportDatabase:
         async with self._turn:
             return await self._connection.run(work, self._connection.raw)
 
-    async def close(self, now: datetime) -> None:
+    async def close(self, now: datetime, reckoning: Reckoning | None = None) -> None:
         """Finish waiting work and reads, mark the stop as clean, and close the database."""
         async with self._reading.lock:
-            await self._close(now)
+            await self._close(now, reckoning)
 
-    async def _close(self, now: datetime) -> None:
+    async def _close(self, now: datetime, reckoning: Reckoning | None) -> None:
         if self._writer is not None:
             if not self.failed.is_set():
                 with contextlib.suppress(DatabaseFailed):
-                    await self.transact(partial(opening.mark_stopped, checked=not self.unchecked, now=now))
+                    checked = not self.unchecked
+                    await self.transact(
+                        partial(opening.mark_stopped, checked=checked, now=now, reckoning=reckoning)
+                    )
             self._jobs.put_nowait(None)
             await self._writer
             self._writer = None
@@ -334,34 +347,46 @@ class TransportDatabase:
 
 
 async def _open_or_mend(
-    file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+    file: Path,
+    name: ServerName,
+    token: Incarnation,
+    fresh_id: DatabaseId,
+    now: datetime,
+    reading: ClockReading | None,
 ) -> tuple[_Connection, SqlLedger, Opening]:
     """Open the database. Salvage a corrupt one; if too little of it can be read, set it aside."""
     try:
-        return await _open(file, name, token, fresh_id, now)
+        return await _open(file, name, token, fresh_id, now, reading)
     except sqlite3.Error as error:
         if not opening.is_corrupt(error):
             raise
         salvaged = await asyncio.to_thread(salvage, file, now)
     if salvaged is not None:
         try:
-            connection, ledger, opened = await _open(file, name, token, fresh_id, now)
+            connection, ledger, opened = await _open(file, name, token, fresh_id, now, reading)
             return connection, ledger, replace(opened, salvaged=salvaged)
         except sqlite3.Error as error:
             if not opening.is_corrupt(error):
                 raise
     aside = opening.set_aside(file, now)
-    connection, ledger, opened = await _open(file, name, token, fresh_id, now)
+    connection, ledger, opened = await _open(file, name, token, fresh_id, now, reading)
     return connection, ledger, replace(opened, set_aside=aside)
 
 
 async def _open(
-    file: Path, name: ServerName, token: Incarnation, fresh_id: DatabaseId, now: datetime
+    file: Path,
+    name: ServerName,
+    token: Incarnation,
+    fresh_id: DatabaseId,
+    now: datetime,
+    reading: ClockReading | None,
 ) -> tuple[_Connection, SqlLedger, Opening]:
     connection = _Connection(_connect(file))
     await connection
     try:
-        ledger, opened = await connection.run(_begin, connection.raw, file, name, token, fresh_id, now)
+        ledger, opened = await connection.run(
+            _begin, connection.raw, file, name, token, fresh_id, now, reading
+        )
     except BaseException:
         await connection.close()
         raise
@@ -384,6 +409,7 @@ def _begin(
     token: Incarnation,
     fresh_id: DatabaseId,
     now: datetime,
+    reading: ClockReading | None,
 ) -> tuple[SqlLedger, Opening]:
     if not file.stat().st_size:  # just created
         file.chmod(0o600)
@@ -391,7 +417,7 @@ def _begin(
     unchecked = opening.check(raw, file)
     opening.migrate(raw)
     try:
-        ledger, opened = opening.begin_incarnation(raw, name, token, fresh_id, now)
+        ledger, opened = opening.begin_incarnation(raw, name, token, fresh_id, now, reading=reading)
     except sums.IMPOSSIBLE as error:
         raise sums.corrupt(f"meta data or lineage cannot be read: {error}") from error
     opening.empty_the_log(raw)

@@ -1,0 +1,158 @@
+"""The clocks of one node: reckoned time for its decisions, the wall clock as a label for people.
+
+See docs/explanation/time.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import structlog
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.reckoning import (
+    ClockReading,
+    Doubt,
+    Endings,
+    Judgement,
+    Reckoning,
+    agreed,
+    begun,
+    judged,
+    saved,
+)
+from shadowrelay.core.values import dataclass
+
+log = structlog.get_logger(__name__)
+
+FRESH = timedelta(minutes=15)
+"""So long a member's word on the time counts."""
+
+QUICK = timedelta(seconds=20)
+"""An answer that took longer says nothing about the time."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@cache
+def _boot_id() -> str:
+    return _BOOT_ID.read_text("ascii").strip()
+
+
+def of_machine() -> ClockReading:
+    """What the machine's clocks say."""
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    return ClockReading(datetime.now(UTC), timedelta(microseconds=boot), _boot_id())
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A member told its wall clock: how far that was ahead of our boot clock, and when."""
+
+    ahead: datetime
+    at: timedelta
+
+
+class NodeClock:
+    """Called, it is the reckoned time. It never goes back, and no step of the wall clock moves it."""
+
+    def __init__(
+        self, reckoning: Reckoning | None = None, read: Callable[[], ClockReading] = of_machine
+    ) -> None:
+        self.read = read
+        self._reckoning = reckoning or begun(read())
+        self._told: dict[ServerName, _Told] = {}
+        self._confirmed = False
+        self._doubts: frozenset[Doubt] = frozenset()
+
+    @classmethod
+    def following(cls, clock: Callable[[], datetime]) -> NodeClock:
+        """A clock that is never wrong: where time is made, as in tests."""
+        began = clock()
+        return cls(read=lambda: ClockReading(now := clock(), now - began, ""))
+
+    def __call__(self) -> datetime:
+        return self._reckoning.at(self.read().boot)
+
+    @property
+    def reckoning(self) -> Reckoning:
+        return self._reckoning
+
+    def ahead(self) -> timedelta:
+        """How far the wall clock is ahead of reckoned time."""
+        return self._reckoning.ahead_now(self.read())
+
+    def wall(self, at: datetime) -> datetime:
+        """What the wall clock says for a reckoned time: for people and logs."""
+        return at + self.ahead()
+
+    def to_save(self) -> Reckoning:
+        """The reckoning as the next opening carries it on."""
+        self.look()
+        return saved(self._reckoning, self.read())
+
+    def endings(self) -> Endings:
+        """What may end now."""
+        return self.look().endings(self.read())
+
+    def look(self) -> Judgement:
+        """Judge the wall clock now. A doubt that begins or ends is logged."""
+        reading = self.read()
+        differences = self.differences(reading)
+        found = judged(self._reckoning, reading, list(differences.values()), confirmed=self._confirmed)
+        self._reckoning = found.reckoning
+        if self._confirmed and not self._differ(differences):
+            self._confirmed = False
+        if found.doubts != self._doubts:
+            self._doubts = found.doubts
+            tell = log.error if found.doubts else log.warning
+            tell(
+                "clock_in_doubt" if found.doubts else "clock_trusted",
+                why=sorted(found.doubts),
+                stepped=found.step.total_seconds(),
+                members={name: by.total_seconds() for name, by in differences.items()},
+                **(
+                    {"consequence": "nothing expires until that is over, or an operator confirms the time"}
+                    if found.doubts
+                    else {}
+                ),
+            )
+        return found
+
+    def _differ(self, differences: Mapping[ServerName, timedelta]) -> bool:
+        return Doubt.DIFFERS in judged(self._reckoning, self.read(), list(differences.values())).doubts
+
+    def differences(self, reading: ClockReading | None = None) -> dict[ServerName, timedelta]:
+        """How far the wall clock of each member that told it lately is ahead of ours."""
+        reading = reading or self.read()
+        return {
+            name: told.ahead + reading.boot - reading.wall
+            for name, told in self._told.items()
+            if reading.boot - told.at < FRESH
+        }
+
+    def heard(self, name: ServerName, wall: datetime, asked: timedelta) -> None:
+        """A member told its wall clock, in answer to what it was asked at that time of our boot clock."""
+        now = self.read().boot
+        if now - asked <= QUICK:
+            middle = asked + (now - asked) / 2
+            self._told[name] = _Told(wall - middle, now)
+
+    def forget(self, name: ServerName) -> None:
+        """That node is no member any more."""
+        self._told.pop(name, None)
+
+    def told_before(self, name: ServerName, by: timedelta) -> bool:
+        """Did the member tell its time, and is that longer ago?"""
+        told = self._told.get(name)
+        return told is not None and self.read().boot - told.at > by
+
+    def confirm(self) -> Judgement:
+        """An operator says that the wall clock is right now."""
+        self._reckoning = agreed(self._reckoning, self.read())
+        self._confirmed = True
+        return self.look()
