@@ -54,6 +54,23 @@ async def stopped(directory: Path, *messages: object) -> Path:
     return directory / opening.FILE
 
 
+async def test_the_file_shrinks_when_messages_are_gone(tmp_path: Path) -> None:
+    async with database(tmp_path) as found:
+
+        def fill(ledger: ledger_module.SqlLedger) -> None:
+            ledger.connection.execute("CREATE TABLE ballast (octets BLOB)")
+            for _ in range(40):
+                ledger.connection.execute("INSERT INTO ballast VALUES (?)", (os.urandom(100_000),))
+
+        await found.transact(fill)
+        await found.touch(NOW)
+        full = (tmp_path / opening.FILE).stat().st_size
+        await found.transact(lambda ledger: ledger.connection.execute("DROP TABLE ballast"))
+        await found.touch(NOW)
+        assert full > 4_000_000
+        assert (tmp_path / opening.FILE).stat().st_size < full - 3_000_000
+
+
 async def test_durability_rests_on_settings_that_sqlite_took(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,48 @@ async def test_a_member_without_a_copy_gets_one_if_the_holder_takes_no_mail(tmp_
             one.run_queue()
         await delivered(other)
         assert not {"SEND"} & {*await owner.events(), *await holding.events()}
+
+
+async def test_the_extra_hop_stays_within_the_site_where_it_can(tmp_path: Path) -> None:
+    """The copy is in the other site, by preference; the mail does not follow it."""
+    async with (
+        ScriptedHop() as hop,
+        nodes(tmp_path, "mx1", "mx2", "mx3", routes={"mailboxes": to(hop)}) as (owner, far, near),
+    ):
+        known = owner.node.boundary
+        known.places = tuple(
+            replace(one, site="elsewhere") if one.name == far.name else one for one in known.places
+        )
+        for _ in range(3):
+            await sent(owner, MESSAGE)
+        assert {holder.name for copy in await owner.copies() for holder in copy.holders} == {far.name}
+        for one in (owner, far, near):
+            one.run_queue()
+        await delivered(near, 3)
+        assert not {"SEND"} & {*await owner.events(), *await far.events()}
+
+        await near.quiet()
+        await near.connectors[0].stop(0)
+        await sent(owner, MESSAGE)
+        await delivered(far)
+
+
+async def test_who_accepts_a_message_delivers_it_and_one_copy_anywhere_in_the_boundary_suffices(
+    tmp_path: Path,
+) -> None:
+    async with (
+        ScriptedHop() as hop,
+        nodes(tmp_path, "mx1", "mx2", "mx3", routes={"mailboxes": to(hop, "")}) as (owner, *others),
+    ):
+        for one in (owner, *others):
+            one.run_queue()
+        for _ in range(3):
+            assert (await sent(owner, MESSAGE)).startswith("250 ")
+        await delivered(owner, 3)
+        events = [event for one in others for event in await one.events()]
+        assert events.count("HARECEIVE") == 3
+        assert not {"SEND", "RECEIVE", "RESUBMIT"} & set(events)
+        assert len(hop.contents) == 3
 
 
 async def test_if_nobody_elsewhere_can_be_reached_the_owner_delivers_and_says_so(tmp_path: Path) -> None:

@@ -76,6 +76,39 @@ async def test_our_copy_is_the_shadow_of_the_hop_until_the_hop_has_delivered(tmp
         assert [len(kept.recipients) for kept in receiver.kept] == [2]
 
 
+@pytest.mark.parametrize("named", ["mx2", "mx3"])
+async def test_a_hop_in_a_secured_network_tracks_without_certificates(tmp_path: Path, named: str) -> None:
+    """If the hop gives another name than the route has for it, its mail waits."""
+    known = {"externally_secured": ["127.0.0.0/8"]}
+    routes = {
+        "edge": {
+            "domains": ["*"],
+            "host": "127.0.0.1",
+            "port": 9,
+            "tls": "none",
+            "send_xshadow": [{"name": full(named)} | known],
+        }
+    }
+    receive = {"accept_xshadow": [{"name": full("mx1")} | known]}
+    receiver = MemoryReceiver()
+    async with (
+        listening(receiver) as end,
+        sending(tmp_path, routes=routes) as node,
+        hop(tmp_path, port_of(end), receive=receive) as edge,
+    ):
+        if named == "mx3":
+            leads(node, edge.port)
+            await sent(node, MESSAGE, *TO)
+            node.run_queue()
+            await eventually(lambda: put_off(node))
+            assert not await edge.copies()
+            return
+        await hand_over(node, edge)
+        edge.run_queue()
+        await eventually(lambda: asked(node))
+        assert [len(kept.recipients) for kept in receiver.kept] == [2]
+
+
 async def test_an_idle_session_asks_what_the_hop_has_delivered(tmp_path: Path) -> None:
     receiver = MemoryReceiver()
     async with listening(receiver) as end, sending(tmp_path) as node, hop(tmp_path, port_of(end)) as edge:
@@ -186,6 +219,31 @@ async def test_a_hop_that_is_given_up_is_passed_by_on_another_host(tmp_path: Pat
         await sent(node, MESSAGE, *TO)
         await eventually(lambda: relayed(node))
         assert (len(there.contents), len(other.contents)) == (1, 1)
+
+
+async def test_the_other_host_tracks_and_the_shadow_queue_has_its_name_from_then_on(tmp_path: Path) -> None:
+    made = certificates(tmp_path)
+    routes = {"edge": telling(made, 9, "mx2", "mx3")}
+    async with sending(tmp_path, routes=routes, shadow_heartbeat_retry_count=1) as node:
+        async with hop(tmp_path) as edge:
+            await hand_over(node, edge)
+            for outbound in node.node.queue.hops.values():
+                outbound.idle.clear()
+            gone = edge.port
+        async with hop(tmp_path, name="mx3", receive=accepting(made, "mx1", own="mx3")) as other:
+            leads(node, gone, other.port)
+            node.node.hop_conversations.met_at[HOP] = {("127.0.0.1", gone)}
+            await fail(node, 1)
+            assert await node.node.hop_shadows.send_again(HOP) == 1
+
+            async def there() -> bool:
+                return len(await other.copies()) == 1 and await relayed(node)
+
+            await eventually(there)
+            names = "SELECT hop FROM hop_shadow"
+            assert await node.read(lambda ledger: ledger.connection.execute(names).fetchall()) == [
+                (full("mx3"),)
+            ]
 
 
 async def given_up(node: Station, tmp_path: Path, port: int) -> None:

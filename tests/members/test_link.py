@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from stations import Station, boundary, database_id, eventually, full, offer, pieces
+from structlog.testing import capture_logs
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Outcome, SaveCopy, Verdict, VerdictKind
 from shadowrelay.core.messages import Reason, Role, Stage, Status
@@ -117,6 +118,19 @@ async def test_the_copies_of_an_owner_that_is_gone_too_long_are_promoted(tmp_pat
         link = holder.node.links[owner.name]
         assert link.step == "connect"
         assert link.failing_since
+
+
+async def test_a_heartbeat_that_fails_is_logged_with_its_step_and_its_cause(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, other):
+        await owner.quiet()
+        await owner.connectors[0].stop(0)
+        with capture_logs() as logs:
+            other.run_links()
+            await eventually(lambda: [one for one in logs if one["event"] == "heartbeat_failed"])
+        row = next(one for one in logs if one["event"] == "heartbeat_failed")
+        assert (row["member"], row["step"], row["failures"]) == (owner.name, "connect", 1)
+        assert "127.0.0.1" in row["error"]
+        assert row["since"]
 
 
 async def test_a_session_that_breaks_once_is_no_failed_heartbeat(tmp_path: Path) -> None:

@@ -49,6 +49,13 @@ DOCUMENTS: tuple[Fault, ...] = (
         test="smtp/test_member_session.py::test_with_redundancy_disabled_nothing_is_offered",
     ),
     Fault(
+        name="members are offered XSHADOW though redundancy is disabled",
+        rule="what is disabled is offered to nobody",
+        file="smtp/members/session.py",
+        edits=(("keeps=self.answering.keeps", "keeps=True"),),
+        test="smtp/test_member_session.py::test_with_redundancy_disabled_members_still_talk",
+    ),
+    Fault(
         name="nothing is said of a node that rejects and has no members",
         rule="one server alone cannot protect mail",
         file="settings/warnings.py",
@@ -94,6 +101,44 @@ DOCUMENTS: tuple[Fault, ...] = (
             ),
         ),
         test="smtp/test_receive_session.py::test_a_message_is_finished_though_its_client_vanished",
+    ),
+    Fault(
+        name="a failed heartbeat is logged without its cause",
+        rule="a heartbeat that fails is logged with its step and its cause",
+        file="members/link.py",
+        edits=(
+            (
+                "            error=failure.error,\n            since=",
+                '            error="",\n            since=',
+            ),
+        ),
+        test="members/test_link.py::test_a_heartbeat_that_fails_is_logged_with_its_step_and_its_cause",
+    ),
+    Fault(
+        name="freed pages stay in the file",
+        rule="the database gives the room of what is gone back to the file system",
+        file="database/transport.py",
+        edits=(("PRAGMA incremental_vacuum(2000); ", ""),),
+        test="database/test_database_opening.py::test_the_file_shrinks_when_messages_are_gone",
+    ),
+    Fault(
+        name="a peer is believed from any network",
+        rule="without a certificate a peer is believed from its secured networks alone",
+        file="reception/hops.py",
+        edits=(("if within(client.address, networks)}", "if networks}"),),
+        test="reception/test_hops.py::test_outside_the_secured_networks_nobody_sees_anything_of_it",
+    ),
+    Fault(
+        name="rejecting is meant though redundancy is off",
+        rule="rejecting means something with redundancy enabled only",
+        file="settings/warnings.py",
+        edits=(
+            (
+                "if policy.reject_message_on_shadow_failure and not policy.shadow_redundancy_enabled:",
+                "if not policy:",
+            ),
+        ),
+        test="settings/test_settings_checks.py::test_rejecting_means_something_with_redundancy_enabled_only",
     ),
     Fault(
         name="nothing is a duplicate",

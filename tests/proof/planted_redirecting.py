@@ -77,6 +77,18 @@ REDIRECTING = (
         test=_HOP + "test_a_member_on_another_machine_delivers_and_the_owner_keeps_the_copy",
     ),
     Fault(
+        name="an extra hop follows the copy to another site",
+        rule="an extra hop stays within the site where it can",
+        file="delivery/detour.py",
+        edits=(
+            (
+                "key=lambda name: (name not in near, name not in holding, name)",
+                "key=lambda name: (name not in holding, name)",
+            ),
+        ),
+        test="delivery/test_extra_hop.py::test_the_extra_hop_stays_within_the_site_where_it_can",
+    ),
+    Fault(
         name="an extra hop goes to and fro",
         rule="a message makes one extra hop at most",
         file="delivery/detour.py",

@@ -16,8 +16,10 @@ from sending import MESSAGE, sender, sent
 from stations import Station, at_last, boundary, eventually, station
 
 from shadowlab.ports import free_ports
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.delivery import operated
+from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.messages import Status
+from shadowrelay.core.operating import By
 from shadowrelay.core.reception import acknowledging
 from shadowrelay.reception import acknowledgements
 
@@ -166,6 +168,30 @@ async def test_a_suspended_queue_is_not_waited_for(tmp_path: Path) -> None:
         assert (await sending).startswith("250 ")
         assert (await sent(found, OTHER)).startswith("250 ")
         assert counted(found) == {"retry": 1, "skipped_suspended": 1}
+
+
+async def test_when_a_message_is_suspended_the_following_ones_are_waited_for_as_always(
+    tmp_path: Path,
+) -> None:
+    may = asyncio.Event()
+    async with held(may) as hop, alone(tmp_path, hop, run=False) as found, at_last(may):
+        sending = asyncio.ensure_future(sent(found, MESSAGE))
+        await eventually(waits(found))
+        (copy,) = await found.copies()
+        by = By("ann", "", RequestId("01900000-0000-7000-9000-000000000001"))
+        await found.read(
+            lambda ledger: ledger.apply(operated.suspend(ledger, copy.id, None, by, found.wall()))
+        )
+        found.run_queue()
+        following = asyncio.ensure_future(sent(found, OTHER))
+        await eventually(waits(found, 2))
+        may.set()
+        assert (await following).startswith("250 ")
+        assert counted(found) == {"settled": 1}
+        assert not sending.done()
+        assert len(hop.contents) == 1
+        await found.connectors[1].stop(0)
+        await sending
 
 
 async def test_a_long_queue_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,6 +68,35 @@ async def test_in_clear_text_nobody_sees_anything_of_it(tmp_path: Path) -> None:
         await client.close()
 
 
+async def test_a_peer_in_a_secured_network_needs_no_certificate(tmp_path: Path) -> None:
+    secured = {"accept_xshadow": [{"name": PEER, "externally_secured": ["127.0.0.0/8"]}]}
+    node = await station(tmp_path, "mx2", (), receive=secured)
+    try:
+        client = RawClient(*await asyncio.open_connection("127.0.0.1", node.port))
+        await client.line()
+        assert "XSHADOW 1" in await client.say("EHLO hub.example.net")
+        assert (await client.say(GREETING.replace(PEER, OTHER))).startswith("550 5.7.1 ")
+        assert (await client.say(GREETING)).startswith("250 2.0.0 ")
+        await hand_over(client, 1, TO)
+        assert await node.rows("handed") == 1
+        await client.close()
+    finally:
+        await node.stop()
+
+
+async def test_outside_the_secured_networks_nobody_sees_anything_of_it(tmp_path: Path) -> None:
+    elsewhere = {"accept_xshadow": [{"name": PEER, "externally_secured": ["192.0.2.0/24"]}]}
+    node = await station(tmp_path, "mx2", (), receive=elsewhere)
+    try:
+        client = RawClient(*await asyncio.open_connection("127.0.0.1", node.port))
+        await client.line()
+        assert "XSHADOW" not in await client.say("EHLO hub.example.net")
+        assert (await client.say(GREETING)).startswith("500 ")
+        await client.close()
+    finally:
+        await node.stop()
+
+
 async def test_another_certificate_fails_once_and_then_its_client_sends_ordinary_mail(tmp_path: Path) -> None:
     """The handshake cannot tell a wrong certificate from none: the client is asked for none for a while."""
     async with hop(tmp_path) as node:

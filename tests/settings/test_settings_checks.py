@@ -325,6 +325,13 @@ def test_rejecting_without_members_is_a_warning_and_not_an_error():
     assert "every message will be answered 451 4.4.0" in warnings_of(reject_message_on_shadow_failure=True)
 
 
+def test_rejecting_means_something_with_redundancy_enabled_only():
+    off = warnings_of(reject_message_on_shadow_failure=True, shadow_redundancy_enabled=False)
+    assert "reject_message_on_shadow_failure has no effect: shadow_redundancy_enabled is false" in off
+    assert "every message" not in off
+    assert "has no effect" not in warnings_of(reject_message_on_shadow_failure=True)
+
+
 def test_a_member_on_our_own_host_cannot_hold_a_shadow():
     member = {**MX2, "host": "rack1"}
     assert "no member can hold" in warnings_of(peer=PEER, members=[member], host="rack1")

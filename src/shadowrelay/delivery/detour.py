@@ -86,11 +86,14 @@ class Detour:
         return False
 
     def _candidates(self, copy: Copy) -> list[ServerName]:
-        """Members on other machines that can be reached: those with a copy first."""
+        """Members on other machines that can be reached: those of our site first (Exchange 2010 stays within
+        the site), and among these those with a copy.
+        """
         boundary = self._boundary
         names = (boundary.reachable() & boundary.elsewhere()) - boundary.skipped(seconds())
         holding = [one.name for one in copy.holders if one.state is HolderState.HOLDING]
-        return sorted(names, key=lambda name: (name not in holding, name))
+        near = {place.name for place in boundary.places if place.site == boundary.own.site}
+        return sorted(names, key=lambda name: (name not in near, name not in holding, name))
 
     async def _asked(self, to: ServerName) -> str:
         """Why that member takes no mail now; its answer counts for a moment."""

@@ -126,7 +126,7 @@ class HopShadows:
         for next_hop in sorted({now for one in next_hops if (now := self._goes_now(*one))}):
             for host, group in await self._hosts_of(next_hop):
                 pinned = self.hosts.server(host).pinned
-                if pinned and hop in pinned.peers.values():
+                if pinned and hop in pinned.names:
                     found.setdefault((host.name, host.port), (host, group))
         return list(found.values())
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import structlog
@@ -31,9 +30,10 @@ from shadowrelay.in_hand import NOWHERE
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.members.offer import SEND_CONTENT
-from shadowrelay.smtp.receiving.contract import Client, within
+from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
+from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 from shadowrelay.wire.xshadow import Malformed, OfferParameter, parse_fork, parse_offer, parse_origin
 
@@ -48,7 +48,7 @@ OPENING = Reply(451, "4.3.2", "Being opened, ask another member")
 class AnsweringOptions:
     """``externally_secured``: networks whose clients are believed without a certificate."""
 
-    externally_secured: tuple[IPv4Network | IPv6Network, ...]
+    externally_secured: Networks
     content: Path
     room: Room
 
@@ -67,6 +67,7 @@ class AnsweringSessions:
     met: Callable[[ServerName], None]  # called after the greeting of a new or restarted member is stored
     operate: Callable[[ServerName, Act], Awaitable[ActAnswer]]  # acts for an operator on another node
     give: Callable[[MessageId, ServerName], None]  # gives a good copy to a member whose own is damaged
+    enabled: Callable[[], bool] = lambda: True  # shadow redundancy, here and now
     draining: Callable[[], bool] = lambda: False  # being drained, this node takes no more copies
     opening: Callable[[], bool] = lambda: False  # being opened, it takes no copies and answers *pending*
 
@@ -88,6 +89,7 @@ class AnsweringSession:
         self._met = sessions.met
         self._give = sessions.give
         self._operate = sessions.operate
+        self._enabled = sessions.enabled
         self._draining = sessions.draining
         self._opening = sessions.opening
         self._greeting: Greeting | None = None
@@ -98,6 +100,10 @@ class AnsweringSession:
 
     def mark(self) -> Mark:
         return self.database.lineage.mark
+
+    @property
+    def keeps(self) -> bool:
+        return self._enabled()
 
     def admits(self, client: Client) -> bool:
         return client.certificate is not None or self._secured(client)

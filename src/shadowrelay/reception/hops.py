@@ -7,6 +7,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 import structlog
 
@@ -22,6 +23,7 @@ from shadowrelay.smtp.members.peer import XSHADOW_NEEDED
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.hops import MAIL_PARAMETER, RCPT_PARAMETER, parse_fork, parse_tracked
+from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import Refused, Reply
 from shadowrelay.wire.xshadow import Malformed
 
@@ -42,13 +44,15 @@ _NOT_TRACKED = Reply(451, "4.3.0", "No messages are tracked now")
 
 @dataclass(frozen=True, slots=True)
 class HopTls:
-    """The TLS of a connector with pinned peers: ``asking`` trusts their certificates alone, ``plain`` asks
-    for none. ``pinned``: the peers by their certificates (DER).
+    """How a connector knows its peers. ``asking`` trusts their certificates alone, ``plain`` asks for none;
+    without TLS both are None. ``pinned``: the peers by their certificates (DER). ``secured``: the networks
+    from which a peer is believed without one.
     """
 
-    asking: ssl.SSLContext
-    plain: ssl.SSLContext
+    asking: ssl.SSLContext | None
+    plain: ssl.SSLContext | None
     pinned: Mapping[bytes, ServerName]
+    secured: Mapping[ServerName, Networks] = field(default_factory=dict)
 
 
 class HopIntakes:
@@ -83,12 +87,17 @@ class HopIntake:
 
     # Who is there
 
-    @property
-    def admitted(self) -> bool:
-        if self._peer is None:
+    def admits(self, client: Client) -> bool:
+        if not self._names(client):
             return False
         known = self._greeting is not None or self._intake.database.ledger.hop_rows.any_handed
         return known or self._intakes.tracking
+
+    def _names(self, client: Client) -> set[ServerName]:
+        """The peers that this client may be."""
+        secured = self._intakes.tls.secured.items()
+        names = {name for name, networks in secured if within(client.address, networks)}
+        return names if self._peer is None else names | {self._peer}
 
     @property
     def tracks(self) -> bool:
@@ -97,7 +106,7 @@ class HopIntake:
     def shown(self, certificate: bytes) -> None:
         self._peer = self._intakes.tls.pinned.get(certificate)
 
-    def context(self, address: str) -> ssl.SSLContext:
+    def context(self, address: str) -> ssl.SSLContext | None:
         until, tls = self._intakes.shy.get(address, 0.0), self._intakes.tls
         return tls.asking if until < time.monotonic() else tls.plain
 
@@ -113,8 +122,9 @@ class HopIntake:
         return self._intake.database.lineage.mark
 
     async def greet(self, client: Client, theirs: Greeting) -> Greeting:
-        others = set(self._intakes.tls.pinned.values()) - {self._peer}
-        if self._peer not in {theirs.name, node_of(theirs.name)} or theirs.name in others:
+        names, tls = self._names(client), self._intakes.tls
+        others = {*tls.pinned.values(), *tls.secured} - names
+        if not names & {theirs.name, node_of(theirs.name)} or theirs.name in others:
             log.warning("hop_refused", client=client.address, said=theirs.name, certificate=self._peer)
             raise Refused(550, "5.7.1", "Not the peer of that certificate")
         met = await self._intake.database.transact(lambda ledger: self._meet(ledger, theirs))

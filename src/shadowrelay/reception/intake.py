@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 import structlog
@@ -41,9 +40,10 @@ from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
-from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup, within
+from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan, came_by
+from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ class IntakeOptions:
     """
 
     connector: str
-    relay_networks: tuple[IPv4Network | IPv6Network, ...]
+    relay_networks: Networks
     accepted_domains: tuple[str, ...]
     routes: Sequence[Route]
     content: Path

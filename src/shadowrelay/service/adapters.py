@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -21,13 +21,14 @@ from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.routing import route_hosts
-from shadowrelay.settings.schema import HopSettings
+from shadowrelay.settings.schema import HopSettings, PinnedPeer
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
 from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
 from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.files import LogLimits
 from shadowrelay.tracking.writer import TrackingWriter
+from shadowrelay.wire.networks import Networks
 
 
 def addresses(settings: Settings) -> dict[ServerName, MemberAddress]:
@@ -65,7 +66,8 @@ def asking_context(connector: ReceiveConnector) -> ssl.SSLContext:
     if connector.tls_certificate and connector.tls_key:
         context.load_cert_chain(connector.tls_certificate, connector.tls_key)
     for peer in connector.accept_xshadow:
-        context.load_verify_locations(peer.certificate)
+        if peer.certificate:
+            context.load_verify_locations(peer.certificate)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_mode = ssl.CERT_OPTIONAL
     return context
@@ -73,7 +75,16 @@ def asking_context(connector: ReceiveConnector) -> ssl.SSLContext:
 
 def pinned(connector: ReceiveConnector) -> dict[bytes, ServerName]:
     """The peers that a connector knows, by their certificates (DER)."""
-    return {pinned_certificate(peer.certificate): ServerName(peer.name) for peer in connector.accept_xshadow}
+    return _shown(connector.accept_xshadow)
+
+
+def secured(peers: Iterable[PinnedPeer]) -> dict[ServerName, Networks]:
+    """The networks from which a peer is believed without a certificate, by its name."""
+    return {ServerName(one.name): tuple(one.externally_secured) for one in peers if one.externally_secured}
+
+
+def _shown(peers: Iterable[PinnedPeer]) -> dict[bytes, ServerName]:
+    return {pinned_certificate(one.certificate): ServerName(one.name) for one in peers if one.certificate}
 
 
 def client_context(peer: MemberConnector) -> ssl.SSLContext | None:
@@ -119,14 +130,15 @@ def _template(settings: Settings, name: NextHop, route: HopSettings, host: str, 
 
 def _pinned(route: HopSettings) -> Pinned | None:
     """The hops that the route may tell to track. Reads their certificates; raises OSError."""
-    if not route.send_xshadow or route.xshadow_certificate is None or route.xshadow_key is None:
+    if not route.send_xshadow:
         return None
-    shown = {pinned_certificate(peer.certificate): peer for peer in route.send_xshadow}
+    hosts = {pinned_certificate(one.certificate): one.host for one in route.send_xshadow if one.certificate}
     return Pinned(
-        {certificate: ServerName(peer.name) for certificate, peer in shown.items()},
+        _shown(route.send_xshadow),
         route.xshadow_certificate,
         route.xshadow_key,
-        {certificate: peer.host for certificate, peer in shown.items() if peer.host},
+        {certificate: host for certificate, host in hosts.items() if host},
+        secured(route.send_xshadow),
     )
 
 

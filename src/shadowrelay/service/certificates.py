@@ -79,7 +79,7 @@ def files(settings: Settings) -> Iterator[tuple[str, Path]]:
     for name, receive in settings.receive.items():
         yield from _set(f"receive.{name}", tls_certificate=receive.tls_certificate, tls_key=receive.tls_key)
         for at, peer in enumerate(receive.accept_xshadow):
-            yield f"receive.{name}.accept_xshadow[{at}]", peer.certificate
+            yield from _set(f"receive.{name}.accept_xshadow[{at}]", certificate=peer.certificate)
     if settings.peer:
         yield from _set(
             "peer", certificate=settings.peer.certificate, key=settings.peer.key, ca=settings.peer.ca
@@ -87,7 +87,7 @@ def files(settings: Settings) -> Iterator[tuple[str, Path]]:
     for group in ("routes", "sites"):
         for name, hop in getattr(settings, group).items():
             for at, one in enumerate(hop.send_xshadow):
-                yield f"{group}.{name}.send_xshadow[{at}]", one.certificate
+                yield from _set(f"{group}.{name}.send_xshadow[{at}]", certificate=one.certificate)
 
 
 def _set(table: str, **found: Path | None) -> Iterator[tuple[str, Path]]:

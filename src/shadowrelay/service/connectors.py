@@ -10,7 +10,7 @@ from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
 from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
-from shadowrelay.service.adapters import asking_context, pinned, server_context
+from shadowrelay.service.adapters import asking_context, pinned, secured, server_context
 from shadowrelay.service.minting import mint
 from shadowrelay.service.node import Node
 from shadowrelay.service.sharing import of_connector
@@ -86,9 +86,11 @@ def for_senders(
         node.acknowledgements,
     )
     shared = of_connector(node.counts, name)
-    if tls is None or not connector.accept_xshadow:
+    if not connector.accept_xshadow:
         return Connector(limits, intake, shared=shared)
-    hops = HopIntakes(intake, HopTls(asking_context(connector), tls, pinned(connector)))
+    known = pinned(connector)
+    asking = asking_context(connector) if known else tls
+    hops = HopIntakes(intake, HopTls(asking, tls, known, secured(connector.accept_xshadow)))
     return Connector(limits, hops, session=HopSession, shared=shared)  # type: ignore[arg-type]
 
 
@@ -139,6 +141,7 @@ def for_members(node: Node, peer: MemberConnector) -> Connector:
         met=node.met,
         operate=node.acts.perform,
         give=node.giver.give,
+        enabled=lambda: node.in_force.redundancy,
         draining=lambda: node.draining.active,
         opening=lambda: node.opening,
     )

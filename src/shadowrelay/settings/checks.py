@@ -20,6 +20,7 @@ from shadowrelay.settings.routing import book_limits, routes
 from shadowrelay.settings.schema import (
     HopSettings,
     NextHopProtocol,
+    PinnedPeer,
     ReceiveConnector,
     RouteSettings,
     Settings,
@@ -107,10 +108,10 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
 
 def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
     """Each peer has a name and a certificate of its own: the one tells who shows the other."""
-    if connector.accept_xshadow and connector.tls_certificate is None:
+    if connector.tls_certificate is None and any(peer.certificate for peer in connector.accept_xshadow):
         yield refuse(
             f"{key}.tls_certificate",
-            "has to be set: with accept_xshadow peers are known by certificates in TLS",
+            "has to be set: peers of accept_xshadow are known by certificates in TLS",
         )
     names: set[str] = set()
     shown: dict[bytes, str] = {}
@@ -119,6 +120,10 @@ def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[S
         if peer.name in names:
             yield refuse(f"{at}.name", "another peer has the same name", value=peer.name)
         names.add(peer.name)
+        if wrong := _how_known(peer):
+            yield refuse(at, wrong)
+        if peer.certificate is None:
+            continue
         wrong = _unreadable(peer.certificate) or _no_certificate(peer.certificate)
         if wrong:
             yield refuse(f"{at}.certificate", wrong, value=peer.certificate)
@@ -127,6 +132,13 @@ def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[S
         if other := shown.get(certificate):
             yield refuse(f"{at}.certificate", f"{other} has the same certificate", value=peer.certificate)
         shown.setdefault(certificate, peer.name)
+
+
+def _how_known(peer: PinnedPeer) -> str | None:
+    """What is wrong with the way in which a peer is known."""
+    if (peer.certificate is None) is not bool(peer.externally_secured):
+        return "has to be known by its certificate, or by externally_secured networks"
+    return None
 
 
 def _users(key: str, file: Path, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
@@ -269,16 +281,17 @@ def _hop(key: str, hop: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
 
 
 def _tracking_hops(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:
-    """Both sides are known by their certificates, in STARTTLS, beyond the boundary."""
+    """Both sides are known by their certificates, in STARTTLS, or the hop by its networks."""
     certificate, private = f"{key}.xshadow_certificate", f"{key}.xshadow_key"
     files = {certificate: route.xshadow_certificate, private: route.xshadow_key}
     yield from _files(files, refuse, certificate=certificate, key=private)
     if not route.send_xshadow:
         return
+    shows = any(peer.certificate for peer in route.send_xshadow)
     for name, value in files.items():
-        if value is None:
+        if shows and value is None:
             yield refuse(name, "has to be set: with send_xshadow the hop knows us by our certificate")
-    if route.tls is Tls.NONE:
+    if shows and route.tls is Tls.NONE:
         yield refuse(
             f"{key}.tls",
             "with send_xshadow the hop is known by its certificate",
@@ -292,6 +305,12 @@ def _tracking_hops(key: str, route: HopSettings, refuse: Refuse) -> Iterator[Set
     shown: dict[bytes, str] = {}
     for index, peer in enumerate(route.send_xshadow):
         at = f"{key}.send_xshadow[{index}].certificate"
+        if unknown := _how_known(peer):
+            yield refuse(f"{key}.send_xshadow[{index}]", unknown)
+        if peer.certificate is None:
+            if peer.host:
+                yield refuse(f"{key}.send_xshadow[{index}].host", "belongs to a certificate")
+            continue
         if wrong := _unreadable(peer.certificate) or _no_certificate(peer.certificate):
             yield refuse(at, wrong, value=peer.certificate)
             continue

@@ -79,7 +79,12 @@ class PinnedPeer(Section):
     """A peer beyond the boundary that may track messages here."""
 
     name: Fqdn = Field(description="The name that it gives in XSHADOW.")
-    certificate: FilePath = Field(description="PEM: exactly the certificate that it shows in STARTTLS.")
+    certificate: FilePath | None = Field(
+        None, description="PEM: exactly the certificate that it shows in STARTTLS."
+    )
+    externally_secured: list[Cidr] = Field(
+        [], description="Networks from which this name is believed without a certificate."
+    )
 
 
 class TrackingHop(PinnedPeer):
@@ -215,7 +220,7 @@ class HopSettings(Section):
     )
     ca: FilePath | None = Field(None, description="PEM authorities for it. Default: those of the system.")
     send_xshadow: list[TrackingHop] = Field(
-        [], description="Hops that are told to track messages (XSHADOW), and the certificates they show."
+        [], description="Hops that are told to track messages (XSHADOW), and how each is known."
     )
     xshadow_certificate: FilePath | None = Field(
         None, description="PEM chain that shows our name to these hops; with `xshadow_key`."

@@ -45,6 +45,8 @@ def settings_warnings(settings: Settings) -> list[str]:
         found.append(
             "shadow_redundancy_enabled is false: no message has a second copy, although there are members"
         )
+    if policy.reject_message_on_shadow_failure and not policy.shadow_redundancy_enabled:
+        found.append("reject_message_on_shadow_failure has no effect: shadow_redundancy_enabled is false")
     span, heartbeat = policy.shadow_resubmit_time_span, policy.shadow_heartbeat_frequency
     if policy.shadow_redundancy_enabled and span <= heartbeat:
         found.append(

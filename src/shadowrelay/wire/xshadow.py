@@ -18,6 +18,7 @@ order of an operator: ``suspended[:<end>]@<milliseconds>`` or ``resumed@<millise
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -53,6 +54,27 @@ _LAST = 253_402_300_799_000  # milliseconds: the year 9999, where datetime ends
 _LATER = {f"VERSION={version}": version for version in VERSIONS[1:]}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+
+
+_SPOKEN = " ".join(map(str, VERSIONS))
+
+
+def keywords(*, keeps: bool) -> tuple[str, ...]:
+    """What EHLO offers to a member. ``keeps``: shadow redundancy is on. While it is off, XSHADOW is offered
+    to nobody. XQDISCARD names the versions then: members still talk about what is left of before.
+    """
+    return (f"XSHADOW {_SPOKEN}", "XQDISCARD") if keeps else (f"XQDISCARD {_SPOKEN}",)
+
+
+def offered(extensions: Mapping[str, str]) -> list[int]:
+    """The versions that both ends speak; none: the other end is no member, or does not take us for one.
+
+    ``extensions``: keyword in upper case to its arguments.
+    """
+    if "XQDISCARD" not in extensions:
+        return []
+    spoken = (extensions.get("XSHADOW") or extensions["XQDISCARD"]).split()
+    return [version for version in VERSIONS if str(version) in spoken]
 
 
 class Malformed(ValueError):

@@ -110,11 +110,9 @@ class MemberConnection(asyncio.Protocol):
         await session._expect("greeting", 220)
         session.write(f"EHLO {own_name}\r\n".encode())
         offered = extensions(await session._expect("ehlo", 250))
-        spoken = offered.get("XSHADOW", "").split()
-        versions = [version for version in xshadow.VERSIONS if str(version) in spoken]
-        if not versions or "XQDISCARD" not in offered:
+        if not (versions := xshadow.offered(offered)):
             session.abort()
-            raise MemberFailed("ehlo", "the other end does not offer XSHADOW to us")
+            raise MemberFailed("ehlo", "the other end does not talk to us as to a member")
         session.version = max(versions)
         return session
 

@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.smtp.members.peer import PeerReceiver, PeerSession
-from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
 from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.wire import hops
 from shadowrelay.wire.xshadow import MAX_LINE
@@ -22,9 +22,10 @@ from shadowrelay.wire.xshadow import MAX_LINE
 class HopReceiver(PeerReceiver, Protocol):
     """Takes mail in on one session, and answers the peer, if it is one."""
 
-    @property
-    def admitted(self) -> bool:
-        """Whether the client showed a pinned certificate, and this node tracks messages for peers, or did."""
+    def admits(self, client: Client) -> bool:
+        """Whether the client showed a pinned certificate, or is in a secured network, and this node tracks
+        messages for peers, or did.
+        """
         ...
 
     @property
@@ -36,7 +37,7 @@ class HopReceiver(PeerReceiver, Protocol):
         """The client showed this certificate (DER), and has its key."""
         ...
 
-    def context(self, address: str) -> ssl.SSLContext:
+    def context(self, address: str) -> ssl.SSLContext | None:
         """TLS for that client. It asks for a certificate, unless the client just showed a wrong one."""
         ...
 
@@ -62,11 +63,11 @@ class HopSession(PeerSession):
 
     def offers(self, verb: str) -> bool:
         if verb in {"XSHADOW", "XQDISCARD"}:
-            return self.answering.admitted
+            return self.answering.admits(self.client)
         return super().offers(verb)
 
     def keywords(self) -> list[str]:
-        return super().keywords() + (list(self._offered()) if self.answering.admitted else [])
+        return super().keywords() + (list(self._offered()) if self.answering.admits(self.client) else [])
 
     def _offered(self) -> tuple[str, ...]:
         return hops.KEYWORDS if self.answering.tracks else hops.KEYWORDS_UNTRACKED
@@ -78,13 +79,12 @@ class HopSession(PeerSession):
         self.command_size_limit = self.max_command_size_limit
 
     def _parameters(self, known: frozenset[str], extra: frozenset[str]) -> frozenset[str]:
-        if self.answering.admitted:
+        if self.answering.admits(self.client):
             extra |= {hops.MAIL_PARAMETER if self.conversation.verb == "MAIL" else hops.RCPT_PARAMETER}
         return super()._parameters(known, extra)
 
     async def start_tls(self, context: ssl.SSLContext, transport: asyncio.BaseTransport) -> None:
-        del context
-        await super().start_tls(self.answering.context(self.client.address), transport)
+        await super().start_tls(self.answering.context(self.client.address) or context, transport)
 
     def tls_failed(self, error: OSError) -> None:
         super().tls_failed(error)
@@ -96,13 +96,12 @@ class HopSession(PeerSession):
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and (certificate := tls.getpeercert(binary_form=True)):
             self.answering.shown(certificate)
-        if self.answering.admitted:
-            self.conversation.longest_reply = MAX_LINE
 
     def read_greeting(self, text: str) -> Greeting:
         return hops.parse_greeting(text)
 
     def spell_greeting(self, ours: Greeting) -> str:
+        self.conversation.longest_reply = MAX_LINE
         return hops.format_greeting(ours)
 
     def read_query(self, text: str) -> Query:

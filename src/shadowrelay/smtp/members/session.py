@@ -27,6 +27,11 @@ from shadowrelay.wire.replies import Refused, Reply
 class MemberReceiver(PeerReceiver, Protocol):
     """Answers one session of a member."""
 
+    @property
+    def keeps(self) -> bool:
+        """Whether this node keeps copies: shadow redundancy is on."""
+        ...
+
     def admits(self, client: Client) -> bool:
         """Whether this client may use the verbs: by a certificate of our authority, or a secured network."""
         ...
@@ -66,7 +71,7 @@ class MemberSession(PeerSession):
     def keywords(self) -> list[str]:
         offered = super().keywords()
         if self.answering.admits(self.client):
-            offered += [f"XSHADOW {' '.join(map(str, xshadow.VERSIONS))}", "XQDISCARD"]
+            offered += xshadow.keywords(keeps=self.answering.keeps)
         return offered
 
     def judge(self, rcpt: RcptTo) -> None:

@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Any, Literal, Protocol, TypeAlias
 
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.esmtp import COMMAND_LINE, MailFrom, RcptTo
+from shadowrelay.wire.networks import Networks
 from shadowrelay.wire.replies import Reply
 
 Service: TypeAlias = Literal["SMTP", "ESMTP", "LMTP"]
-
-
-def within(address: str, networks: Iterable[IPv4Network | IPv6Network]) -> bool:
-    """Whether the client is in one of the networks. An unknown address is in none."""
-    try:
-        client = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    return any(client in network for network in networks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +166,7 @@ class ConnectorOptions:
     line_ends_checked: bool = True  # a CR or LF that stands alone in the content is refused
     max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
     logins: Logins | None = None  # AUTH is offered where TLS is active
-    proxy_networks: tuple[IPv4Network | IPv6Network, ...] = ()  # their connections begin with a PROXY header
+    proxy_networks: Networks = ()  # their connections begin with a PROXY header
     proxy_timeout: timedelta = timedelta(seconds=5)  # for that header
 
     def __post_init__(self) -> None:

@@ -22,9 +22,10 @@ from aiosmtpd.smtp import syntax as library_syntax
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import LINGER, Duplex, Interrupted, Why
-from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, within
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
 from shadowrelay.smtp.receiving.transaction import MailTransaction
 from shadowrelay.wire.esmtp import LINE_EXTENSIONS
+from shadowrelay.wire.networks import within
 from shadowrelay.wire.replies import Refused
 
 log = structlog.get_logger(__name__)

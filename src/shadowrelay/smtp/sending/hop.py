@@ -16,6 +16,7 @@ from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
+from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import Reply
 
 SessionStep = Literal[
@@ -90,18 +91,29 @@ class Login:
 class Pinned:
     """The hops that a route may tell to track: their certificates (DER), each with the hop's name; and the
     certificate that shows them who we are, with its key (paths of PEM files). ``hosts``: of some
-    certificates, the only host that may show them.
+    certificates, the only host that may show them. ``secured``: hops that are believed at addresses of these
+    networks, without a certificate.
     """
 
     peers: Mapping[bytes, ServerName]
-    certificate: Path
-    key: Path
+    certificate: Path | None
+    key: Path | None
     hosts: Mapping[bytes, str] = field(default_factory=dict)
+    secured: Mapping[ServerName, Networks] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[ServerName]:
+        return frozenset((*self.peers.values(), *self.secured))
 
     def at(self, host: str) -> Pinned | None:
         """Those that this host may show; None if nothing is known of it: it is any other host."""
         peers = {shown: name for shown, name in self.peers.items() if self.hosts.get(shown, host) == host}
-        return Pinned(peers, self.certificate, self.key) if peers else None
+        known = Pinned(peers, self.certificate, self.key, secured=self.secured)
+        return known if known.names else None
+
+    def believed(self, address: str) -> ServerName | None:
+        """The hop at that address that needs no certificate."""
+        return next((name for name, where in self.secured.items() if within(address, where)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
