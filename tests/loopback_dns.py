@@ -31,6 +31,9 @@ class LoopbackDns:
         self.zone = zone
         self.ttl = ttl
         self.truncated: set[str] = set()  # names whose answers do not fit into a datagram
+        self.without_edns: tuple[str, bool] | None = (
+            None  # to EDNS: an rcode, and whether the question follows
+        )
         self.asked: Counter[tuple[str, str, str]] = Counter()  # by transport, name and type
 
     async def __aenter__(self) -> LoopbackDns:
@@ -86,6 +89,12 @@ class LoopbackDns:
         self.asked[transport, name, kind] += 1
         response = dns.message.make_response(query)
         response.flags |= dns.flags.RA
+        if self.without_edns and query.edns >= 0:
+            response.use_edns(False)
+            response.set_rcode(dns.rcode.from_text(self.without_edns[0]))
+            if not self.without_edns[1]:
+                response.question.clear()
+            return response.to_wire()
         if transport == "udp" and name in self.truncated:
             response.flags |= dns.flags.TC
             return response.to_wire()

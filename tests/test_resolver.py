@@ -36,6 +36,9 @@ ZONE: dict[tuple[str, str], Any] = {
     ("loop.example.net", "MX"): ["10 other.example.net.", "20 mx1.example.net.", "30 last.example.net."],
     ("other.example.net", "A"): ["127.0.0.7"],
     ("mx1.example.net", "A"): ["127.0.0.8"],
+    ("address.example.net", "MX"): ["10 127.0.0.8.", "20 last.example.net."],
+    ("behind.example.net", "MX"): ["5 other.example.net.", "10 127.0.0.8.", "20 last.example.net."],
+    ("elsewhere-by-address.example.net", "MX"): ["10 192.0.2.7."],
     ("ours.example.net", "MX"): ["10 mx1.example.net.", "10 other.example.net."],
 }
 
@@ -74,6 +77,8 @@ async def asking(
         ("half.example.net", [(0, "half.example.net", "127.0.0.6")]),
         ("nothing.example.net", [(0, "nothing.example.net", "::1")]),
         ("loop.example.net", [(10, "other.example.net", "127.0.0.7")]),
+        ("behind.example.net", [(5, "other.example.net", "127.0.0.7")]),
+        ("elsewhere-by-address.example.net", [(10, "192.0.2.7", "192.0.2.7")]),
         ("[192.0.2.1]", [(0, "192.0.2.1", "192.0.2.1")]),
         ("[IPv6:2001:db8::1]", [(0, "2001:db8::1", "2001:db8::1")]),
     ],
@@ -100,6 +105,10 @@ async def test_what_is_behind_an_alias_counts_for_the_alias() -> None:
         ("missing.example.net", "550 5.1.2 missing.example.net does not exist in the DNS"),
         ("text.example.net", "550 5.1.2 text.example.net has neither MX records nor an address"),
         ("ours.example.net", "554 5.4.6 The mail for ours.example.net would come back to this server"),
+        (
+            "address.example.net",
+            "554 5.4.6 The mail for address.example.net would come back to this server",
+        ),
         ("[127.0.0.8]", "554 5.4.6 The mail for [127.0.0.8] would come back to this server"),
     ],
 )
@@ -222,6 +231,64 @@ async def test_an_address_is_its_own_address(address: str) -> None:
 )
 def test_an_address_is_ours_if_a_connector_is_behind_it(address: str, port: int, *, own: bool) -> None:
     assert is_own(address, port, [("0.0.0.0", 25), ("192.0.2.9", 27), ("127.0.0.1", 28)]) == own
+
+
+OURS = [
+    *("127.0.0.1", "127.0.0.2", "127.255.255.254", "0.0.0.0", "::", "::1"),
+    *("::ffff:127.0.0.1", "::ffff:0.0.0.0", "0:0:0:0:0:ffff:7f00:2", "[127.0.0.1]", "[IPv6:::1]"),
+    *("[IPv6:::ffff:127.0.0.1]", "[0.0.0.0]"),
+]
+
+
+@pytest.mark.parametrize("listening", ["127.0.0.1", "127.0.0.9", "0.0.0.0", "::", "::1", "localhost", ""])
+async def test_whatever_the_dns_says_for_this_machine_is_this_server_if_it_listens_there(
+    listening: str,
+) -> None:
+    def is_us(host: MxHost, port: int) -> bool:
+        return any(is_own(address, port, [(listening, 2525)]) for address in host.addresses)
+
+    async with LoopbackDns({}) as server:
+        resolver = Resolver([NameServer("127.0.0.1", server.port)], 4.0, is_us)
+        for number, address in enumerate(OURS):
+            if address.startswith("["):
+                domain = address
+            else:
+                domain = f"d{number}.example.net"
+                kind = "AAAA" if ":" in address else "A"
+                server.zone[f"host.{domain}", kind] = [address]
+                named = (
+                    [f"10 {address}."] if "." in address and ":" not in address else [f"10 host.{domain}."]
+                )
+                server.zone[domain, "MX"] = [*named, "20 192.0.2.1."]
+                assert (await resolver.hosts_of(domain, 2526))[0].addresses  # another server of the machine
+            with pytest.raises(DomainRefused, match=r"^554 5\.4\.6 "):
+                await resolver.hosts_of(domain, 2525)
+            if not address.startswith("["):
+                with pytest.raises(DnsTrouble, match="leads to this server"):
+                    await resolver.addresses(address, mx_port=2525)
+        resolver.close()
+
+
+@pytest.mark.parametrize("rcode", ["FORMERR", "NOTIMP"])
+@pytest.mark.parametrize("question", [True, False])
+async def test_a_name_server_that_does_not_know_edns_is_asked_again_without(
+    rcode: str, *, question: bool
+) -> None:
+    async with asking(timeout=4.0) as (resolver, server):
+        server.without_edns = (rcode, question)
+        assert [one.name for one in await resolver.hosts_of("example.net")] == [
+            "a.example.net",
+            "b.example.net",
+            "gone.example.net",
+        ]
+        server.truncated.add("implicit.example.net")
+        assert await resolver.hosts_of("implicit.example.net")
+        assert server.asked["udp", "example.net", "MX"] == 2
+        assert server.asked["tcp", "implicit.example.net", "MX"] == 2
+        with pytest.raises(DomainRefused):
+            await resolver.hosts_of("missing.example.net")
+        with pytest.raises(DnsTrouble):
+            await resolver.hosts_of("refused.example.net")
 
 
 @pytest.mark.parametrize("everywhere", ["", "0.0.0.0", "::"])

@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from typing import Any
 
 import dns.asyncresolver
 import dns.exception
+import dns.message
 import dns.name
 import dns.nameserver
+import dns.rcode
 import dns.rdatatype
 import dns.resolver
 import structlog
@@ -50,6 +53,20 @@ class NameServer:
 
     address: str
     port: int
+
+
+_WITHOUT_EDNS = frozenset({dns.rcode.FORMERR, dns.rcode.NOTIMP, dns.rcode.BADVERS})
+
+
+class _Server(dns.nameserver.Do53Nameserver):
+    """A name server that is asked again without EDNS if it does not know it (RFC 6891 7)."""
+
+    async def async_query(self, request: dns.message.QueryMessage, *given: Any, **named: Any) -> Any:
+        response = await super().async_query(request, *given, **named)
+        if request.edns < 0 or response.rcode() not in _WITHOUT_EDNS:
+            return response
+        plain = dns.message.make_query(request.question[0].name, request.question[0].rdtype)
+        return await super().async_query(plain, *given, **named)
 
 
 class Resolver:
@@ -106,9 +123,11 @@ class Resolver:
         are left out, since the DNS may have changed. Else the system looks it up, unless there are
         ``servers`` of our own. Raises DnsTrouble.
         """
-        if host.startswith("/") or _is_address(host):
+        if host.startswith("/"):
             return (host,)
-        if mx_port is not None or (
+        if _is_address(host):
+            found: tuple[str, ...] = (host,)
+        elif mx_port is not None or (
             self._servers and host != "localhost"
         ):  # no name server has that name (RFC 6761 6.3)
             try:
@@ -126,6 +145,8 @@ class Resolver:
         return some(found)
 
     async def _with_addresses(self, host: MxHost) -> MxHost:
+        if _is_address(host.name):  # no name, though the record says so; it may be ours
+            return replace(host, addresses=(host.name,))
         try:
             return replace(host, addresses=await self._addresses(host.name))
         except (DomainRefused, DnsTrouble):
@@ -191,10 +212,8 @@ class Resolver:
         stamp: object = "ours" if self._servers else RESOLV_CONF.stat().st_mtime_ns
         if self._made is None or self._made[0] != stamp:
             found = dns.asyncresolver.Resolver(configure=not self._servers)
-            if self._servers:
-                found.nameservers = [
-                    dns.nameserver.Do53Nameserver(one.address, one.port) for one in self._servers
-                ]
+            asked = self._servers or [NameServer(str(one), found.port) for one in found.nameservers]
+            found.nameservers = [_Server(one.address, one.port) for one in asked]
             found.cache = self._cache
             found.use_edns(0, payload=1232)
             # One try at one server; each has its turn, and there is time for a second round.
@@ -242,7 +261,8 @@ def is_own(address: str, port: int, listening: Iterable[tuple[str, int]]) -> boo
     """Whether one of those listeners, each a host and a port, is behind that address and port.
 
     No mail for others goes to a loopback or unspecified address. So each of them is ours if a listener on any
-    of them has that port: whether 127.0.0.2, ::1 or 0.0.0.0 reaches it depends on the system.
+    of them has that port: whether 127.0.0.2, ::1 or 0.0.0.0 reaches it depends on the system. A listener that
+    a name stands for may be behind any address of this machine.
     """
     wanted = _unmapped(address)
     hosts = {_unmapped(host) for host, at in listening if at == port}
@@ -250,7 +270,9 @@ def is_own(address: str, port: int, listening: Iterable[tuple[str, int]]) -> boo
         return True
     if _is_machine(wanted):
         return any(_is_machine(host) for host in hosts)
-    return any(_is_unspecified(host) for host in hosts) and _is_local(wanted)
+    return any(
+        _is_unspecified(host) or not _is_address(host) for host in hosts - {"localhost"}
+    ) and _is_local(wanted)
 
 
 def _unmapped(host: str) -> str:

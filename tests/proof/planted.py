@@ -29,6 +29,7 @@ from .planted_damage import DAMAGE
 from .planted_database import DATABASE
 from .planted_delivering import DELIVERING
 from .planted_documents import DOCUMENTS
+from .planted_fitting import FITTING
 from .planted_front import FRONT
 from .planted_holding import HOLDING
 from .planted_hop_shadows import HOP_SHADOWS
@@ -74,6 +75,7 @@ RELAY: tuple[Fault, ...] = (
     *CLOCKS,
     *DELIVERING,
     *HOSTS,
+    *FITTING,
     *JOBS,
     *MAILBOX,
     *OPERATING,

@@ -97,9 +97,61 @@ async def test_a_full_mailbox_is_not_a_limit_on_recipients() -> None:
         assert (await send(hop)).overflow == ()
 
 
-async def test_a_hop_that_takes_nobody_names_no_recipients_past_its_limit() -> None:
-    async with ScriptedHop(RCPT=b"452 4.5.3 too many\r\n") as hop:
-        assert (await send(hop)).overflow == ()
+TOO_MANY = (
+    *("452 too many", "452 4.5.3 too many", "450 4.5.3 too many", "552 too many recipients"),
+    *("552 5.5.3 too many recipients", "550 5.5.3 too many recipients", "552-too\r\n552 many"),
+)
+
+
+@pytest.mark.parametrize("offers", [("PIPELINING",), NO_PIPELINING])
+@pytest.mark.parametrize("reply", TOO_MANY)
+async def test_too_many_recipients_is_no_failure_once_some_were_taken(
+    reply: str, offers: tuple[str, ...]
+) -> None:
+    answers = [b"250 ok\r\n", b"550 5.1.1 unknown\r\n", f"{reply}\r\n".encode()]
+    async with ScriptedHop(offers=offers, RCPT=answers) as hop:
+        session = DeliverySession(hop.server())
+        await session.connect()
+        result = await session.deliver(
+            envelope(), recipients(*(f"{one}@example.net" for one in "abcd")), MESSAGE
+        )
+        await session.close()
+    assert endings(result) == [Ending.ACCEPTED, Ending.REJECTED, Ending.DEFERRED, Ending.DEFERRED]
+    assert result.overflow == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("reply", "ending"),
+    [
+        ("552 5.2.2 mailbox full", Ending.REJECTED),
+        ("552 5.3.4 too big", Ending.REJECTED),
+        ("550 too many recipients", Ending.REJECTED),
+        ("452 4.2.2 mailbox full", Ending.DEFERRED),
+    ],
+)
+async def test_other_refusals_after_a_recipient_was_taken_are_about_the_recipient(
+    reply: str, ending: Ending
+) -> None:
+    async with ScriptedHop(RCPT=[b"250 ok\r\n", f"{reply}\r\n".encode()]) as hop:
+        result = await send(hop)
+    assert endings(result) == [Ending.ACCEPTED, ending]
+    assert result.overflow == ()
+
+
+@pytest.mark.parametrize(
+    ("reply", "ending"),
+    [
+        ("452 4.5.3 too many", Ending.DEFERRED),
+        ("552 5.5.3 too many", Ending.DEFERRED),
+        ("552 mailbox full", Ending.REJECTED),
+        ("550 5.5.3 too many", Ending.REJECTED),
+    ],
+)
+async def test_a_hop_that_takes_nobody_names_no_recipients_past_its_limit(reply: str, ending: Ending) -> None:
+    async with ScriptedHop(RCPT=f"{reply}\r\n".encode()) as hop:
+        result = await send(hop)
+    assert endings(result) == [ending] * 2
+    assert result.overflow == ()
 
 
 @pytest.mark.parametrize(

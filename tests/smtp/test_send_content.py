@@ -15,6 +15,7 @@ from scripted_hop import ScriptedHop, envelope, original, recipients
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.database.content import ContentDamaged
 from shadowrelay.smtp.sending.message import BareLineEnding, DotStuffer
 from shadowrelay.smtp.sending.session import DeliveryResult, DeliverySession, Timeouts
 
@@ -246,10 +247,50 @@ async def test_eight_bit_content_is_not_sent_to_a_hop_without_8bitmime(
     assert "MAIL" not in hop.verbs()
 
 
-async def test_a_streamed_body_is_believed_to_be_what_it_declares() -> None:
+async def test_a_streamed_body_that_cannot_be_read_again_is_believed_to_be_what_it_declares() -> None:
     async with ScriptedHop(offers=("PIPELINING",)) as hop:
         assert status(await send(hop, stream(MESSAGE), about=envelope(body="8BITMIME"))) == ["5.6.3"]
         assert status(await send(hop, stream(MESSAGE))) == ["2.0.0"]
+
+
+@pytest.mark.parametrize("declared", ["7BIT", "8BITMIME"])
+@pytest.mark.parametrize(
+    ("content", "offers", "found"),
+    [
+        (MESSAGE, (), "2.0.0"),
+        (MESSAGE, ("SMTPUTF8", "8BITMIME"), "2.0.0"),
+        ("Subject: a\r\n\r\nä\r\n".encode(), (), "5.6.3"),
+        ("Subject: a\r\n\r\nä\r\n".encode(), ("8BITMIME",), "2.0.0"),
+        ("Subject: ä\r\n\r\na\r\n".encode(), ("8BITMIME",), "5.6.9"),
+        ("Subject: ä\r\n\r\na\r\n".encode(), (), "5.6.3"),
+        ("\r\nä\r\n\r\n".encode(), ("8BITMIME",), "2.0.0"),
+        (b"Subject: a\r\n" * 30_000 + "X: ä\r\n\r\n".encode(), ("8BITMIME",), "5.6.9"),
+    ],
+)
+async def test_what_a_streamed_content_holds_decides_whatever_was_declared(
+    content: bytes, offers: tuple[str, ...], found: str, declared: str
+) -> None:
+    """Wherever its pieces end."""
+    about = envelope(size=len(content), body=declared, smtputf8=True)
+    async with ScriptedHop(offers=offers) as hop:
+        for size in (1, 2, 3, 7, len(content)) if len(content) < 100 else (len(content),):
+            pieces = [content[at : at + size] for at in range(0, len(content), size)]
+            result = await send(hop, stream(*pieces), about=about, afresh=lambda made=pieces: stream(*made))
+            assert status(result) == [found]
+
+
+async def test_a_content_that_proves_damaged_when_it_is_looked_at_is_not_refused_for_what_it_holds() -> None:
+    async def damaged() -> AsyncIterator[bytes]:
+        yield b"\xff"
+        raise ContentDamaged("the octets differ from the digest")
+
+    async with ScriptedHop(offers=()) as hop:
+        session = DeliverySession(hop.server())
+        await session.connect()
+        with pytest.raises(ContentDamaged):
+            await session.deliver(envelope(), recipients("a@example.net"), damaged(), afresh=damaged)
+        assert not session.alive
+    assert "MAIL" not in hop.verbs()
 
 
 async def test_a_non_ascii_recipient_alone_is_refused_where_smtputf8_is_missing() -> None:
@@ -261,13 +302,51 @@ async def test_a_non_ascii_recipient_alone_is_refused_where_smtputf8_is_missing(
     assert status(result)[0] == "5.6.7"
 
 
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("info@bücher.example", "info@xn--bcher-kva.example"),
+        ("Info@STRASSE.Bücher.example", "Info@strasse.xn--bcher-kva.example"),
+        ("a@straße.example", "a@xn--strae-oqa.example"),
+        ("a@例え.テスト", "a@xn--r8jz45g.xn--zckzah"),
+        ('"a b"@bücher.example', '"a b"@xn--bcher-kva.example'),
+        ("a@_x.bücher.example", "a@_x.xn--bcher-kva.example"),
+    ],
+)
+async def test_a_domain_in_unicode_is_an_a_label_where_smtputf8_is_missing(address: str, said: str) -> None:
+    about = envelope(sender=address, smtputf8=True, body="8BITMIME")
+    async with ScriptedHop(offers=()) as bare, ScriptedHop(offers=("SMTPUTF8", "8BITMIME", "DSN")) as full:
+        for hop in (bare, full):
+            result = await send(hop, about=about, to=recipients(address))
+            assert result.results[0].ending is Ending.ACCEPTED
+    assert bare.commands[1:3] == [f"MAIL FROM:<{said}>", f"RCPT TO:<{said}>"]
+    assert full.commands[1].startswith(f"MAIL FROM:<{address}> ")
+    assert full.commands[2] == f"RCPT TO:<{address}>"
+
+
+@pytest.mark.parametrize("address", ["ä@bücher.example", f"a@{'ü' * 63}.example", "a@xn--ü.example"])
+async def test_an_address_that_has_no_spelling_in_ascii_is_refused_where_smtputf8_is_missing(
+    address: str,
+) -> None:
+    async with ScriptedHop(offers=("8BITMIME",)) as hop:
+        to = await send(hop, to=recipients(address))
+        sender = await send(hop, about=envelope(sender=address, smtputf8=True))
+    assert status(to) == status(sender) == ["5.6.7"]
+    assert "MAIL" not in hop.verbs()
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_non_ascii_header_needs_smtputf8_but_a_non_ascii_body_does_not(streamed: bool) -> None:
     header, body = "Subject: ä\r\n\r\n".encode(), "Subject: a\r\n\r\nä\r\n".encode()
     about = envelope(smtputf8=True, body="8BITMIME")
     async with ScriptedHop() as hop:
         results = [
-            await send(hop, stream(content[:20], content[20:]) if streamed else content, about=about)
+            await send(
+                hop,
+                stream(content) if streamed else content,
+                about=about,
+                afresh=lambda content=content: stream(content[:20], content[20:]),
+            )
             for content in (header, body)
         ]
     assert status(results[0]) == ["5.6.9"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import email
 import email.policy
 import re
@@ -11,6 +12,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
@@ -168,13 +171,101 @@ def test_only_the_header_is_returned_by_default() -> None:
     assert parts(report())[2].get_payload(decode=True) == ORIGINAL.partition(b"\r\n\r\n")[0] + b"\r\n"
 
 
-def test_a_failure_with_ret_full_returns_the_message_octet_for_octet() -> None:
-    original = b"Subject: \xff\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n.\r\nB\xc3\xb6dy\r\nno end"
+def returned(text: bytes) -> tuple[str, bytes]:
+    """The type of the third part, and its octets before they were encoded."""
+    raw = text.split(b"\r\n--" + str(parse(text).get_boundary()).encode())[3]
+    head, _, body = raw.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+    fields = email.message_from_bytes(head)
+    decode = {"7bit": bytes, "base64": base64.decodebytes, "quoted-printable": unquoted}
+    return fields.get_content_type(), decode[fields["Content-Transfer-Encoding"]](body)
+
+
+def unquoted(body: bytes) -> bytes:
+    lines = body.split(b"\r\n")
+    assert max(map(len, lines)) <= 76
+    assert not any(line.endswith((b" ", b"\t")) for line in lines)
+    whole = body.replace(b"=\r\n", b"")
+    assert not re.search(rb"=(?![0-9A-F]{2})", whole)
+    return re.sub(rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), whole)
+
+
+@pytest.mark.parametrize(
+    ("original", "expected"),
+    [
+        (b"Subject: a\r\n\r\n.\r\nBody\r\nno end", "message/rfc822"),
+        (b"Subject: \xff\r\n\r\n.\r\nB\xc3\xb6dy\r\nno end", "message/global"),
+        (b"Subject: a\r\n\r\nB\xe4dy" + b"\xff" * 900 + b"\r\n", "message/global"),
+    ],
+)
+def test_a_failure_with_ret_full_returns_the_message_octet_for_octet(original: bytes, expected: str) -> None:
     text = report(envelope={"ret": "FULL", "body": "8BITMIME"}, original=original)
-    part = parts(text)[2]
-    assert part.get_content_type() == "message/rfc822"
-    assert part["Content-Transfer-Encoding"] == "8bit"
-    assert b"\r\n\r\n" + original + b"\r\n--=_" in text
+    assert returned(text) == (expected, original)
+    assert text.isascii()
+    assert parts(text)[2].get_content_type() == expected
+
+
+WORDS = [
+    *(b"Subject: ", b"X: ", b"hello", b" ", b"\t", b"=", b"=3D", b".", b"From ", b"--", b"\0", b"\r", b"\n"),
+    *("ä".encode(), "例え".encode(), b"\xe4", b"\xff\xfe", b"y" * 75, b"z" * 1200, b"\r\n", b"\r\n "),
+]
+ADDRESSES = [
+    "a@example.net",
+    "ä@example.net",
+    "a@bücher.example",
+    "用户@例え.テスト",
+    '"ä \\" +="@example.net',
+]
+
+
+@given(
+    st.lists(st.sampled_from(WORDS), max_size=30).map(b"".join),
+    st.sampled_from(ADDRESSES),
+    st.sampled_from(ADDRESSES),
+    st.sampled_from([None, "rfc822;a+2Bb@example.net", "rfc822;+C3+A4@x", "utf-8;ä@x", r"utf-8;\x{E4}@x"]),
+    st.booleans(),
+    st.sampled_from(["FULL", "HDRS"]),
+)
+@settings(max_examples=400, deadline=None)
+def test_a_report_is_7_bit_in_short_lines_and_returns_what_was_sent_whatever_that_is(
+    original: bytes, sender: str, recipient: str, orcpt: str | None, smtputf8: bool, ret: str
+) -> None:
+    text = report(
+        envelope={"sender": sender, "smtputf8": smtputf8, "ret": ret},
+        recipient={"address": recipient, "orcpt": orcpt},
+        original=original,
+    )
+    assert text.isascii()
+    assert max(map(len, text.split(b"\r\n"))) <= 998
+    assert not re.search(rb"(?<!\r)\n|\r(?!\n)|\0", text)
+    kind, found = returned(text)
+    if kind in {"message/rfc822", "message/global"}:
+        assert (ret, found) == ("FULL", original)
+    else:
+        assert kind == (
+            "message/global-headers" if smtputf8 and not found.isascii() else "text/rfc822-headers"
+        )
+        head, end, _ = original.partition(b"\r\n\r\n")
+        lines = (head + b"\r\n" if end else head[: head.rfind(b"\r\n") + 2]) if b"\r\n" in original else b""
+        assert found == (b"" if original.startswith(b"\r\n") else lines)
+    (about, told), found_parts = blocks(text), parts(text)
+    assert found_parts[1].get_content_type() == "message/delivery-status"
+    assert about["Reporting-MTA"]
+    address = told["Final-Recipient"].partition("; ")[2]
+    shown = re.sub(r"\\x\{([0-9A-F]+)\}", lambda one: chr(int(one[1], 16)), address)
+    assert shown == recipient.replace("a@bücher", "a@xn--bcher-kva")
+    assert recipient in found_parts[0].get_content()
+
+
+def test_a_report_that_returns_a_header_has_64_kib_at_most() -> None:
+    for line in (
+        b"X: " + b"y" * 70 + b"\r\n",
+        b"X: " + b"\xff" * 700 + b"\r\n",
+        b"X: \xe4" + b"y" * 5000 + b"\r\n",
+    ):
+        text = report(original=line * 3000)
+        assert 30_000 < len(text) <= 64 * 1024
+        _, found = returned(text)
+        assert found == line * (len(found) // len(line))
 
 
 @pytest.mark.parametrize(
@@ -204,18 +295,27 @@ def test_a_message_without_header_returns_nothing_of_its_body() -> None:
     assert b"secret" not in report(original=b"\r\nsecret\r\n\r\nmore\r\n")
 
 
-def test_addresses_in_utf_8_make_a_global_delivery_status() -> None:
+def test_addresses_in_utf_8_are_escaped_in_the_status_and_shown_in_the_text() -> None:
     text = report(
         envelope={"sender": "sändér@example.org", "smtputf8": True},
-        recipient={"address": "ä@example.net"},
+        recipient={"address": "ä@example.net", "orcpt": r"utf-8;o+2B\x{E4}@example.net"},
         original="Subject: ä\r\n\r\nText.\r\n".encode(),
     )
     found = parts(text)
-    assert found[1].get_content_type() == "message/global-delivery-status"
-    assert found[2].get_content_type() == "message/global-headers"
-    assert found[1]["Content-Transfer-Encoding"] == "8bit"
-    assert "Final-Recipient: utf-8; ä@example.net\r\n".encode() in text
-    assert "To: <sändér@example.org>\r\n".encode() in text
+    assert found[1].get_content_type() == "message/delivery-status"
+    assert returned(text) == ("message/global-headers", "Subject: ä\r\n".encode())
+    assert b"Final-Recipient: utf-8; \\x{E4}@example.net\r\n" in text
+    assert b"Original-Recipient: utf-8; o\\x{2B}\\x{E4}@example.net\r\n" in text
+    assert parse(text)["To"].groups[0].display_name == "sändér@example.org"
+    assert "    ä@example.net" in found[0].get_content()
+
+
+def test_a_domain_in_unicode_is_an_a_label_in_a_report() -> None:
+    text = report(
+        envelope={"sender": "s@bücher.example", "smtputf8": True}, recipient={"address": "a@straße.example"}
+    )
+    assert parse(text)["To"].addresses[0].addr_spec == "s@xn--bcher-kva.example"
+    assert blocks(text)[1]["Final-Recipient"] == "rfc822; a@xn--strae-oqa.example"
 
 
 @pytest.mark.parametrize(

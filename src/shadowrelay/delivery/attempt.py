@@ -271,7 +271,8 @@ class Sender:
         content, digests = claimed.content, claimed.copy.digests
         if digests is None or digests.content is None:
             raise ContentDamaged("nobody can say what it has to be")
-        octets = source(content, digests.content)
+        digest = digests.content
+        octets = source(content, digest)
         while True:
             session = outbound.idle_for(server) if outbound.idle else None
             connected = session is not None and session.alive
@@ -289,6 +290,7 @@ class Sender:
                     message_id=claimed.copy.id,
                     wanted=wanted,
                     heard=heard,
+                    afresh=lambda: source(content, digest),
                 )
             except Withdrawn:
                 raise Overtaken(None) from None
@@ -296,7 +298,7 @@ class Sender:
                 await session.close()
                 if not failed.reused:
                     raise
-                octets = source(content, digests.content)
+                octets = source(content, digest)
             finally:
                 outbound.busy.discard(session)
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.redundancy import Arrival
+from shadowrelay.core.recipients import in_ascii
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.header import received_field
 
@@ -20,8 +21,10 @@ def _date(second: datetime) -> str:
 
 
 def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
-    """The Received field (RFC 5321 section 4.4). It names the recipient if there is only one."""
-    recipients = arrival.recipients
+    """The Received field (RFC 5321 section 4.4). It names the recipient if there is only one: in ASCII as far
+    as that is possible, so that the field alone makes no message one that needs SMTPUTF8.
+    """
+    recipients = [one.address for one in arrival.recipients]
     return received_field(
         helo=session.helo,
         address=session.address,
@@ -30,7 +33,7 @@ def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
         message_id=arrival.id,
         date=_date(arrival.received_at.replace(microsecond=0)),
         login=session.login,
-        recipient=recipients[0].address if len(recipients) == 1 else "",
+        recipient=(in_ascii(recipients[0]) or recipients[0]) if len(recipients) == 1 else "",
     )
 
 

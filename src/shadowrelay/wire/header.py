@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from shadowrelay.core.recipients import in_ascii
+
 _UNFOLD = re.compile(rb"\r\n[ \t]+")
 _FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
 _NO_FIELD = re.compile(
@@ -98,12 +100,14 @@ def came_by(section: bytes, names: Collection[str], address: str) -> bool:
 
     Fields that ``received_field`` made say so, unless the message had several recipients.
     """
-    taken = f" for <{address}>;".lower()
+    taken = {f" for <{one}>;".lower() for one in (address, in_ascii(address)) if one}
     for line in _UNFOLD.sub(b" ", section).split(b"\r\n"):
         found = _FIELD.match(line)
         if found and found[1].lower() == b"received":
             said = found[2].decode("utf-8", "replace").lower()
-            if taken in said and any(f" by {name.lower()} with " in said for name in names):
+            if any(one in said for one in taken) and any(
+                f" by {name.lower()} with " in said for name in names
+            ):
                 return True
     return False
 

@@ -1,17 +1,23 @@
 """Builds DSNs as multipart/report (RFC 3464, RFC 6522; RFC 6533 for addresses in UTF-8).
 
 The text depends only on its inputs, so two nodes that report the same thing write the same message with the
-same Message-ID.
+same Message-ID. It is 7-bit whatever it quotes, in short lines: there is no hop that cannot take it
+(docs/decisions/0045-reports-fit-every-hop.md).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from datetime import datetime
+from email.header import Header
 
 from shadowrelay.core.events.reports import ReportKind, returns_whole_message
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.recipients import in_ascii
+from shadowrelay.wire.line_ends import all_paired
 from shadowrelay.wire.report_fields import (
     ascii_only,
     clean,
@@ -26,8 +32,10 @@ from shadowrelay.wire.report_fields import (
 MOST_RETURNED = 1024 * 1024
 """Octets of the longest message that is returned whole; of a longer one, only the header is returned."""
 
-MOST_HEADER = 64 * 1024
-"""How many octets of a header are returned at most, in whole lines."""
+MOST_HEADER = 48 * 1024
+"""How many octets a returned header takes at most, in whole lines: a report of 64 KiB fits every server (RFC
+5321 4.5.3.1.7).
+"""
 
 _LONGEST_LINE = 998
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]+@[!-;=?-~]+>")
@@ -73,6 +81,8 @@ def build_report(
     ``reply``: the last reply in one line ('' if there was none), from the server ``remote_mta``, or our own
     without that. ``original``: the message, or its beginning. The message is returned whole only if it
     failed, RET=FULL was given, and it is complete, at most 1 MiB long and fit for 8BITMIME.
+
+    No octet of the report is above 127, and no line is longer than 998 octets.
     """
     if not envelope.sender:
         raise ValueError("nothing is reported to the null reverse-path")
@@ -83,8 +93,8 @@ def build_report(
         _part(
             "text/plain; charset=utf-8", _explanation(reporting_mta, recipient, kind, reply, will_retry_until)
         ),
-        _part(_status_type(about), about.encode()),
-        _part(*_returned(original, envelope, whole=whole)),
+        _part("message/delivery-status", about.encode("ascii")),
+        _whole(original) if whole else _header_of(original, envelope),
     ]
     boundary = _boundary(report_id, parts)
     delimiter = b"\r\n--" + boundary.encode()
@@ -100,7 +110,7 @@ def _header(
     fields = [
         field("Date", date(now)),
         f"From: Mail Delivery System <MAILER-DAEMON@{ascii_only(mta)}>\r\n",
-        f"To: <{clean(envelope.sender)}>\r\n",
+        _to(envelope.sender),
         field("Subject", _SUBJECTS[kind]),
         f"Message-ID: <{report_id}@{ascii_only(mta)}>\r\n",
         "Auto-Submitted: auto-replied\r\n",
@@ -158,27 +168,42 @@ def _per_recipient(
     return "".join(fields)
 
 
-def _status_type(about: str) -> str:
-    return "message/delivery-status" if about.isascii() else "message/global-delivery-status"
+def _to(sender: str) -> str:
+    """The field To: the address, or the name of an empty group if the address is not ASCII (RFC 6854)."""
+    if (address := in_ascii(sender)) is not None:
+        return f"To: <{clean(address)}>\r\n"
+    name = Header(clean(sender), "utf-8", header_name="To").encode(linesep="\r\n")
+    return f"To: {name}:;\r\n"
 
 
-def _returned(original: bytes, envelope: Envelope, *, whole: bool) -> tuple[str, bytes]:
-    """The third part of the report: (media type, the message or its header)."""
-    header = _head(original)
-    international = envelope.smtputf8 and not header.isascii()
-    if whole:
-        return ("message/global" if international else "message/rfc822"), original
-    return ("message/global-headers" if international else "text/rfc822-headers"), header
+def _whole(original: bytes) -> bytes:
+    """The third part of a report that returns the message. Of the types for messages, only message/global may
+    have another encoding than 7bit and 8bit (RFC 2046 5.2.1, RFC 6532 3.7).
+    """
+    if original.isascii():
+        return _part("message/rfc822", original)
+    return _encoded("message/global", "base64", base64.encodebytes(original).replace(b"\n", b"\r\n"))
 
 
-def _head(original: bytes) -> bytes:
-    """The header section in whole lines, without its empty line."""
+def _header_of(original: bytes, envelope: Envelope) -> bytes:
+    """The third part of a report that returns the header, in whole lines (RFC 6522 4, RFC 6533 6.3)."""
+    kept, left = b"", MOST_HEADER
+    for line in _header_lines(original):
+        left -= len(_quoted(line))
+        if left < 0:
+            break
+        kept += line
+    international = envelope.smtputf8 and not kept.isascii()
+    return _part("message/global-headers" if international else "text/rfc822-headers", kept)
+
+
+def _header_lines(original: bytes) -> list[bytes]:
+    """The lines of the header section, without the empty line, each with its end."""
     if original.startswith(b"\r\n"):
-        return b""
-    head, separator, _ = original[:MOST_HEADER].partition(b"\r\n\r\n")
-    if separator:
-        return head + b"\r\n"
-    return head[: head.rfind(b"\r\n") + 2] if b"\r\n" in head else b""
+        return []
+    head, separator, _ = original.partition(b"\r\n\r\n")
+    lines = [line + b"\r\n" for line in head.split(b"\r\n")]
+    return lines if separator else lines[:-1]
 
 
 def _returnable(original: bytes) -> bool:
@@ -189,7 +214,20 @@ def _returnable(original: bytes) -> bool:
 
 
 def _part(media_type: str, content: bytes) -> bytes:
-    encoding = "7bit" if content.isascii() else "8bit"
+    """A part as it is, or quoted-printable if it has octets above 127, long lines, NUL, CR or LF alone."""
+    longest = max(map(len, content.split(b"\r\n")))
+    if content.isascii() and b"\0" not in content and longest <= _LONGEST_LINE and all_paired(content):
+        return _encoded(media_type, "7bit", content)
+    return _encoded(media_type, "quoted-printable", _quoted(content))
+
+
+def _quoted(content: bytes) -> bytes:
+    """Quoted-printable (RFC 2045 6.7); a CR or LF alone is an octet like others."""
+    lines = (binascii.b2a_qp(line, istext=False) for line in content.split(b"\r\n"))
+    return b"\r\n".join(lines).replace(b"=\n", b"=\r\n")
+
+
+def _encoded(media_type: str, encoding: str, content: bytes) -> bytes:
     return f"Content-Type: {media_type}\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n".encode() + content
 
 

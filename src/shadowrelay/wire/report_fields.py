@@ -7,6 +7,7 @@ from datetime import datetime
 
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.recipients import in_ascii
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.xtext import decode_xtext
 
@@ -16,6 +17,8 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 # C0, DEL, C1, and characters that some readers take for a line end or cannot encode.
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x20-\x7e]")
+_NOT_QCHAR = re.compile(r"[^!-*,-<>-\[\]-~]")
+_EMBEDDED = re.compile(r"\\x\{([0-9A-Fa-f]{1,6})\}")
 _REPLY = re.compile(r"([245])(\d\d)(?:[ -](?:\1\.(\d{1,3})\.(\d{1,3})(?= |$))?|$)", re.ASCII)
 _FOLD_AT = 76
 _LONGEST_TEXT = 900
@@ -111,16 +114,32 @@ def field(name: str, value: str) -> str:
 
 
 def typed_address(address: str) -> str:
-    """``rfc822;`` and an ASCII address, or ``utf-8;`` and one in UTF-8 (RFC 3464 2.3.2, RFC 6533 3)."""
-    return f"{'rfc822' if address.isascii() else 'utf-8'}; {clean(address)}"
+    """``rfc822;`` and the address in ASCII, or else ``utf-8;`` and its 7-bit form (RFC 3464 2.3.2, RFC 6533
+    3).
+    """
+    plain = in_ascii(address)
+    return f"utf-8; {_escaped(address)}" if plain is None else f"rfc822; {clean(plain)}"
 
 
 def original_recipient(recipient: Recipient) -> str | None:
-    """ORCPT with its xtext decoded; None if it is absent or malformed."""
+    """ORCPT with its xtext decoded, in ASCII; None if it is absent or malformed."""
     kind, separator, address = (recipient.orcpt or "").partition(";")
     if not separator or not kind or not address:
         return None
-    return f"{ascii_only(kind)}; {clean(_decoded(address))}"
+    if kind.lower() == "utf-8":
+        return f"utf-8; {_escaped(_EMBEDDED.sub(_character, _decoded(address)))}"
+    return f"{ascii_only(kind)}; {ascii_only(_decoded(address))}"
+
+
+def _escaped(address: str) -> str:
+    """utf-8-addr-xtext of RFC 6533 3: what is not printable ASCII, and ``\\ + =``, as ``\\x{HEX}``."""
+    return _NOT_QCHAR.sub(lambda found: f"\\x{{{ord(found[0]):X}}}", address)
+
+
+def _character(found: re.Match[str]) -> str:
+    """The character that ``\\x{HEX}`` stands for; itself if there is no such character."""
+    point = int(found[1], 16)
+    return chr(point) if point < 0x110000 else found[0]
 
 
 def envelope_id(envelope: Envelope) -> str | None:

@@ -281,8 +281,7 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
     envelope = Envelope(
         sender="",
         size=len(report.content),
-        body="7BIT" if report.content.isascii() else "8BITMIME",
-        smtputf8=not original.envelope.sender.isascii(),
+        smtputf8=not original.envelope.sender.isascii(),  # for the envelope alone: its content is 7-bit
         message_id=f"<{report.id}@{ledger.name}>",
         subject="Delivery status notification",
     )

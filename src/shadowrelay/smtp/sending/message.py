@@ -6,12 +6,14 @@ ever looked at on its own, and no line ending is rewritten: octets leave as they
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import lru_cache
 from typing import TypeAlias
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.recipients import in_ascii
 from shadowrelay.core.values import dataclass
 from shadowrelay.smtp.sending.hop import RecipientResult
 from shadowrelay.wire import addresses
@@ -54,7 +56,7 @@ def refusals(
 def mail_command(envelope: Envelope, need: ContentNeeds, extensions: Extensions) -> bytes:
     """MAIL, CRLF included, with SIZE, BODY, SMTPUTF8, RET and ENVID as far as they are offered."""
     mail = MailFrom(
-        sender=envelope.sender,
+        sender=_spelt(envelope.sender, extensions),
         size=need.size,
         body="8BITMIME" if need.eight_bit else envelope.body,
         smtputf8=envelope.smtputf8,
@@ -72,7 +74,13 @@ def rcpt_command(recipient: Recipient, extensions: Extensions) -> bytes:
     orcpt = recipient.orcpt
     if orcpt and not orcpt.isascii() and "SMTPUTF8" not in extensions:
         orcpt = None
-    return format_rcpt(RcptTo(recipient.address, recipient.notify, orcpt), extensions)
+    address = _spelt(recipient.address, extensions)
+    return format_rcpt(RcptTo(address, recipient.notify, orcpt), extensions)
+
+
+def _spelt(address: str, extensions: Extensions) -> str:
+    """The address as the hop takes it: where SMTPUTF8 is not offered, a domain in Unicode as A-labels."""
+    return address if "SMTPUTF8" in extensions else (in_ascii(address) or address)
 
 
 def _refusal_for_all(envelope: Envelope, need: ContentNeeds, extensions: Extensions) -> Reply | None:
@@ -82,19 +90,19 @@ def _refusal_for_all(envelope: Envelope, need: ContentNeeds, extensions: Extensi
     if need.eight_bit and "8BITMIME" not in extensions:
         return Reply(554, "5.6.3", "The next hop does not take 8-bit content")
     if "SMTPUTF8" not in extensions:
-        if not envelope.sender.isascii():
+        if in_ascii(envelope.sender) is None:
             return Reply(553, "5.6.7", "The next hop does not take non-ASCII addresses")
         if need.utf8_header:
             return Reply(554, "5.6.9", "The next hop does not take non-ASCII headers")
-    if envelope.sender and not _is_address(envelope.sender):
+    if envelope.sender and not _is_address(_spelt(envelope.sender, extensions)):
         return Reply(553, "5.1.7", "The sender address cannot be written in SMTP")
     return None
 
 
 def _refusal_for_one(recipient: Recipient, extensions: Extensions) -> Reply | None:
-    if not recipient.address.isascii() and "SMTPUTF8" not in extensions:
+    if "SMTPUTF8" not in extensions and in_ascii(recipient.address) is None:
         return Reply(553, "5.6.7", "The next hop does not take non-ASCII addresses")
-    if not _is_address(recipient.address):
+    if not _is_address(_spelt(recipient.address, extensions)):
         return Reply(553, "5.1.3", "The recipient address cannot be written in SMTP")
     return None
 
@@ -161,33 +169,46 @@ async def blocks(content: ContentSource) -> AsyncGenerator[bytes, None]:
 
 
 async def examine(
-    envelope: Envelope, content: ContentSource, extensions: Extensions, *, eight_bit: bool | None
+    envelope: Envelope,
+    content: ContentSource,
+    extensions: Extensions,
+    *,
+    eight_bit: bool | None,
+    afresh: Callable[[], ContentSource] | None,
 ) -> tuple[ContentNeeds, ContentSource]:
     """What the content needs of a next hop, and the content to send in place of the one given.
 
     A message at rest is examined. For a streamed one, the size and BODY that the envelope declares are
-    believed (``eight_bit`` overrules BODY when the caller knows better), and the first piece is read for the
-    header when that decides whether the hop can take it.
+    believed (``eight_bit`` overrules BODY when the caller knows better), until that would decide whether the
+    hop can take it: then ``afresh`` is read once more, from its beginning to its end.
     """
     utf8_matters = envelope.smtputf8 and "SMTPUTF8" not in extensions
     if isinstance(content, bytes):
         high = not content.isascii()
         utf8_header = high and utf8_matters and not _header_of(content).isascii()
         return ContentNeeds(size=len(content), eight_bit=high, utf8_header=utf8_header), content
+    unknown = eight_bit is None and "8BITMIME" not in extensions
+    if afresh is not None and (unknown or utf8_matters):
+        seen, utf8_header = await _seen(afresh())
+        return ContentNeeds(
+            size=envelope.size, eight_bit=seen, utf8_header=utf8_header and utf8_matters
+        ), content
     declared = envelope.body == "8BITMIME" if eight_bit is None else eight_bit
-    if not utf8_matters:
-        return ContentNeeds(size=envelope.size, eight_bit=declared, utf8_header=False), content
-    pieces = aiter(content)
-    first = await anext(pieces, b"")
-    utf8_header = not _header_of(first).isascii()
-    need = ContentNeeds(size=envelope.size, eight_bit=declared or utf8_header, utf8_header=utf8_header)
-    return need, _again(first, pieces)
+    return ContentNeeds(size=envelope.size, eight_bit=declared, utf8_header=False), content
 
 
-async def _again(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in others:
-        yield piece
+async def _seen(content: ContentSource) -> tuple[bool, bool]:
+    """Whether any octet is above 127, and whether one of the header's is."""
+    eight_bit = utf8_header = past_header = False
+    tail = b"\r\n"  # a message may begin with the empty line that ends its header
+    async with aclosing(blocks(content)) as pieces:
+        async for piece in pieces:
+            eight_bit = eight_bit or not piece.isascii()
+            if not past_header:
+                header, end, _ = (tail + piece).partition(b"\r\n\r\n")
+                utf8_header = utf8_header or not header.isascii()
+                past_header, tail = bool(end), header[-3:]
+    return eight_bit, utf8_header
 
 
 def _header_of(content: bytes) -> bytes:

@@ -130,17 +130,18 @@ class DeliverySession:
         *,
         message_id: MessageId | None = None,
         eight_bit: bool | None = None,
+        afresh: Callable[[], ContentSource] | None = None,
         wanted: Callable[[], Awaitable[bool]] | None = None,
         heard: Callable[[DeliveryResult], Awaitable[None]] | None = None,
     ) -> DeliveryResult:
         """Offer one message for these recipients, and say what became of each.
 
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
-        stream is the caller's to close, and is touched before DATA only to look at its header.
-        ``message_id``: our id of the message, by which a hop tracks it. ``eight_bit`` says whether a streamed
-        content holds octets above 127 (None: as BODY declares). ``wanted`` is asked before the content
-        leaves. ``heard`` is told each answer of an LMTP server but the last, as soon as it comes; the result
-        at the end has it too.
+        stream is the caller's to close, and is not touched before DATA. ``message_id``: our id of the
+        message, by which a hop tracks it. ``eight_bit`` says whether a streamed content holds octets above
+        127 (None: as BODY declares, unless ``afresh`` reads the content once more). ``wanted`` is asked
+        before the content leaves. ``heard`` is told each answer of an LMTP server but the last, as soon as it
+        comes; the result at the end has it too.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
         in a used session until the content leaves; if it says ``reused``, try again at once on a fresh
@@ -152,7 +153,13 @@ class DeliverySession:
         tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         if not tracked.may_track(connection):
             tracking = None
-        need, content = await examine(envelope, content, connection.extensions, eight_bit=eight_bit)
+        try:
+            need, content = await examine(
+                envelope, content, connection.extensions, eight_bit=eight_bit, afresh=afresh
+            )
+        except BaseException:  # the content is damaged, or cannot be read
+            self.abort()
+            raise
         results = {
             refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)
         }

@@ -41,7 +41,8 @@ class DeliveryTransaction:
     """For one use. When ``run`` returns, ``results`` holds every recipient.
 
     ``heard`` is told what an LMTP server answered for one recipient, while others wait for their answer.
-    ``needs_reset``: the server may still remember a sender and recipients. ``overflow``: see DeliveryResult.
+    ``needs_reset``: the server may still remember a sender and recipients. ``took_some``: it has accepted a
+    recipient. ``overflow``: see DeliveryResult.
     """
 
     connection: HopConnection
@@ -54,6 +55,7 @@ class DeliveryTransaction:
     results: dict[int, RecipientResult] = field(default_factory=dict)
     overflow: list[int] = field(default_factory=list)
     needs_reset: bool = False
+    took_some: bool = False
 
     @property
     def _open(self) -> list[int]:
@@ -113,10 +115,13 @@ class DeliveryTransaction:
 
     async def _rcpt(self, number: int) -> None:
         reply = await self._hear("rcpt", self.server.timeouts.rcpt)
-        if reply.positive or number in self.results:  # after a refused MAIL, RCPT only repeats it
+        if number in self.results:  # after a refused MAIL, RCPT only repeats it
+            return
+        if reply.positive:
+            self.took_some = True
             return
         result = refused(number, reply)
-        if _past_the_limit(reply):
+        if _past_the_limit(reply, others=self.took_some):
             result = replace(result, ending=Ending.DEFERRED)
             self.overflow.append(number)
         self.results[number] = result
@@ -234,8 +239,12 @@ class DeliveryTransaction:
         raise _Over
 
 
-def _past_the_limit(reply: Reply) -> bool:
-    """Too many recipients in one transaction (RFC 5321 4.5.3.1.10); 552 is how RFC 821 spelt it."""
-    if reply.code == 452:
-        return reply.enhanced in {None, "4.5.3"}
-    return reply.code == 552 and reply.enhanced == "5.5.3"
+def _past_the_limit(reply: Reply, *, others: bool) -> bool:
+    """Too many recipients in one transaction (RFC 5321 4.5.3.1.10); 552 is how RFC 821 spelt it. ``others``:
+    the server has taken some in this transaction.
+
+    A 552 without a status may mean a full mailbox too. It is believed of a recipient that was the first.
+    """
+    if reply.enhanced in {"4.5.3", "5.5.3"}:
+        return others or reply.code in {452, 552}
+    return reply.enhanced is None and (reply.code == 452 or (reply.code == 552 and others))
