@@ -16,8 +16,10 @@ from shadowrelay.core.recipients import (
     ListMember,
     Rewriting,
     folded,
+    once,
     rewrite,
 )
+from shadowrelay.core.values import replace
 from shadowrelay.wire.xtext import typed_recipient
 
 D = "example.net"
@@ -220,7 +222,43 @@ def test_recipients_that_a_peer_knows_by_their_numbers_stay_as_many() -> None:
     assert [(one.number, one.address) for one in made] == [(1, f"b@{D}"), (2, f"b@{D}")]
 
 
-def test_recipients_that_the_sender_named_twice_stay_two_if_nothing_was_rewritten() -> None:
-    given = [Recipient(1, f"b@{D}", NextHop("")), Recipient(2, f"b@{D}", NextHop(""))]
-    made, _ = rewrite(given, book(aliases={f"a@{D}": f"b@{D}"}), typed_recipient)
-    assert [one.number for one in made] == [1, 2]
+def test_recipients_whose_local_parts_differ_in_case_stay_two_if_nothing_was_rewritten() -> None:
+    given = [Recipient(1, f"b@{D}", NextHop("")), Recipient(2, f"B@{D}", NextHop(""))]
+    made, _ = rewrite(once(given), book(aliases={f"a@{D}": f"b@{D}"}), typed_recipient)
+    assert [(one.number, one.address) for one in made] == [(1, f"b@{D}"), (2, f"B@{D}")]
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [
+        (["b@x.example"] * 3, ["b@x.example"]),
+        (["b@X.Example", "b@x.example", "b@x.eXample"], ["b@X.Example"]),
+        (["b@bücher.example", "b@xn--bcher-kva.example"], ["b@bücher.example"]),
+        (['"b"@x.example', "b@x.example", r'"\b"@X.example'], ['"b"@x.example']),
+        (["b@x.example", "B@x.example"], ["b@x.example", "B@x.example"]),
+        (["b@x.example", "c@x.example", "b@x.example"], ["b@x.example", "c@x.example"]),
+        (["b@[192.0.2.1]", "b@[192.0.2.1]"], ["b@[192.0.2.1]"]),
+    ],
+)
+def test_a_recipient_that_is_named_several_times_is_one(named: list[str], kept: list[str]) -> None:
+    made = once([Recipient(number, address, NextHop("")) for number, address in enumerate(named, 1)])
+    assert [(one.number, one.address) for one in made] == list(enumerate(kept, 1))
+
+
+@pytest.mark.parametrize(
+    ("notify", "one"),
+    [
+        ([(), ()], ()),
+        ([("NEVER",), ("NEVER",)], ("NEVER",)),
+        ([("NEVER",), ("SUCCESS",), ()], ("SUCCESS", "FAILURE", "DELAY")),
+    ],
+)
+def test_what_is_one_recipient_gets_each_report_that_was_asked_for(
+    notify: list[tuple[str, ...]], one: tuple[str, ...]
+) -> None:
+    given = [Recipient(number, f"b@{D}", NextHop(""), words) for number, words in enumerate(notify, 1)]
+    given[-1] = replace(given[-1], orcpt="rfc822;last@example.org")
+    (made,) = once(given)
+    assert (made.notify, made.orcpt) == (one, "rfc822;last@example.org")
+    first = replace(given[0], orcpt="rfc822;first@example.org")
+    assert once([first, *given[1:]])[0].orcpt == "rfc822;first@example.org"

@@ -154,5 +154,5 @@ def test_on_the_public_port_the_verbs_do_not_exist(lab: RunningLab):
         assert "XSHADOW" not in client.reply()
         for command in (hello("mx1.lab.test"), COMMANDS[0], invented):
             assert client.say(command) == UNKNOWN
-        assert client.say(COMMANDS[2]) == "555 5.5.4 Parameter not recognised"
+        assert client.say(COMMANDS[2]) == "555 5.5.4 Parameter XSHADOW not recognised"
     assert state(lab) == before

@@ -137,4 +137,39 @@ TRANSACTIONS = (
         ),
         test="smtp/test_transaction_orders.py::test_tls_ends_the_transaction_in_every_state",
     ),
+    Fault(
+        name="a recipient that is named twice gets the message twice",
+        rule="a recipient that is named several times gets the message once",
+        file="reception/addressing.py",
+        edits=(("        if merge and len(found) > 1:\n", "        if False:\n"),),
+        test="reception/test_intake.py::test_a_recipient_that_is_named_several_times_gets_the_message_once",
+    ),
+    Fault(
+        name="two recipients whose local parts differ in case are one",
+        rule="a recipient that is named several times gets the message once",
+        file="core/recipients.py",
+        edits=(
+            (
+                "same = unquoted(local), canonical(domain)",
+                "same = unquoted(local).lower(), canonical(domain)",
+            ),
+        ),
+        test="core/test_recipients.py::test_a_recipient_that_is_named_several_times_is_one",
+    ),
+    Fault(
+        name="a report that the second RCPT asked for is forgotten",
+        rule="a recipient that is named several times gets the message once",
+        file="core/recipients.py",
+        edits=(
+            ("            made[same] = replace(first, notify=notify, orcpt=orcpt)\n", "            pass\n"),
+        ),
+        test="core/test_recipients.py::test_what_is_one_recipient_gets_each_report_that_was_asked_for",
+    ),
+    Fault(
+        name="a client of a UNIX socket is turned away",
+        rule="who is behind a proxy is the client, and only a proxy says so",
+        file="smtp/receiving/library.py",
+        edits=(("        (AF.UNIX, PROTO.STREAM),\n", ""),),
+        test="smtp/test_receive_proxy.py::test_a_proxy_may_speak_for_itself",
+    ),
 )

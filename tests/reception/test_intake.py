@@ -307,6 +307,23 @@ async def test_relaying_is_for_our_own_networks_and_domains(tmp_path: Path) -> N
     await found.stop()
 
 
+async def test_a_recipient_that_is_named_several_times_gets_the_message_once(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2", reject_message_on_shadow_failure=True) as (owner, holder):
+        async with sender(owner) as client:
+            await client.say("EHLO client.example", "MAIL FROM:<a@example.org>")
+            for again in ("b@example.net", "b@EXAMPLE.net NOTIFY=SUCCESS", "B@example.net", "b@example.net"):
+                address, _, parameters = again.partition(" ")
+                assert await client.say(f"RCPT TO:<{address}> {parameters}") == "250 2.1.5 Recipient OK"
+            assert (await client.content(MESSAGE)).startswith("250 ")
+        (ours,), (held,) = await owner.copies(), await holder.copies()
+        named = [(one.number, one.address, one.notify) for one in ours.recipients]
+        assert named == [
+            (1, "b@example.net", ("SUCCESS", "FAILURE", "DELAY")),
+            (2, "B@example.net", ()),
+        ]
+        assert held.recipients == ours.recipients
+
+
 async def test_who_logged_in_may_relay_and_is_named(tmp_path: Path) -> None:
     """As ``relay_networks`` may; in Received and in the tracking log, the password nowhere."""
     init(tmp_path / "ca", name="test", now=datetime.now(UTC))

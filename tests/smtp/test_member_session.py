@@ -217,7 +217,7 @@ async def test_on_a_connector_for_senders_the_verbs_are_unknown(holder: Station)
     assert "XSHADOW" not in await client.say("EHLO client.example")
     assert await client.say(HELLO) == UNKNOWN
     assert await client.say("XQDISCARD 200") == UNKNOWN
-    assert await client.say(MAIL) == "555 5.5.4 Parameter not recognised"
+    assert await client.say(MAIL) == "555 5.5.4 Parameter XSHADOW not recognised"
     await client.close()
 
 

@@ -94,6 +94,11 @@ async def test_the_client_is_the_one_behind_the_proxy(
         v2_of(0x21, b"half", command=0),
         v2_of(0xFF, b"", command=0),
         v2_of(0, b"\4\0\1x", command=0),
+        v2_of(0x12, v2()[16:]),  # UDP
+        v2_of(0x22, v2("2001:db8::7")[16:]),
+        v2_of(0x31, b"/run/a".ljust(108, b"\0") * 2),  # AF_UNIX
+        v2_of(0x31, b"\0" * 216),  # a client without a name
+        v2_of(0x32, b"/run/a".ljust(108, b"\0") * 2),
     ],
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "octet for octet"])
@@ -141,9 +146,9 @@ NO_HEADERS = [
     SIGNATURE + b"\x11" + v2()[13:],
     SIGNATURE + b"\x22" + v2()[13:],
     v2_of(0x11, b"\xc0\0\x02\x07"),
-    v2_of(0x12, v2()[16:]),  # UDP
     v2_of(0x10, v2()[16:]),
-    v2_of(0x31, b"/run/a".ljust(108, b"\0") * 2),
+    v2_of(0x31, b"/run/a"),
+    v2_of(0x30, b"/run/a".ljust(108, b"\0") * 2),
     v2_of(0x41, b""),
     v2_of(0x13, v2()[16:]),
     v2_of(0x01, b""),

@@ -73,9 +73,9 @@ def test_what_is_no_path_is_refused(text: str) -> None:
         ("<user..name@b>", "two dots in a row"),
         ("<.user@b>", "at its beginning or end"),
         ("<user.@b>", "at its beginning or end"),
-        ("<user name@b>", "Malformed address"),
+        ("<user name@b>", "Local part has a character that needs quotes"),
         ("<user>", "needs a domain"),
-        ("<user@b", "Malformed address"),
+        ("<user@b", "no closing bracket"),
         ("a@b", "angle brackets"),
     ],
 )

@@ -240,6 +240,24 @@ class Rewriting:
     original: str
 
 
+def once(recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
+    """Each recipient once, numbered anew, where the sender named one several times (RFC 5321 4.1.1.3).
+
+    The local part is the same octet for octet, but for its quoting: its case may count where it is
+    delivered. The domain is the same in any spelling. Of several, the one that remains has the NOTIFY of all
+    and the first ORCPT, as if aliases had led to it.
+    """
+    made: dict[tuple[str, str], Recipient] = {}
+    for one in recipients:
+        local, _, domain = one.address.rpartition("@")
+        same = unquoted(local), canonical(domain)
+        first = made.setdefault(same, one)
+        if first is not one:
+            notify, orcpt = _either(first.notify, one.notify), first.orcpt or one.orcpt
+            made[same] = replace(first, notify=notify, orcpt=orcpt)
+    return tuple(replace(one, number=number) for number, one in enumerate(made.values(), 1))
+
+
 def rewrite(
     recipients: Sequence[Recipient],
     book: AddressBook,
@@ -294,6 +312,11 @@ def _same(address: str, ours: Collection[str]) -> str:
 def folded(address: str) -> str:
     """One spelling for all addresses that are one in the file: lower case, no needless quotes, A-labels."""
     local, _, domain = address.rpartition("@")
+    return f"{unquoted(local).lower()}@{canonical(domain)}"
+
+
+def unquoted(local: str) -> str:
+    """A local part without its quotes, if it has some."""
     if len(local) > 1 and local.startswith('"') and local.endswith('"'):
-        local = re.sub(r"\\(.)", r"\1", local[1:-1])
-    return f"{local.lower()}@{canonical(domain)}"
+        return re.sub(r"\\(.)", r"\1", local[1:-1])
+    return local

@@ -10,7 +10,7 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.reception.routing import Route, next_hop_of, postmaster_domain, route_for
 from shadowrelay.core.reception.sites import SitePath, fanned_out
-from shadowrelay.core.recipients import EMPTY, AddressBook, Becomes, Rewriting, rewrite
+from shadowrelay.core.recipients import EMPTY, AddressBook, Becomes, Rewriting, once, rewrite
 from shadowrelay.core.values import replace
 from shadowrelay.wire.esmtp import RcptTo
 from shadowrelay.wire.replies import Reply
@@ -60,14 +60,16 @@ class Addressing:
     def recipients(
         self, named: Sequence[RcptTo], *, merge: bool
     ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
-        """The recipients with their next hops, and which addresses were rewritten. ``merge``: two names for
-        one address make one recipient.
+        """The recipients with their next hops, and which addresses were rewritten. ``merge``: a recipient
+        that was named several times, or two names for one address, make one recipient.
         """
         book = self._book()
         found = tuple(
             Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
             for number, rcpt in enumerate(named, 1)
         )
+        if merge and len(found) > 1:
+            found = once(found)
         rewritings: tuple[Rewriting, ...] = ()
         if book is not EMPTY:
             found, rewritings = rewrite(found, book, typed_recipient, merge=merge)

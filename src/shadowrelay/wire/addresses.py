@@ -23,6 +23,8 @@ _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _LOCAL_PART = re.compile(rf'{_ATOM}(?:\.{_ATOM})*|"(?:[ !#-\[\]-~{_UTF8}]|\\[ -~])*"')
 _WITH_DOTS = re.compile(rf"[.{_ATEXT}]+")
 _ROUTE = re.compile(rf"@{_LABEL}(?:\.{_LABEL})*(?:,@{_LABEL}(?:\.{_LABEL})*)*:")
+_NEEDS_QUOTES = "Local part has a character that needs quotes"
+_NOT_THERE = "Domain has a character where it cannot be"
 _BREAKING = frozenset({"Cc", "Zl", "Zp", "Cs"})
 
 
@@ -56,11 +58,11 @@ def read_path(text: str, *, any_dots: bool = False) -> tuple[str, str, str]:
     elif text.startswith(">", end) and local.lower() != "postmaster":
         raise AddressError("Address needs a domain")
     if not text.startswith(">", end):
-        raise AddressError("Malformed address")
-    if _octets(text[: end + 1]) > MAX_PATH:
-        raise AddressError("Path too long")
+        raise AddressError(_unfinished(text, middle, end))
     if _octets(local) > MAX_LOCAL_PART:
         raise AddressError("Local part too long")
+    if _octets(text[: end + 1]) > MAX_PATH:
+        raise AddressError("Path too long")
     address = f'"{local}"{text[middle:end]}' if _misplaced_dots(local) else text[begin:end]
     return route, address, text[end + 1 :]
 
@@ -72,8 +74,28 @@ def _local_part(text: str, begin: int, *, any_dots: bool) -> str:
         return found[0]
     local = _LOCAL_PART.match(text, begin)
     if local is None:
-        raise AddressError("Malformed address")
+        raise AddressError(_no_local_part(text[begin : begin + 1]))
     return local[0]
+
+
+def _no_local_part(at: str) -> str:
+    """Why no local part begins with that character, '' where the text ends."""
+    match at:
+        case "" | ">" | "@":
+            return "Address needs a local part"
+        case '"':
+            return "Quoted local part has no end, or a character that it cannot have"
+        case _:
+            return _NEEDS_QUOTES
+
+
+def _unfinished(text: str, middle: int, end: int) -> str:
+    """Why the path goes on where its closing bracket should be. ``middle``: where the local part ends."""
+    if text.find(">", end) < 0:
+        return "Path has no closing bracket"
+    if end > middle:
+        return _NOT_THERE
+    return "Quoted local part must be followed by @" if text[end - 1] == '"' else _NEEDS_QUOTES
 
 
 def _misplaced_dots(local: str) -> bool:
@@ -88,11 +110,11 @@ def _end_of_domain(text: str, begin: int) -> int:
         return end
     found = _DOMAIN.match(text, begin)
     if found is None:
-        raise AddressError("Malformed domain")
+        raise AddressError("Address needs a domain" if text[begin : begin + 1] in {"", ">"} else _NOT_THERE)
     if _octets(found[0]) > MAX_DOMAIN:
         raise AddressError("Domain too long")
     if any(len(label) > 63 for label in found[0].split(".")):
-        raise AddressError("Malformed domain")
+        raise AddressError("Label of the domain too long")
     return found.end()
 
 

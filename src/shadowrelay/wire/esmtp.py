@@ -35,6 +35,7 @@ _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u00a0-\U0010fff
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ADDRESS_TYPE = re.compile(r"[A-Za-z0-9-]+")
 _UTF8_ADDRESS = re.compile(r"(?:[!-*,-<>-~\u00a0-\U0010ffff]|\+[0-9A-F]{2})+")
+_LONGEST_SAID = 40  # characters of a keyword that a reply repeats
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -96,7 +97,7 @@ def parse_mail(
     smtputf8 = "SMTPUTF8" in given
     if given.pop("SMTPUTF8", ""):
         raise _bad("SMTPUTF8 takes no value")
-    _refuse_non_ascii((sender, *given.values()), smtputf8=smtputf8)
+    _refuse_non_ascii(sender, given, smtputf8=smtputf8)
     body = given.pop("BODY", "7BIT").upper()
     if body not in {"7BIT", "8BITMIME"}:
         raise _bad("BODY is 7BIT or 8BITMIME")
@@ -128,7 +129,7 @@ def parse_rcpt(
     if route:
         raise Refused(550, "5.7.1", "Routing by the sender is refused")
     given = _parameters(rest, keywords)
-    _refuse_non_ascii((address, *given.values()), smtputf8=smtputf8)
+    _refuse_non_ascii(address, given, smtputf8=smtputf8)
     return RcptTo(
         address=address,
         notify=_notify(given.pop("NOTIFY", None)),
@@ -210,31 +211,46 @@ def _after(keyword: str, argument: str) -> str:
 def _parameters(text: str, keywords: Collection[str]) -> dict[str, str]:
     """The parameters: keyword in upper case to value, '' for none."""
     if text and not text.startswith(" "):
-        raise _bad("Malformed parameters")
+        raise _bad("Only a space may follow the closing bracket")
     given: dict[str, str] = {}
     for word in filter(None, text.split(" ")):
         found = _PARAMETER.fullmatch(word)
         if found is None:
-            raise _bad("Malformed parameters")
+            raise _bad(_no_parameter(word))
         key = found[1].upper()
         if key not in keywords:
-            raise Refused(555, "5.5.4", "Parameter not recognised")
+            unknown = (
+                f"Parameter {key[:_LONGEST_SAID]} not recognised" if keywords else "Parameters need EHLO"
+            )
+            raise Refused(555, "5.5.4", unknown)
         if key in given:
-            raise _bad("Parameter given twice")
+            raise _bad(f"Parameter {key} given twice")
         given[key] = found[2] or ""
     return given
 
 
-def _refuse_non_ascii(texts: Collection[str], *, smtputf8: bool) -> None:
-    if not smtputf8 and not all(text.isascii() for text in texts):
+def _no_parameter(word: str) -> str:
+    key = word.partition("=")[0]
+    if _PARAMETER.fullmatch(key) is None:
+        return "Parameter must be a keyword, or a keyword with = and a value"
+    return f"Value of {key.upper()[:_LONGEST_SAID]} is missing, or has a character that it cannot have"
+
+
+def _refuse_non_ascii(address: str, given: Mapping[str, str], *, smtputf8: bool) -> None:
+    if smtputf8:
+        return
+    if not address.isascii():
         raise Refused(553, "5.6.7", "SMTPUTF8 is needed for this address")
+    for key, value in given.items():
+        if not value.isascii():
+            raise Refused(553, "5.6.7", f"SMTPUTF8 is needed for this {key}")
 
 
 def _size(value: str | None) -> int | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdigit() and len(value) <= 20):
-        raise _bad("SIZE is a number of octets")
+        raise _bad("SIZE is a number of octets, of at most 20 digits")
     return int(value)
 
 
@@ -246,13 +262,13 @@ def _ret(value: str | None) -> str | None:
 
 def _envid(value: str | None) -> str | None:
     if value is not None and not (0 < len(value) <= 100 and is_xtext(value)):
-        raise _bad("ENVID is xtext of at most 100 characters")
+        raise _bad("ENVID is xtext, of at most 100 characters")
     return value
 
 
 def _auth(value: str | None) -> str | None:
     if value is not None and value != "<>" and not (0 < len(value) <= 500 and is_xtext(value)):
-        raise _bad("AUTH is xtext or <>")
+        raise _bad("AUTH is <>, or xtext of at most 500 characters")
     return value
 
 
@@ -269,8 +285,10 @@ def _orcpt(value: str | None) -> str | None:
     """ORCPT (RFC 3461 section 4.2); the address type utf-8 has its own spelling (RFC 6533 section 3)."""
     if value is None:
         return None
+    if len(value) > 500:
+        raise _bad("ORCPT has more than 500 characters")
     kind, separator, address = value.partition(";")
-    if not separator or not address or len(value) > 500 or not _ADDRESS_TYPE.fullmatch(kind):
+    if not separator or not address or not _ADDRESS_TYPE.fullmatch(kind):
         raise _bad("ORCPT is an address type, a semicolon and xtext")
     fits = _UTF8_ADDRESS.fullmatch(address) if kind.lower() == "utf-8" else is_xtext(address)
     if not fits:

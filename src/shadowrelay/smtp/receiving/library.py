@@ -112,17 +112,33 @@ class HeaderReader:
         """See ``CommandReader``."""
 
 
-def client_of(header: ProxyData) -> tuple[str, int] | None:
-    """Address and port of the client behind a proxy; None where the proxy speaks for itself.
+_NO_CLIENT = frozenset(
+    {
+        (AF.UNSPEC, PROTO.UNSPEC),
+        (AF.INET, PROTO.DGRAM),
+        (AF.INET6, PROTO.DGRAM),
+        (AF.UNIX, PROTO.STREAM),
+        (AF.UNIX, PROTO.DGRAM),
+    }
+)
+"""What the proxy's own document has besides TCP: no such client speaks SMTP, so the connection's own address
+counts. Any other pair is none that a proxy may send.
+"""
 
-    Raises ValueError for what the library lets pass: other spellings of version 1, and what is not TCP.
+
+def client_of(header: ProxyData) -> tuple[str, int] | None:
+    """Address and port of the client behind a proxy; None where the connection's own address counts: the
+    proxy speaks for itself, or names nobody who has an address of TCP.
+
+    Raises ValueError for what the library lets pass: other spellings of version 1, and pairs of family and
+    protocol that there are not.
     """
     if header.version == 1:
         if _V1.fullmatch(header.whole_raw) is None:
             raise ValueError("not as version 1 is written")
     elif header.command == V2_CMD.LOCAL:
         return None
-    if header.protocol == PROTO.UNSPEC and header.family == AF.UNSPEC:
+    if (header.family, header.protocol) in _NO_CLIENT:
         return None
     source = header.src_addr
     if header.protocol != PROTO.STREAM or not isinstance(source, IPv4Address | IPv6Address):
