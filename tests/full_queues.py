@@ -43,7 +43,7 @@ def fill(file: Path, other: Path, messages: int, *, size: int = 1024, hop: str =
 
 
 def _ledger(connection: sqlite3.Connection) -> SqlLedger:
-    name = connection.execute(SQL["meta"], ("node",)).fetchone()[0]
+    name = connection.execute(SQL["meta"], ("node",)).fetchone()[1]
     return SqlLedger(connection, ServerName(name))
 
 

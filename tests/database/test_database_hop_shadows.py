@@ -130,7 +130,7 @@ async def with_damaged_row(found: TransportDatabase, *relayed: int) -> Copy:
     await found.transact(save(copy))
     row = replace(KEPT, message_id=copy.id, recipients=relayed)
     await found.transact(lambda ledger: ledger.apply(Decision(None, (row,))))
-    change = "UPDATE hop_shadow SET sum = sum + 1"
+    change = "UPDATE hop_shadow SET row_sum = row_sum + 1"
     await found.transact(lambda ledger: ledger.connection.execute(change))
     return copy
 

@@ -194,11 +194,11 @@ async def test_corruption_noticed_in_use_is_looked_for_at_the_next_start_whateve
     monkeypatch.setattr(opening, "_LARGE", 1000)
     file = await stopped(tmp_path)
     unclean(file)
-    damage_table(file, "outbox")
+    damage_table(file, "outcome")
     found = await opened(tmp_path)
     assert not found.unchecked
     with pytest.raises(DatabaseFailed, match="it is corrupt: the next start saves what can be read of it"):
-        await found.transact(lambda ledger: ledger.connection.execute("SELECT * FROM outbox").fetchall())
+        await found.transact(lambda ledger: ledger.connection.execute("SELECT * FROM outcome").fetchall())
     await found.close(NOW)
     async with database(tmp_path, database_id=OTHER_DATABASE) as found:
         assert found.opened.salvaged is not None

@@ -68,7 +68,7 @@ async def test_no_query_of_a_stage_reads_all_that_is_kept(tmp_path: Path, name: 
     async with database(tmp_path) as found:
         query = SQL[name]
         named = dict.fromkeys(re.findall(r":(\w+)", query), 0)
-        count = len(set(re.findall(r"\?\d", query))) or query.count("?")
+        count = len(set(re.findall(r"\?\d+", query))) or query.count("?")
         rows = await found.transact(
             lambda ledger: ledger.connection.execute(
                 f"EXPLAIN QUERY PLAN {query}", named or (0,) * count

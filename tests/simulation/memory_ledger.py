@@ -31,6 +31,7 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropDamaged,
+    DropEvent,
     DropEvents,
     DropHopShadow,
     Found,
@@ -44,6 +45,7 @@ from shadowrelay.core.decisions import (
     SaveDamaged,
     Tombstone,
     Unacknowledged,
+    UnsoundEvent,
     Verdict,
     VerdictKind,
     Write,
@@ -111,6 +113,7 @@ class State:
     tombstones: dict[MessageId, Tombstone] = field(default_factory=dict)
     known: dict[ServerName, Member] = field(default_factory=dict)
     events: dict[int, DiscardEvent] = field(default_factory=dict)
+    rotten_events: dict[int, DiscardEvent] = field(default_factory=dict)  # of which nobody is told
     last_event: int = 0
     sequence: int = 0
     incarnations: tuple[tuple[Incarnation, int, int], ...] = ()
@@ -151,6 +154,7 @@ class State:
             tombstones=dict(self.tombstones),
             known=dict(self.known),
             events=dict(self.events),
+            rotten_events=dict(self.rotten_events),
             chores=dict(self.chores),
             requests=dict(self.requests),
             switches=dict(self.switches),
@@ -177,6 +181,7 @@ class MemoryLedger:
         ] = []  # of the group that is not yet durable
         self._undo: dict[tuple[str, Any], Any] = {}
         self._counters = (state.last_event, state.sequence)
+        self._unsound: dict[int, UnsoundEvent] = {}
         self._lineage: Lineage | None = None
         self._back_at: datetime | None = None  # the opening ended in the group that is not yet durable
         self.at_once = 1000
@@ -214,7 +219,8 @@ class MemoryLedger:
         return self.state.outcomes.get(message_id)
 
     def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
-        waiting = (event for event in self.state.events.values() if event.verdict.message_id == message_id)
+        there = (*self.state.events.values(), *self.state.rotten_events.values())
+        waiting = (event for event in there if event.verdict.message_id == message_id)
         return sorted({event.addressee for event in waiting if _is_order(event.verdict)})
 
     def sent_to(self, message_id: MessageId) -> Collection[NextHop]:
@@ -386,7 +392,15 @@ class MemoryLedger:
         return Selected([one for one in found.messages if one in set(looked_at)], rest)
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
+        for number, rotten in self.state.rotten_events.items():
+            if rotten.addressee == addressee:
+                self._unsound[number] = UnsoundEvent(number, addressee, rotten.verdict.message_id)
         return [event for event in self.state.events.values() if event.addressee == addressee][:most]
+
+    def take_unsound_events(self) -> Sequence[UnsoundEvent]:
+        found = tuple(self._unsound.values())
+        self._unsound.clear()
+        return found
 
     # What decisions write.
 
@@ -462,6 +476,9 @@ class MemoryLedger:
                 last = self._last_event_of(upto.incarnation)
                 if last is not None:
                     self._drop_events(addressee, min(last, upto.sequence))
+            case DropEvent(number):
+                self._put("events", number, _ABSENT)
+                self._put("rotten_events", number, _ABSENT)
             case DropEvents(addressee):
                 self._drop_events(addressee, None)
             case Outcome():
@@ -554,12 +571,10 @@ class MemoryLedger:
             self._put("shared", user, after.id)
 
     def _drop_events(self, addressee: DatabaseId, upto: int | None) -> None:
-        for number in [
-            event.number
-            for event in self.state.events.values()
-            if event.addressee == addressee and (upto is None or event.number <= upto)
-        ]:
-            self._put("events", number, _ABSENT)
+        for table in ("events", "rotten_events"):
+            for number, event in list(getattr(self.state, table).items()):
+                if event.addressee == addressee and (upto is None or number <= upto):
+                    self._put(table, number, _ABSENT)
 
     def _last_event_of(self, incarnation: Incarnation) -> int | None:
         for index, (token, _, _) in enumerate(self.state.incarnations):
@@ -574,6 +589,11 @@ class MemoryLedger:
         """A bit of the message's row is another one. Nobody knows before it is read."""
         assert not self.dirty
         self.state.rotten[message_id] = self.state.copies.pop(message_id)
+
+    def rot_event(self, number: int) -> None:
+        """A bit of a waiting event is another one. Nobody knows before it is to be told."""
+        assert not self.dirty
+        self.state.rotten_events[number] = self.state.events.pop(number)
 
     def put_back(self, message_id: MessageId, former: Copy | None, content: bytes | None) -> None:
         """A page is the one of before: what it says of the message is sound, and out of date."""
@@ -803,6 +823,14 @@ class CheckedLedger(MemoryLedger):
         assert self.sql is not None
         self.sql.forget_recent()
 
+    def rot_event(self, number: int) -> None:
+        super().rot_event(number)
+        # It names another recipient, or one where it meant all.
+        self.connection.execute(
+            "UPDATE discard_event SET recipients = iif(recipients = '2', '1', '2') WHERE number = ?",
+            (number,),
+        )
+
     def put_back(self, message_id: MessageId, former: Copy | None, content: bytes | None) -> None:
         assert self.sql is not None
         if now := self.sql.read_again(message_id):
@@ -887,7 +915,7 @@ copy arrival damaged outcome tombstone knows member members hop_peer handed hand
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
 requests request switch progress jobs job job_progress suspensions suspension
-resubmitting resubmittable events_for
+resubmitting resubmittable events_for take_unsound_events
 hop_shadow hop_shadows_of hop_shadows_unsound hop_shadows"""
 
 

@@ -301,6 +301,24 @@ class AcknowledgeEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsoundEvent:
+    """A waiting event that differs from its sum: ``number`` and ``message_id`` are what its row says.
+    ``addressee``: whoever was about to be told it.
+    """
+
+    number: int
+    addressee: DatabaseId
+    message_id: MessageId
+
+
+@dataclass(frozen=True, slots=True)
+class DropEvent:
+    """Delete one event, in whose place others are told."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class DropEvents:
     """Delete all events for a database that no longer exists."""
 
@@ -360,6 +378,7 @@ Write: TypeAlias = (
     | ChoreDone
     | DiscardEvent
     | AcknowledgeEvents
+    | DropEvent
     | DropEvents
     | Outcome
     | Tombstone

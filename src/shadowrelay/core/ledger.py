@@ -19,6 +19,7 @@ from shadowrelay.core.decisions import (
     Outcome,
     Part,
     Tombstone,
+    UnsoundEvent,
 )
 from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, RequestId, ServerName
@@ -159,7 +160,11 @@ class Ledger(RecordLedger, Protocol):
         ...
 
     def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
-        """The waiting discard events for that database, oldest first."""
+        """The waiting discard events for that database, oldest first; those that are damaged are left out."""
+        ...
+
+    def take_unsound_events(self) -> Sequence[UnsoundEvent]:
+        """Damaged events that ``events_for`` left out since the last call."""
         ...
 
     def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:

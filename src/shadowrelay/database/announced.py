@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.database import sums
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
 from shadowrelay.wire.announcements import Announcement
@@ -19,7 +20,8 @@ class NotKept(Exception):
 
 def kept(ledger: SqlLedger) -> list[str]:
     """All announcements, as they were signed."""
-    return [str(row[0]) for row in ledger.connection.execute(SQL["announced"]).fetchall()]
+    rows = ledger.connection.execute(SQL["announced"]).fetchall()
+    return [str(row[2]) for row in rows if sums.sound(sums.one, row)]
 
 
 def keep(ledger: SqlLedger, announcement: Announcement, signed: str) -> bool:
@@ -31,10 +33,11 @@ def keep(ledger: SqlLedger, announcement: Announcement, signed: str) -> bool:
     if member is not None and member.retired:
         raise NotKept(f"{name} was retired here, and does not come back under this name")
     run = ledger.connection.execute
-    row = run(SQL["serial_of"], (name,)).fetchone()
-    if row is not None and row[0] == announcement.serial:
+    row = run(SQL["announced_of"], (name,)).fetchone()
+    known = row and sums.sound(sums.one, row)  # a damaged row is none: the announcement takes its place
+    if known and known[1] == announcement.serial:
         return False
-    if row is not None and row[0] > announcement.serial:
+    if known and known[1] > announcement.serial:
         raise NotKept(f"a later announcement of {name} is known here")
     if row is None and run(SQL["count_announced"]).fetchone()[0] >= MOST:
         raise NotKept(f"{MOST} members were announced already: put them into the settings file")

@@ -1,11 +1,12 @@
 -- name: announced
-SELECT signed FROM announced_member ORDER BY name;
+SELECT name, serial, signed, row_sum FROM announced_member ORDER BY name;
 
--- name: serial_of
-SELECT serial FROM announced_member WHERE name = ?;
+-- name: announced_of
+SELECT name, serial, signed, row_sum FROM announced_member WHERE name = ?;
 
 -- name: count_announced
 SELECT count(*) FROM announced_member;
 
 -- name: put_announced
-INSERT OR REPLACE INTO announced_member (name, serial, signed) VALUES (?, ?, ?);
+INSERT OR REPLACE INTO announced_member (name, serial, signed, row_sum)
+VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3));

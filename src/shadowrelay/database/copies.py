@@ -40,7 +40,7 @@ class Copies:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = sums.tolerant
-        connection.create_function("row_sum", -1, sums.row_sum, deterministic=True)
+        sums.know_sums(connection)
         know_folded(connection)
         self.connection = connection
         self.suspects: dict[MessageId, str] = {}
@@ -138,7 +138,7 @@ class Copies:
         if row is None and message_id not in self.suspects:
             return None
         rows = self._run(SQL["recipients"], (message_id,)).fetchall()
-        row = row or (message_id, 0, self.suspects[message_id], "", 0)
+        row = row or (message_id, 0, self.suspects[message_id], "", 0, None)
         return records.damaged_of(row, records.sound_recipients(rows))
 
     def _copies(self, query: str, *values: object) -> Iterator[Copy]:

@@ -6,18 +6,26 @@ CREATE TABLE IF NOT EXISTS delivered_to (
     date         TEXT NOT NULL,
     recipient    TEXT NOT NULL,
     delivered_at INTEGER NOT NULL,  -- milliseconds since 1970, UTC
+    row_sum      INTEGER,           -- over the other columns; NULL in a row of a version before sums
     PRIMARY KEY (message_id, date, recipient)
 ) STRICT, WITHOUT ROWID;
+
+-- name: columns
+SELECT name FROM pragma_table_info('delivered_to');
+
+-- name: add_sums
+ALTER TABLE delivered_to ADD COLUMN row_sum INTEGER;
 
 -- name: create_index
 CREATE INDEX IF NOT EXISTS delivered_to_by_time ON delivered_to (delivered_at);
 
 -- name: known
-SELECT 1 FROM delivered_to WHERE message_id = ? AND date = ? AND recipient = ? AND delivered_at >= ?;
+SELECT message_id, date, recipient, delivered_at, row_sum FROM delivered_to
+ WHERE message_id = ? AND date = ? AND recipient = ? AND delivered_at >= ?;
 
 -- name: record
-INSERT INTO delivered_to (message_id, date, recipient, delivered_at) VALUES (?, ?, ?, ?)
-    ON CONFLICT (message_id, date, recipient) DO UPDATE SET delivered_at = excluded.delivered_at;
+INSERT OR REPLACE INTO delivered_to (message_id, date, recipient, delivered_at, row_sum)
+VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
 
 -- name: sweep
 DELETE FROM delivered_to WHERE delivered_at < ?;

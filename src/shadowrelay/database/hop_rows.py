@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from typing import assert_never
@@ -10,7 +9,7 @@ from typing import assert_never
 from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Incarnation, Lineage, MessageId, ServerName
 from shadowrelay.database.queries import load
-from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, readable, row_sum
+from shadowrelay.database.sums import SqlRow, sound
 from shadowrelay.wire.xshadow import parse_mark
 
 SQL = load("queries.sql")
@@ -33,14 +32,14 @@ class HopRows:
         return self._any_handed
 
     def peer(self, name: ServerName) -> HopPeer | None:
-        # An unreadable row counts as none: the peer introduces itself again.
+        # A damaged row counts as none: the peer introduces itself again.
         row = self._run(SQL["hop_peer"], (name,)).fetchone()
-        return readable(peer_of, row) if row else None
+        return sound(peer_of, row) if row else None
 
     def peers_but(self, name: ServerName) -> list[HopPeer]:
         """All peers but that one; a handful."""
         rows = self._run(SQL["hop_peers_but"], (name,)).fetchall()
-        return [found for row in rows if (found := readable(peer_of, row))]
+        return [found for row in rows if (found := sound(peer_of, row))]
 
     def handed(self, message_id: MessageId) -> Handed | None:
         if not self._any_handed:  # settling asks for every message
@@ -52,12 +51,9 @@ class HopRows:
         return self._handed("handed_as", database_id, their_id)
 
     def _handed(self, query: str, *asked: str) -> list[Handed]:
-        found = []
-        for row in self._run(SQL[query], asked).fetchall():
-            # A damaged row counts as none: its peer keeps its copy, and hears nothing that may be wrong.
-            with contextlib.suppress(Unbelievable, *IMPOSSIBLE):
-                found.append(handed_of(row))
-        return found
+        # A damaged row counts as none: its peer keeps its copy, and hears nothing that may be wrong.
+        rows = self._run(SQL[query], asked).fetchall()
+        return [found for row in rows if (found := sound(handed_of, row))]
 
     def write(self, write: HopPeer | Handed) -> None:
         match write:
@@ -111,13 +107,12 @@ def peer_of(row: SqlRow) -> HopPeer:
 
 def handed_row(handed: Handed) -> SqlRow:
     numbers = ",".join(map(str, handed.numbers))
-    row = (handed.message_id, handed.peer, handed.database_id, handed.their_id, numbers)
-    return (*row, row_sum(*row))
+    return handed.message_id, handed.peer, handed.database_id, handed.their_id, numbers
 
 
 def handed_of(row: SqlRow) -> Handed:
-    """Raises Unbelievable for a row that differs from its sum."""
-    message_id, peer, database_id, their_id, numbers = believed(row[:-1], row[-1], old=False)
+    """Raises one of ``sums.IMPOSSIBLE`` for a row that cannot be read."""
+    message_id, peer, database_id, their_id, numbers = row
     return Handed(
         MessageId(message_id),
         ServerName(peer),

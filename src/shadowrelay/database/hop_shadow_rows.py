@@ -26,13 +26,12 @@ def hop_shadow_row(kept: HopShadow) -> sums.SqlRow:
         "mark": format_mark(kept.mark),
         "recipients": format_recipients(kept.recipients),
     }
-    row = kept.message_id, kept.hop, records.micros(kept.since), json.dumps(told)
-    return (*row, sums.row_sum(*row))
+    return kept.message_id, kept.hop, records.micros(kept.since), json.dumps(told)
 
 
 def hop_shadow_of(row: sums.SqlRow) -> HopShadow:
-    """Raises Unbelievable for a row that differs from its sum."""
-    message_id, hop, since, text = sums.believed(row[:-1], row[-1], old=False)
+    """Raises one of ``sums.IMPOSSIBLE`` for a row that cannot be read."""
+    message_id, hop, since, text = row
     told = json.loads(text)
     return HopShadow(
         MessageId(message_id),
@@ -46,10 +45,7 @@ def hop_shadow_of(row: sums.SqlRow) -> HopShadow:
 
 def _believed(row: sums.SqlRow) -> HopShadow | None:
     """None for a damaged row: nothing follows from it, and the message stays until it is too old."""
-    try:
-        return hop_shadow_of(row)
-    except sums.Unbelievable:
-        return None
+    return sums.sound(hop_shadow_of, row)
 
 
 def _since(row: sums.SqlRow) -> datetime:

@@ -26,6 +26,7 @@ from shadowrelay.core.decisions import (
     DiscardEvent,
     DropCopy,
     DropDamaged,
+    DropEvent,
     DropEvents,
     DropHopShadow,
     Found,
@@ -63,8 +64,9 @@ from shadowrelay.core.tracking import Load, RowsDamaged
 from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
-from shadowrelay.database import member_rows, records, sums
+from shadowrelay.database import member_rows, meta, records, sums
 from shadowrelay.database.copies import Copies
+from shadowrelay.database.event_rows import EventRows
 from shadowrelay.database.hop_rows import HopRows
 from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
@@ -94,7 +96,7 @@ def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginn
     return (Beginning(token, 0), *openings[names.index(token) + 1 :])
 
 
-class SqlLedger(RecordRows, Copies):
+class SqlLedger(RecordRows, EventRows, Copies):
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
     ``name`` is this node's own, ``hosts`` the machines of the members and its own. ``tracked`` counts
@@ -119,14 +121,16 @@ class SqlLedger(RecordRows, Copies):
     def refresh(self) -> None:
         """Read again what is kept in memory: after opening, and after a rollback."""
         super().refresh()
-        rows = self._run(SQL["incarnations"]).fetchall()
-        self._incarnations = [(Incarnation(token), began, first) for token, began, first in rows]
+        rows = [
+            sums.needed(sums.one, row, "an incarnation") for row in self._run(SQL["incarnations"]).fetchall()
+        ]
+        self._incarnations = [(Incarnation(token), began, first) for _, token, began, first, _ in rows]
         self.openings = tuple(Beginning(token, began) for token, began, _ in self._incarnations)
-        broken = self._run(SQL["meta"], (LINEAGE_FROM,)).fetchone()
-        self._beginnings = _behind(self.openings, Incarnation(broken[0])) if broken else self.openings
-        row = self._run(SQL["meta"], ("database_id",)).fetchone()
-        self._database_id = DatabaseId(row[0]) if row else DatabaseId("")
+        broken = meta.needed(self._run, LINEAGE_FROM)
+        self._beginnings = _behind(self.openings, Incarnation(broken)) if broken else self.openings
+        self._database_id = DatabaseId(meta.needed(self._run, "database_id") or "")
         self._sequence = self._last(SQL["last_sequence"])
+        self.forget_events()
         self._members.clear()
         self.hop_rows.refresh()
         self.forget_records()
@@ -151,18 +155,15 @@ class SqlLedger(RecordRows, Copies):
 
     def outcome(self, message_id: MessageId) -> Outcome | None:
         row = self._run(SQL["outcome"], (message_id,)).fetchone()
-        # An unreadable row counts as none: the message is unknown here, and nothing is released for delivery.
-        return sums.readable(records.outcome_of, row) if row else None
-
-    def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
-        return [DatabaseId(row[0]) for row in self._run(SQL["orders_of"], (message_id,)).fetchall()]
+        # A damaged row counts as none: the message is unknown here, and nothing is released for delivery.
+        return sums.sound(records.outcome_of, row) if row else None
 
     def sent_to(self, message_id: MessageId) -> frozenset[NextHop]:
         return frozenset(NextHop(hop) for (hop,) in self._run(SQL["sent_to"], (message_id,)).fetchall())
 
     def tombstone(self, message_id: MessageId) -> Tombstone | None:
         row = self._run(SQL["tombstone"], (message_id,)).fetchone()
-        return sums.readable(records.tombstone_of, row) if row else None
+        return sums.sound(records.tombstone_of, row) if row else None
 
     def knows(self, message_id: MessageId) -> bool:
         return bool(self._run(SQL["knows"], (message_id,)).fetchone()[0])
@@ -235,14 +236,11 @@ class SqlLedger(RecordRows, Copies):
         """Whether this node holds a copy in transit for ``owner``."""
         return bool(self._run(SQL["holds_for"], (owner,)).fetchone()[0])
 
-    def events_for(self, addressee: DatabaseId, most: int) -> Iterable[DiscardEvent]:
-        rows = self._run(SQL["events_for"], (addressee, most)).fetchall()
-        # The addressee asks later about every copy it holds, and so learns what an unreadable event said.
-        return [event for row in rows if (event := sums.readable(records.event_of, row))]
-
     def unacknowledged(self, sent: AsSent, since: datetime) -> Sequence[MessageId]:
         asked = (sent.content, sent.envelope, sent.client, records.micros(since))
-        return [MessageId(row[0]) for row in self._run(SQL["unacknowledged"], asked).fetchall()]
+        # A damaged row is none: then a repeat is a message of its own.
+        rows = self._run(SQL["unacknowledged"], asked).fetchall()
+        return [MessageId(row[0]) for row in rows if sums.sound(sums.one, row)]
 
     def queued_for(self, next_hop: NextHop, most: int) -> int:
         rows = self._run(SQL["queued_for"], (next_hop, most)).fetchall()
@@ -286,7 +284,8 @@ class SqlLedger(RecordRows, Copies):
         self.tracked[row["event-id"]] += 1
         if what := counted(event, self.name):
             self.damage[what] += 1
-        self._sequence = self._run(SQL["put_tracking"], (_json(row),)).lastrowid or self._sequence
+        self._sequence += 1
+        self._run(SQL["put_tracking"], (self._sequence, _json(row)))
 
     def _write(self, write: Write) -> None:
         match write:
@@ -301,8 +300,8 @@ class SqlLedger(RecordRows, Copies):
                 self.tally.forget(self.connection, message_id)
                 self._run(SQL["drop_damaged"], (message_id,))
                 self._drop(message_id, instead)
-            case DiscardEvent():
-                self._run(SQL["put_event"], records.event_row(write))
+            case DiscardEvent() | DropEvent() | AcknowledgeEvents() | DropEvents():
+                self._write_event(write)
             case CheckCopies(owner, at, most):
                 part = {"at": records.micros(at), "owner": owner, "most": -1 if most is None else most}
                 self._run(SQL["check_copies"], part)
@@ -313,25 +312,18 @@ class SqlLedger(RecordRows, Copies):
                 self.forget_recent()
             case Chore() | ChoreDone():
                 self._write_of_chore(write)
-            case AcknowledgeEvents(addressee, upto):
-                last = self._last_event_of(upto.incarnation)
-                if last is not None:
-                    self._run(SQL["acknowledge_events"], (addressee, min(last, upto.sequence)))
-            case DropEvents(addressee):
-                self._run(SQL["drop_events"], (addressee,))
             case Outcome(message_id, epoch, delivered, until, refused):
                 numbers = records.numbers_text(delivered)
                 row = (message_id, epoch, numbers, records.micros(until), int(refused))
                 self._run(SQL["put_outcome"], row)
             case Tombstone(message_id, owner, epoch, rank, until):
-                self._run(SQL["put_tombstone"], (message_id, owner, epoch, rank, records.micros(until)))
+                self._run(SQL["put_tombstone"], (message_id, epoch, rank, records.micros(until), owner))
             case Member(name):
                 self._members[name] = write
                 self._run(SQL["put_member"], member_rows.member_row(write))
             case Heard(name, sequence):
                 if (known := self.member(name)) and known.lineage:
-                    self._members[name] = replace(known, lineage=known.lineage.at(sequence))
-                    self._run(SQL["heard"], (sequence, name))
+                    self._write(replace(known, lineage=known.lineage.at(sequence)))
             case (
                 Request() | Progress() | ForgetRequest() | Switch()
                 | Job() | JobProgress() | ForgetJob() | Suspension() | ForgetSuspension()
@@ -370,15 +362,3 @@ class SqlLedger(RecordRows, Copies):
             case ChoreDone(chore):
                 self._run(SQL["drop_chore"], (chore.work, chore.member))
         self._read_chores()
-
-    def _last_event_of(self, incarnation: Incarnation) -> int | None:
-        """The last event number when ``incarnation`` ended; None if this node does not know it.
-
-        After a rollback the numbers are used again: an acknowledgement from a lost incarnation, or of numbers
-        past the end of a known one, must not drop the new events.
-        """
-        for index, (token, _, _) in enumerate(self._incarnations):
-            if token == incarnation:
-                following = self._incarnations[index + 1 :]
-                return following[0][2] - 1 if following else self._last(SQL["last_event"])
-        return None

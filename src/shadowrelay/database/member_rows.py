@@ -13,17 +13,14 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.database.records import maybe_micros, maybe_moment, micros, moment
-from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, corrupt
+from shadowrelay.database.sums import SqlRow, needed
 
 
 def member_of(row: SqlRow) -> Member:
-    """The member in a row. Raises sqlite3.DatabaseError (CORRUPT) for an unreadable row: a member's mark
-    cannot be guessed, so the database cannot be used any more.
+    """The member in a row, with its sum. Raises sqlite3.DatabaseError (CORRUPT) for a damaged row: a member's
+    mark cannot be guessed, so the database cannot be used any more.
     """
-    try:
-        return _member(row)
-    except IMPOSSIBLE as error:
-        raise corrupt(f"a row of a member cannot be read: {error}") from error
+    return needed(_member, row, "a row of a member")
 
 
 def _member(row: SqlRow) -> Member:
@@ -65,6 +62,11 @@ def member_row(member: Member) -> SqlRow:
 
 
 def chore_of(row: SqlRow) -> Chore:
+    """The chore in a row, with its sum. Raises as ``member_of``: messages would not be asked about."""
+    return needed(_chore, row, "a row of a chore")
+
+
+def _chore(row: SqlRow) -> Chore:
     return Chore(ChoreKind(row[0]), ServerName(row[1]), moment(row[2]), row[3], MessageId(row[4]))
 
 

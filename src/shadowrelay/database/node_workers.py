@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.database import sums
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
 
@@ -10,8 +11,9 @@ SQL = load("node_workers.sql")
 
 
 def kept(ledger: SqlLedger) -> dict[ServerName, int]:
-    """How many workers each node has that ever said so."""
-    return {ServerName(node): count for node, count in ledger.connection.execute(SQL["all_workers"])}
+    """How many workers each node has that ever said so. A damaged row is none: its node says it again."""
+    rows = [row for row in ledger.connection.execute(SQL["all_workers"]) if sums.sound(sums.one, row)]
+    return {ServerName(node): count for node, count, _ in rows}
 
 
 def keep(ledger: SqlLedger, node: ServerName, workers: int) -> None:

@@ -1,6 +1,6 @@
 -- name: all_workers
-SELECT node, workers FROM node_workers;
+SELECT node, workers, row_sum FROM node_workers;
 
 -- name: put_workers
-INSERT INTO node_workers (node, workers) VALUES (?, ?)
-ON CONFLICT (node) DO UPDATE SET workers = excluded.workers;
+INSERT OR REPLACE INTO node_workers (node, workers, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));

@@ -22,7 +22,7 @@ from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reckoning import ClockReading, Reckoning, begun, carried_on
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import reckonings, records, sums
+from shadowrelay.database import meta, reckonings, records, sums
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
@@ -93,10 +93,10 @@ def database_in(directory: Path) -> DatabaseId | None:
         return None
     try:
         with closing(sqlite3.connect(file)) as connection:
-            row = connection.execute(SQL["meta"], ("database_id",)).fetchone()
+            found = meta.needed(connection.execute, "database_id")
     except sqlite3.Error:
         return None
-    return DatabaseId(row[0]) if row else None
+    return DatabaseId(found) if found else None
 
 
 def lock(directory: Path) -> int:
@@ -184,17 +184,14 @@ def begin_incarnation(
     ledger.at_once = at_once or ledger.at_once
     _check_lineages(ledger)
     created = not ledger.lineage.database_id
-    alive = connection.execute(SQL["meta"], ("alive_at",)).fetchone()
-    away_since = records.moment(int(alive[0])) if alive else None
+    alive = meta.needed(connection.execute, "alive_at")
+    away_since = records.moment(int(alive)) if alive else None
     reckoning = _reckoned(connection, reading, away_since) if reading else None
     now = reckoning.time if reckoning else now
     if created:
         connection.execute(SQL["put_meta"], ("database_id", fresh_id))
         connection.execute(SQL["put_meta"], ("node", name))
-    owner = connection.execute(SQL["meta"], ("node",)).fetchone()[0]
-    if not isinstance(owner, str):
-        raise ValueError(f"no name of a node: {owner!r}")
-    if owner != name:
+    if (owner := meta.needed(connection.execute, "node")) != name:
         connection.execute("ROLLBACK")
         raise CannotOpen(
             f"this transport database belongs to the node {owner}, not to {name}: check the settings name "
@@ -205,12 +202,11 @@ def begin_incarnation(
     if known and all(item in tokens for item in known):
         oldest = min((item for item in known if item), key=tokens.index)
         connection.execute(SQL["prune_incarnations"], (oldest,))
-    row = connection.execute(SQL["last_event"]).fetchone()
-    first_event = (row[0] if row else 0) + 1
+    first_event = connection.execute(SQL["last_event"]).fetchone()[0] + 1
     connection.execute(
         SQL["put_incarnation"], (token, ledger.lineage.sequence, first_event, records.micros(now))
     )
-    if connection.execute(SQL["meta"], (LINEAGE_BROKEN,)).fetchone():
+    if meta.needed(connection.execute, LINEAGE_BROKEN):
         connection.execute(SQL["put_meta"], (LINEAGE_FROM, token))
         connection.execute(SQL["drop_meta"], (LINEAGE_BROKEN,))
     connection.execute(SQL["put_meta"], ("clean", "0"))
@@ -286,8 +282,7 @@ def check(connection: sqlite3.Connection, file: Path) -> bool:
     checked only if it was found corrupt while the node ran; that check is made here.
     """
     tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
-    clean = tables and connection.execute(SQL["meta"], ("clean",)).fetchone()
-    if not tables or (clean and clean[0] == "1"):
+    if not tables or meta.sound(connection.execute, "clean") == "1":
         return False
     suspected, size = _suspicion(file).exists(), file.stat().st_size
     if size > _SMALL and not suspected:

@@ -14,6 +14,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database import sums
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.search import SQL as SEARCH
+from shadowrelay.database.sums import SqlRow
 from shadowrelay.database.transport import TransportDatabase
 
 log = structlog.get_logger(__name__)
@@ -30,8 +31,7 @@ class Outbox:
         rows, openings = await self.database.transact(lambda ledger: _read(ledger, sequence, most))
         database_id = self.database.lineage.database_id
         return [
-            OutboxRow(number, _committed_in(openings, number), database_id, _columns(columns))
-            for number, columns in rows
+            OutboxRow(row[0], _committed_in(openings, row[0]), database_id, _columns(row)) for row in rows
         ]
 
     async def forget(self, upto: int) -> None:
@@ -44,34 +44,34 @@ class Outbox:
 def rows_about(ledger: SqlLedger, message_id: MessageId) -> list[Columns]:
     """Rows about a message that no log file holds yet."""
     rows = ledger.connection.execute(SQL["outbox_about"], (message_id,)).fetchall()
-    return [_columns(columns) for (columns,) in rows]
+    return [_columns(row) for row in rows]
 
 
 def unwritten(ledger: SqlLedger, message_id: MessageId) -> list[OutboxRow]:
     """Rows about a message that no log file holds yet, as they will be written."""
     rows = ledger.connection.execute(SEARCH["unwritten"], (message_id,)).fetchall()
     database_id, openings = ledger.lineage.database_id, ledger.openings
-    found = [
-        OutboxRow(number, _committed_in(openings, number), database_id, _columns(columns))
-        for number, columns in rows
-    ]
+    found = [OutboxRow(row[0], _committed_in(openings, row[0]), database_id, _columns(row)) for row in rows]
     return [row for row in found if row.columns.get("network-message-id") == message_id]
 
 
-def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[tuple[int, str]], tuple[Beginning, ...]]:
+def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[SqlRow], tuple[Beginning, ...]]:
     return ledger.connection.execute(SQL["outbox_after"], (sequence, most)).fetchall(), ledger.openings
 
 
-def _columns(text: str) -> Columns:
-    """The columns of a row. An unreadable row becomes one that says so, and delays no other."""
-    try:
-        found = json.loads(text)
-        if isinstance(found, dict) and all(isinstance(value, str) for value in found.values()):
-            return found
-    except sums.IMPOSSIBLE:
-        pass
-    log.error("tracking_row_unreadable", row=str(text)[:200])
+def _columns(row: SqlRow) -> Columns:
+    """The columns of a row. A damaged row becomes one that says so, and delays no other."""
+    if found := sums.sound(_told, row):
+        return found
+    log.error("tracking_row_unreadable", row=str(row[1])[:200])
     return RowsDamaged(at=datetime.now(UTC), message_id=MessageId(""), reason="a row of the outbox").columns()
+
+
+def _told(row: SqlRow) -> Columns:
+    found = json.loads(row[1])
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"no columns: {found!r}")
+    return found
 
 
 def _committed_in(openings: tuple[Beginning, ...], sequence: int) -> Incarnation:

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ownership import set_aside
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records
+from shadowrelay.database import meta, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.sums import SqlRow
 
 COUNTED = "crash_counted"
 """The meta key of the last note that was counted."""
@@ -33,8 +34,7 @@ class Crash:
 def count(ledger: SqlLedger, crash: Crash, in_hand: Sequence[str]) -> list[MessageId]:
     """Count one crash more for each message in hand, and the same crash once. Returns what is set aside."""
     run, at = ledger.connection.execute, records.micros(crash.at)
-    known = run(SQL["meta"], (COUNTED,)).fetchone()
-    if known is not None and known[0] == crash.note:
+    if meta.sound(run, COUNTED) == crash.note:
         return []
     run(SQL["put_meta"], (COUNTED, crash.note))
     run(SQL["expire_crashes"], (records.micros(crash.at - KEPT),))
@@ -53,4 +53,8 @@ def count(ledger: SqlLedger, crash: Crash, in_hand: Sequence[str]) -> list[Messa
 def crashes(ledger: SqlLedger, message_id: MessageId) -> tuple[str, ...]:
     """When this node crashed with the message in hand, and why: one line each, the first one first."""
     row = ledger.connection.execute(SQL["crashes"], (message_id,)).fetchone()
-    return tuple(row[0].split("\n")) if row and isinstance(row[0], str) else ()
+    return (row and sums.sound(_whys, row)) or ()
+
+
+def _whys(row: SqlRow) -> tuple[str, ...]:
+    return tuple(row[2].split("\n"))

@@ -89,10 +89,11 @@ DELETE FROM holder WHERE message_id = ?;
 DELETE FROM content WHERE message_id = ?;
 
 -- name: damaged
-SELECT message_id, found_at, what, settled, set_aside FROM damaged WHERE message_id = ?;
+SELECT message_id, found_at, what, settled, set_aside, row_sum FROM damaged WHERE message_id = ?;
 
 -- name: put_damaged
-INSERT OR REPLACE INTO damaged (message_id, found_at, what, settled, set_aside) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO damaged (message_id, found_at, what, settled, set_aside, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
 -- name: drop_damaged
 DELETE FROM damaged WHERE message_id = ?;
@@ -107,16 +108,18 @@ SELECT id FROM message INDEXED BY message_damage WHERE damage IS NOT NULL AND st
 SELECT message_id FROM damaged WHERE set_aside = 0 AND message_id > ? ORDER BY message_id LIMIT ?;
 
 -- name: outcome
-SELECT message_id, epoch, delivered, keep_until, refused FROM outcome WHERE message_id = ?;
+SELECT message_id, epoch, delivered, keep_until, refused, row_sum FROM outcome WHERE message_id = ?;
 
 -- name: put_outcome
-INSERT OR REPLACE INTO outcome (message_id, epoch, delivered, keep_until, refused) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO outcome (message_id, epoch, delivered, keep_until, refused, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
 -- name: tombstone
-SELECT message_id, owner, epoch, rank, keep_until FROM tombstone WHERE message_id = ?;
+SELECT message_id, epoch, rank, keep_until, owner, row_sum FROM tombstone WHERE message_id = ?;
 
 -- name: put_tombstone
-INSERT OR REPLACE INTO tombstone (message_id, owner, epoch, rank, keep_until) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO tombstone (message_id, epoch, rank, keep_until, owner, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
 -- name: knows
 SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE message_id = ?1)
@@ -126,21 +129,18 @@ SELECT EXISTS (SELECT 1 FROM message WHERE id = ?1) OR EXISTS (SELECT 1 FROM out
 
 -- name: member
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced,
-       broken_at
+       broken_at, row_sum
   FROM member WHERE name = ?;
 
 -- name: members
 SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation, applied_event, retired, replaced,
-       broken_at
+       broken_at, row_sum
   FROM member ORDER BY name;
 
 -- name: put_member
 INSERT OR REPLACE INTO member (name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
-       applied_event, retired, replaced, broken_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
--- name: heard
-UPDATE member SET sequence = max(sequence, ?) WHERE name = ?;
+       applied_event, retired, replaced, broken_at, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10));
 
 -- name: held_for
 -- A part of the queue, in the order of ids, with a flag for the messages that match: it never reads more than LIMIT
@@ -214,12 +214,13 @@ SELECT EXISTS (SELECT 1 FROM message WHERE owner = :owner AND role = 'shadow' AN
     OR EXISTS (SELECT 1 FROM message WHERE owner = :owner AND role = 'shadow' AND stage = 'queued' AND check_at > :at);
 
 -- name: events_for
-SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at
+SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at, row_sum
   FROM discard_event WHERE addressee = ? ORDER BY number LIMIT ?;
 
 -- name: put_event
-INSERT INTO discard_event (addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO discard_event (number, addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at,
+       row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9));
 
 -- name: acknowledge_events
 DELETE FROM discard_event WHERE addressee = ? AND number <= ?;
@@ -228,28 +229,33 @@ DELETE FROM discard_event WHERE addressee = ? AND number <= ?;
 DELETE FROM discard_event WHERE addressee = ?;
 
 -- name: last_event
-SELECT seq FROM sqlite_sequence WHERE name = 'discard_event';
+SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'discard_event'), 0),
+           ifnull((SELECT max(number) FROM discard_event), 0));
 
 -- name: put_tracking
-INSERT INTO outbox (columns) VALUES (?);
+INSERT INTO outbox (sequence, columns, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: last_sequence
-SELECT seq FROM sqlite_sequence WHERE name = 'outbox';
+SELECT max(ifnull((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0),
+           ifnull((SELECT max(sequence) FROM outbox), 0));
 
 -- name: outbox_after
-SELECT sequence, columns FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?;
+SELECT sequence, columns, row_sum FROM outbox WHERE sequence > ? ORDER BY sequence LIMIT ?;
 
 -- name: outbox_about
-SELECT columns FROM outbox WHERE instr(columns, ?);
+SELECT sequence, columns, row_sum FROM outbox WHERE instr(columns, ?);
 
 -- name: outbox_forget
 DELETE FROM outbox WHERE sequence <= ?;
 
 -- name: incarnations
-SELECT token, began_at, first_event FROM incarnation ORDER BY number;
+SELECT number, token, began_at, first_event, opened_at, row_sum FROM incarnation ORDER BY number;
 
 -- name: put_incarnation
-INSERT INTO incarnation (token, began_at, first_event, opened_at) VALUES (?, ?, ?, ?);
+INSERT INTO incarnation (number, token, began_at, first_event, opened_at, row_sum)
+SELECT number, ?1, ?2, ?3, ?4, row_sum(number, ?1, ?2, ?3, ?4)
+  FROM (SELECT ifnull(max(number), 0) + 1 AS number FROM incarnation);
 
 -- name: prune_incarnations
 -- Keeps incarnations of rows that still wait for the tracking log: a row is found there by its incarnation.
@@ -258,16 +264,18 @@ DELETE FROM incarnation WHERE number < (SELECT number FROM incarnation WHERE tok
         (SELECT max(number) FROM incarnation WHERE began_at < (SELECT min(sequence) FROM outbox)), 1 << 62);
 
 -- name: meta
-SELECT value FROM meta WHERE key = ?;
+SELECT * FROM meta WHERE key = ?;
 
 -- name: put_meta
-INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?);
+INSERT OR REPLACE INTO meta (key, value, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: put_crashes
-INSERT OR REPLACE INTO poison (message_id, crashes, why, last_at) VALUES (?, ?, ?, ?);
+INSERT OR REPLACE INTO poison (message_id, crashes, why, last_at, row_sum)
+VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
 
 -- name: crashes
-SELECT why FROM poison WHERE message_id = ?;
+SELECT message_id, crashes, why, last_at, row_sum FROM poison WHERE message_id = ?;
 
 -- name: forget_crashes
 DELETE FROM poison WHERE message_id = ?;
@@ -286,58 +294,64 @@ UPDATE message SET confirmation = 'ask', confirm_since = ?1, asked_sum = row_sum
 UPDATE recipient SET due_at = NULL WHERE message_id = ? AND due_at IS NOT NULL;
 
 -- name: requests
-SELECT id, told FROM request ORDER BY id;
+SELECT id, told, row_sum FROM request ORDER BY id;
 
 -- name: request
-SELECT id, told FROM request WHERE id = ?;
+SELECT id, told, row_sum FROM request WHERE id = ?;
 
 -- name: put_request
-INSERT OR REPLACE INTO request (id, told) VALUES (?, ?);
+INSERT OR REPLACE INTO request (id, told, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: switch
-SELECT name, told FROM switch WHERE name = ?;
+SELECT name, told, row_sum FROM switch WHERE name = ?;
 
 -- name: put_switch
-INSERT OR REPLACE INTO switch (name, told) VALUES (?, ?);
+INSERT OR REPLACE INTO switch (name, told, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: drop_request
 DELETE FROM request WHERE id = ?;
 
 -- name: progress
-SELECT request, node, owner, told FROM progress WHERE request = ? ORDER BY node, owner;
+SELECT request, node, owner, told, row_sum FROM progress WHERE request = ? ORDER BY node, owner;
 
 -- name: put_progress
-INSERT OR REPLACE INTO progress (request, node, owner, told) VALUES (?, ?, ?, ?);
+INSERT OR REPLACE INTO progress (request, node, owner, told, row_sum)
+VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
 
 -- name: drop_progress
 DELETE FROM progress WHERE request = ?;
 
 -- name: jobs
-SELECT told FROM job ORDER BY id;
+SELECT id, told, row_sum FROM job ORDER BY id;
 
 -- name: put_job
-INSERT OR REPLACE INTO job (id, told) VALUES (?, ?);
+INSERT OR REPLACE INTO job (id, told, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: drop_job
 DELETE FROM job WHERE id = ?;
 
 -- name: job_progress
-SELECT told FROM job_progress ORDER BY job, node;
+SELECT job, node, told, row_sum FROM job_progress ORDER BY job, node;
 
 -- name: put_job_progress
-INSERT OR REPLACE INTO job_progress (job, node, told) VALUES (?, ?, ?);
+INSERT OR REPLACE INTO job_progress (job, node, told, row_sum)
+VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3));
 
 -- name: drop_job_progress
 DELETE FROM job_progress WHERE job = ?;
 
 -- name: suspensions
-SELECT told FROM suspension ORDER BY next_hop;
+SELECT next_hop, told, row_sum FROM suspension ORDER BY next_hop;
 
 -- name: suspension
-SELECT told FROM suspension WHERE next_hop = ?;
+SELECT next_hop, told, row_sum FROM suspension WHERE next_hop = ?;
 
 -- name: put_suspension
-INSERT OR REPLACE INTO suspension (next_hop, told) VALUES (?, ?);
+INSERT OR REPLACE INTO suspension (next_hop, told, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: drop_suspension
 DELETE FROM suspension WHERE next_hop = ?;
@@ -370,35 +384,38 @@ SELECT r.settled_at, r.message_id,
  ORDER BY r.settled_at, r.message_id LIMIT :most;
 
 -- name: hop_peer
-SELECT name, told FROM hop_peer WHERE name = ?;
+SELECT name, told, row_sum FROM hop_peer WHERE name = ?;
 
 -- name: hop_peers_but
-SELECT name, told FROM hop_peer WHERE name <> ?;
+SELECT name, told, row_sum FROM hop_peer WHERE name <> ?;
 
 -- name: put_hop_peer
-INSERT OR REPLACE INTO hop_peer (name, told) VALUES (?, ?);
+INSERT OR REPLACE INTO hop_peer (name, told, row_sum)
+VALUES (?1, ?2, row_sum(?1, ?2));
 
 -- name: any_handed
 SELECT EXISTS (SELECT 1 FROM handed);
 
 -- name: handed
-SELECT message_id, peer, database_id, their_id, numbers, sum FROM handed WHERE message_id = ?;
+SELECT message_id, peer, database_id, their_id, numbers, row_sum FROM handed WHERE message_id = ?;
 
 -- name: handed_as
-SELECT message_id, peer, database_id, their_id, numbers, sum FROM handed WHERE database_id = ? AND their_id = ?
+SELECT message_id, peer, database_id, their_id, numbers, row_sum FROM handed WHERE database_id = ? AND their_id = ?
  ORDER BY message_id;
 
 -- name: put_handed
-INSERT OR REPLACE INTO handed (message_id, peer, database_id, their_id, numbers, sum) VALUES (?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO handed (message_id, peer, database_id, their_id, numbers, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
 -- name: drop_handed
 DELETE FROM handed WHERE message_id = ?;
 
 -- name: chores
-SELECT work, member, at, step, place FROM chore ORDER BY at, work, member;
+SELECT work, member, at, step, place, row_sum FROM chore ORDER BY at, work, member;
 
 -- name: put_chore
-INSERT OR REPLACE INTO chore (work, member, at, step, place) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO chore (work, member, at, step, place, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
 -- name: drop_chore
 DELETE FROM chore WHERE work = ? AND member = ?;
@@ -499,9 +516,14 @@ SELECT id, received_at <= ?1 AND ifnull(renewed_at <= ?1, 1) AND damage IS NULL 
  WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > ?2 ORDER BY id LIMIT ?3;
 
 -- name: expire_events
--- What an operator ordered waits for its addressee as long as that may have a copy.
+-- What an operator ordered waits for its addressee as long as that may have a copy. A damaged row is made again first.
 DELETE FROM discard_event
- WHERE created_at <= ? AND kind NOT IN ('taken', 'suspended', 'resumed') AND argument <> 'removed';
+ WHERE created_at <= ? AND kind NOT IN ('taken', 'suspended', 'resumed') AND argument <> 'removed'
+   AND ifnull(row_sum = row_sum(number, addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at),
+              1);
+
+-- name: drop_event
+DELETE FROM discard_event WHERE number = ?;
 
 -- name: orders_of
 SELECT DISTINCT addressee FROM discard_event INDEXED BY discard_event_orders
@@ -519,11 +541,13 @@ DELETE FROM outcome WHERE keep_until <= ?;
 DELETE FROM tombstone WHERE keep_until <= ?;
 
 -- name: unacknowledged
-SELECT message_id FROM unacknowledged WHERE content = ? AND envelope = ? AND client = ? AND received_at > ?
+SELECT message_id, client, envelope, content, received_at, row_sum FROM unacknowledged
+ WHERE content = ? AND envelope = ? AND client = ? AND received_at > ?
  ORDER BY received_at, message_id;
 
 -- name: put_unacknowledged
-INSERT OR REPLACE INTO unacknowledged (message_id, client, envelope, content, received_at) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO unacknowledged (message_id, client, envelope, content, received_at, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
 -- name: drop_unacknowledged
 DELETE FROM unacknowledged WHERE message_id = ?;
@@ -548,22 +572,24 @@ SELECT id FROM message WHERE stage <> 'safety_net' AND id > ? ORDER BY id LIMIT 
 SELECT hop, COUNT(*) FROM hop_shadow GROUP BY hop;
 
 -- name: hop_shadow
-SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE message_id = ? AND hop = ?;
+SELECT message_id, hop, since, told, row_sum FROM hop_shadow WHERE message_id = ? AND hop = ?;
 
 -- name: hop_shadows_of
-SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE message_id = ? ORDER BY hop;
+SELECT message_id, hop, since, told, row_sum FROM hop_shadow WHERE message_id = ? ORDER BY hop;
 
 -- name: hop_shadows
-SELECT message_id, hop, since, told, sum FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
+SELECT message_id, hop, since, told, row_sum FROM hop_shadow WHERE hop = ? AND message_id > ? ORDER BY message_id LIMIT ?;
 
 -- name: hop_shadows_before
 SELECT message_id FROM hop_shadow WHERE since <= ? ORDER BY since LIMIT ?;
 
 -- name: add_hop_shadow
-INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told, sum) VALUES (?, ?, ?, ?, ?);
+INSERT OR IGNORE INTO hop_shadow (message_id, hop, since, told, row_sum)
+VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
 
 -- name: put_hop_shadow
-INSERT OR REPLACE INTO hop_shadow (message_id, hop, since, told, sum) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO hop_shadow (message_id, hop, since, told, row_sum)
+VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
 
 -- name: drop_hop_shadow
 DELETE FROM hop_shadow WHERE message_id = ? AND hop = ?;

@@ -1,8 +1,7 @@
-"""The reckoning of the node's time in the database: one row of the meta data, with a sum over itself."""
+"""The reckoning of the node's time in the database: one row of the meta data."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from typing import Any
 
 from shadowrelay.core.reckoning import Reckoning
 from shadowrelay.core.spans import Span
-from shadowrelay.database import records
+from shadowrelay.database import meta, records
 from shadowrelay.database.queries import load
 
 SQL = load("queries.sql")
@@ -29,9 +28,9 @@ def found(connection: sqlite3.Connection, alive_at: datetime | None) -> Reckonin
     If it is missing, as a release of before leaves it, or damaged, only ``alive_at`` is known, and nothing
     confirms it.
     """
-    row = connection.execute(SQL["meta"], (KEY,)).fetchone()
+    text = meta.sound(connection.execute, KEY)
     try:
-        known = _read(row[0]) if row else None
+        known = _read(text) if text else None
     except (ValueError, TypeError, KeyError, OverflowError):
         known = None
     if known is not None or alive_at is None:
@@ -39,12 +38,8 @@ def found(connection: sqlite3.Connection, alive_at: datetime | None) -> Reckonin
     return Reckoning(alive_at, timedelta(0), "")
 
 
-def _sum(told: str) -> str:
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
-
-
 def _text(reckoning: Reckoning) -> str:
-    told = json.dumps(
+    return json.dumps(
         {
             "time": records.micros(reckoning.time),
             "boot": reckoning.boot // _MICROSECOND,
@@ -55,14 +50,10 @@ def _text(reckoning: Reckoning) -> str:
             "pending": _span(reckoning.pending) if reckoning.pending else None,
         }
     )
-    return f"{_sum(told)} {told}"
 
 
-def _read(text: str) -> Reckoning | None:
-    told_sum, _, told = text.partition(" ")
-    if told_sum != _sum(told):
-        return None
-    known: dict[str, Any] = json.loads(told)
+def _read(text: str) -> Reckoning:
+    known: dict[str, Any] = json.loads(text)
     return Reckoning(
         records.moment(known["time"]),
         known["boot"] * _MICROSECOND,

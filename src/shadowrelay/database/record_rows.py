@@ -1,6 +1,6 @@
 """The records that every member has, on SQLite: resubmit requests, switches, jobs and suspended queues.
 
-What decides is one column of JSON. An unreadable row counts as none: a member has the record, and gives it
+What decides is one column of JSON. A damaged row counts as none: a member has the record, and gives it
 again.
 """
 
@@ -45,24 +45,24 @@ class RecordRows:
 
     def requests(self) -> Sequence[Request]:
         rows = self.connection.execute(SQL["requests"]).fetchall()
-        return [request for row in rows if (request := sums.readable(request_rows.request_of, row))]
+        return [request for row in rows if (request := sums.sound(request_rows.request_of, row))]
 
     def request(self, request_id: RequestId) -> Request | None:
         row = self.connection.execute(SQL["request"], (request_id,)).fetchone()
-        return sums.readable(request_rows.request_of, row) if row else None
+        return sums.sound(request_rows.request_of, row) if row else None
 
     def switch(self, name: str) -> Switch | None:
         row = self.connection.execute(SQL["switch"], (name,)).fetchone()
-        return sums.readable(request_rows.switch_of, row) if row else None
+        return sums.sound(request_rows.switch_of, row) if row else None
 
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
         rows = self.connection.execute(SQL["progress"], (request_id,)).fetchall()
-        return [found for row in rows if (found := sums.readable(request_rows.progress_of, row))]
+        return [found for row in rows if (found := sums.sound(request_rows.progress_of, row))]
 
     def jobs(self) -> Sequence[Job]:
         if self._jobs is None:
             rows = self.connection.execute(SQL["jobs"]).fetchall()
-            self._jobs = [job for row in rows if (job := sums.readable(_job_of, row))]
+            self._jobs = [job for row in rows if (job := sums.sound(_job_of, row))]
         return tuple(self._jobs)
 
     def job(self, job_id: RequestId) -> Job | None:
@@ -72,17 +72,17 @@ class RecordRows:
         if self._job_progress is None:
             self._job_progress = {}
             for row in self.connection.execute(SQL["job_progress"]).fetchall():
-                if found := sums.readable(_job_progress_of, row):
+                if found := sums.sound(_job_progress_of, row):
                     self._job_progress.setdefault(found.job, []).append(found)
         return tuple(self._job_progress.get(job_id, ()))
 
     def suspensions(self) -> Sequence[Suspension]:
         rows = self.connection.execute(SQL["suspensions"]).fetchall()
-        return [found for row in rows if (found := sums.readable(_suspension_of, row))]
+        return [found for row in rows if (found := sums.sound(_suspension_of, row))]
 
     def suspension(self, next_hop: NextHop) -> Suspension | None:
         row = self.connection.execute(SQL["suspension"], (next_hop,)).fetchone()
-        return sums.readable(_suspension_of, row) if row else None
+        return sums.sound(_suspension_of, row) if row else None
 
     def _write_record(self, write: RecordWrite) -> None:
         run = self.connection.execute
@@ -115,12 +115,12 @@ class RecordRows:
 
 
 def _job_of(row: SqlRow) -> Job:
-    return job_from(json.loads(row[0]))
+    return job_from(json.loads(row[1]))
 
 
 def _job_progress_of(row: SqlRow) -> JobProgress:
-    return job_progress_from(json.loads(row[0]))
+    return job_progress_from(json.loads(row[2]))
 
 
 def _suspension_of(row: SqlRow) -> Suspension:
-    return suspension_from(json.loads(row[0]))
+    return suspension_from(json.loads(row[1]))

@@ -38,7 +38,8 @@ from shadowrelay.core.messages import (
     Stage,
     Status,
 )
-from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, readable, row_sum
+from shadowrelay.core.values import replace
+from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, row_sum, sound
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -296,13 +297,19 @@ def holder_row(copy: Copy, holder: Holder) -> SqlRow:
     )
 
 
-def damaged_of(row: SqlRow, sound: tuple[Recipient, ...]) -> DamagedRow:
-    """A row of damaged messages. ``sound``: recipients of that message whose own rows match their sums."""
-    settled = {one.number: one.status for one in sound if one.settled}
+def damaged_of(row: SqlRow, believed_ones: tuple[Recipient, ...]) -> DamagedRow:
+    """A row of damaged messages, with its sum. ``believed_ones``: recipients of that message whose own rows
+    match their sums.
+    """
+    settled = {one.number: one.status for one in believed_ones if one.settled}
     # This row may be damaged too: then it says only that the message is damaged.
-    settled |= readable(lambda row: dict(map(_settled, filter(None, row[3].split(",")))), row) or {}
-    found_at = readable(lambda row: moment(row[1]), row) or _EPOCH
-    return DamagedRow(MessageId(row[0]), found_at, row[2], tuple(sorted(settled.items())), bool(row[4]))
+    known = sound(_damaged, row) or DamagedRow(MessageId(row[0]), _EPOCH, "a damaged row")
+    return replace(known, settled=tuple(sorted((settled | dict(known.settled)).items())))
+
+
+def _damaged(row: SqlRow) -> DamagedRow:
+    settled = tuple(map(_settled, filter(None, row[3].split(","))))
+    return DamagedRow(MessageId(row[0]), moment(row[1]), row[2], settled, bool(row[4]))
 
 
 def _settled(entry: str) -> tuple[int, Status]:
@@ -348,4 +355,4 @@ def outcome_of(row: SqlRow) -> Outcome:
 
 
 def tombstone_of(row: SqlRow) -> Tombstone:
-    return Tombstone(MessageId(row[0]), ServerName(row[1]), row[2], row[3], moment(row[4]))
+    return Tombstone(MessageId(row[0]), ServerName(row[4]), row[1], row[2], moment(row[3]))

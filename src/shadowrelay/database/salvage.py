@@ -106,7 +106,7 @@ def _filled(source: sqlite3.Connection, target: sqlite3.Connection, there: set[s
     if not {"database_id", "node"} <= meta.keys():
         return None
     if lost["message"]:
-        target.execute("INSERT OR REPLACE INTO meta VALUES (?, '1')", (opening.LINEAGE_BROKEN,))
+        target.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, '1')", (opening.LINEAGE_BROKEN,))
     target.execute("COMMIT")
     return {name: count for name, count in lost.items() if count}
 

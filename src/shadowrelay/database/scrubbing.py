@@ -13,7 +13,7 @@ from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import Amount
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import records
+from shadowrelay.database import meta, records
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import SQL, SqlLedger
 
@@ -100,8 +100,7 @@ def complete(ledger: SqlLedger, now: datetime) -> ScrubPlace:
 
 
 def _meta(ledger: SqlLedger, key: str) -> str:
-    row = ledger.connection.execute(SQL["meta"], (key,)).fetchone()
-    return str(row[0]) if row else ""
+    return meta.sound(ledger.connection.execute, key) or ""
 
 
 def _moment(stamp: str) -> datetime | None:

@@ -35,4 +35,4 @@ SELECT id FROM message WHERE id < :after AND id >= :until
  ORDER BY id DESC LIMIT :most;
 
 -- name: unwritten
-SELECT sequence, columns FROM outbox WHERE instr(columns, ?) > 0;
+SELECT sequence, columns, row_sum FROM outbox WHERE instr(columns, ?) > 0;

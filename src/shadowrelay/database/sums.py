@@ -1,4 +1,10 @@
-"""Checks rows: each that decides something has a sum over its columns, and no value may be impossible."""
+"""Checks rows: each that decides something has a sum over its columns, and no value may be impossible.
+
+A sum is over all other columns of a row, in the order of the table: over what identifies the row, too, so a
+row that is read in place of another one differs. The statement that writes a row makes its sum, by a function
+that SQLite calls (``know_sums``); whoever reads the row compares it (``sound``, ``needed``). Messages, their
+recipients and holders have derived columns, and sums that ``records`` makes.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +39,41 @@ IMPOSSIBLE = (ValueError, TypeError, OverflowError, AttributeError, IndexError)
 T = TypeVar("T")
 
 
+def know_sums(connection: sqlite3.Connection) -> None:
+    """Let statements on this connection make sums: ``row_sum(column, …)``."""
+    connection.create_function("row_sum", -1, row_sum, deterministic=True)
+
+
 def readable(make: Callable[[SqlRow], T], row: SqlRow) -> T | None:
-    """The object in a row without a sum; None if a value in the row is impossible."""
+    """The object in columns that have no sum; None if a value is impossible."""
     try:
         return make(row)
     except IMPOSSIBLE:
         return None
+
+
+def sound(make: Callable[[SqlRow], T], row: SqlRow) -> T | None:
+    """The object in a row, whose last column is its sum. None if the row differs from it, or cannot be read.
+
+    A row without a sum is of a version before sums: it is read as it is.
+    """
+    try:
+        return make(believed(row[:-1], row[-1], old=True))
+    except (Unbelievable, *IMPOSSIBLE):
+        return None
+
+
+def needed(make: Callable[[SqlRow], T], row: SqlRow, what: str) -> T:
+    """Like ``sound``, for a row that cannot be done without. Raises sqlite3.DatabaseError (CORRUPT)."""
+    try:
+        return make(believed(row[:-1], row[-1], old=True))
+    except (Unbelievable, *IMPOSSIBLE) as error:
+        raise corrupt(f"{what} cannot be believed: {error}") from error
+
+
+def one(row: SqlRow) -> SqlRow:
+    """The row itself: for ``sound`` and ``needed``."""
+    return row
 
 
 def row_sum(*columns: object) -> int:

@@ -154,7 +154,8 @@ class HopIntake:
 
     async def ask(self, query: Query) -> QueryResponse:
         asker = self._greeted()
-        return await self._intake.database.transact(lambda ledger: hops.asked(ledger, asker, query))
+        now = self._intake.clock()
+        return await self._intake.database.transact(lambda ledger: hops.asked(ledger, asker, query, now))
 
     def said(self, said: QueryResponse) -> None:
         """Nothing follows."""

@@ -246,18 +246,18 @@ def test_a_peer_that_was_put_back_is_told_what_waits(on: LedgerAtHand) -> None:
     back = replace(lineage(B), database_id=DATABASE)
     on.apply(hops.met(on, Greeting(PEER, back, None, 1)))
     assert told(on) == [(THEIRS, "relayed", (3,))]
-    assert hops.asked(on, Greeting(PEER, back, None, 1), Query(200)).lines
+    assert hops.asked(on, Greeting(PEER, back, None, 1), Query(200), NOW).lines
 
 
 def test_a_peer_fetches_the_events_of_its_database_and_forgets_what_it_applied(on: LedgerAtHand) -> None:
     on.apply(hops.met(on, greeting()))
     verdict = Verdict(M, 1, VerdictKind.DELIVERED, "", (1,))
     on.apply(Decision(None, (DiscardEvent(DB[B], verdict, NOW), DiscardEvent(DATABASE, verdict, NOW))))
-    said = hops.asked(on, greeting(), Query(200))
+    said = hops.asked(on, greeting(), Query(200), NOW)
     assert [line.event for line in said.lines] == [2]
-    assert hops.asked(on, greeting(), Query(0)).lines == ()
+    assert hops.asked(on, greeting(), Query(0), NOW).lines == ()
     after = replace(on.lineage.mark, sequence=2)
-    assert hops.asked(on, greeting(), Query(200, after=after)).lines == ()
+    assert hops.asked(on, greeting(), Query(200, after=after), NOW).lines == ()
     assert [event.addressee for event in on.told] == [DB[B]]
 
 
@@ -268,5 +268,5 @@ def test_a_process_that_has_a_successor_gets_and_acknowledges_nothing(on: Ledger
     later = replace(greeting(), lineage=replace(lineage(B), database_id=DATABASE))
     on.apply(hops.met(on, later))
     old = Query(200, after=replace(on.lineage.mark, sequence=99))
-    assert hops.asked(on, greeting(), old).lines == ()
+    assert hops.asked(on, greeting(), old, NOW).lines == ()
     assert len(told(on)) == 1

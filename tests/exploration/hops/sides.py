@@ -252,7 +252,7 @@ class Side:
         return "451" if isinstance(met, hops.Unwelcome) else f"250 {grammar.format_greeting(met[0])}"
 
     def _xqdiscard(self, ledger: MemoryLedger, text: str, introduced: str, _: int) -> str:
-        said = hops.asked(ledger, grammar.parse_greeting(introduced), grammar.parse_query(text))
+        said = hops.asked(ledger, grammar.parse_greeting(introduced), grammar.parse_query(text), START)
         lines = [grammar.format_line(line) for line in said.lines]
         return "\n".join(["250", *lines, ""]) if lines else "251"
 

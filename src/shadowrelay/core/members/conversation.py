@@ -12,6 +12,7 @@ from typing import Protocol
 
 from shadowrelay.core.decisions import OpenQuestion, Verdict, VerdictKind
 from shadowrelay.core.events import discard
+from shadowrelay.core.events.again import said_again
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.members import answers, damage, questions
@@ -272,6 +273,7 @@ def asked(
         lines += [Line(None, verdict) for verdict in verdicts]
     room = max(0, min(query.most, MAX_LINES - len(lines)))
     lines += [Line(event.number, event.verdict) for event in ledger.events_for(asker.database_id, room)]
+    ledger.apply(said_again(ledger, ledger.take_unsound_events(), now))
     seen = query.sighting.owner if query.sighting and vouches(ledger, sighted, query.sighting) else None
     return QueryResponse(tuple(lines), seen, give)
 

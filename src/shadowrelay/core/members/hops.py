@@ -6,10 +6,12 @@ It is that of members (``conversation``), with less in it: no copies are held, o
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from enum import Enum
 
 from shadowrelay.core.decisions import Decision, DropEvents, Write
 from shadowrelay.core.events import discard
+from shadowrelay.core.events.again import said_again
 from shadowrelay.core.hops import HopPeer
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Lineage, Mark, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
@@ -89,7 +91,7 @@ def _later(lineage: Lineage, mark: Mark) -> bool:
     return mark.incarnation == lineage.incarnation and mark.sequence > lineage.sequence
 
 
-def asked(ledger: Transaction, asker: Greeting, query: Query) -> QueryResponse:
+def asked(ledger: Transaction, asker: Greeting, query: Query, now: datetime) -> QueryResponse:
     """Answer an XQDISCARD of a peer: the events that wait for its database, up to ``most``.
 
     What it has applied (AFTER) is forgotten. A query from a process that has a successor gets nothing, and
@@ -101,4 +103,6 @@ def asked(ledger: Transaction, asker: Greeting, query: Query) -> QueryResponse:
     if query.after:
         ledger.apply(discard.acknowledge(peer.lineage.database_id, query.after))
     events = ledger.events_for(peer.lineage.database_id, min(query.most, MAX_LINES))
-    return QueryResponse(tuple(Line(event.number, event.verdict) for event in events))
+    lines = tuple(Line(event.number, event.verdict) for event in events)
+    ledger.apply(said_again(ledger, ledger.take_unsound_events(), now))
+    return QueryResponse(lines)
