@@ -10,10 +10,27 @@ _FETCHED = "a good copy is fetched before a message is set aside"
 _DAMAGE = "members/test_mend.py::"
 _A_FILE = _DAMAGE + "test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted[one bit flipped]"
 _A_ROW = _DAMAGE + "test_a_damaged_row_damages_that_message_alone_and_is_restored"
+_AGAIN = "members/test_events_again.py::"
 _CORE = "core/members/test_damage_rules.py::"
 _OFFERED = "smtp/test_member_dialogues.py::test_the_dialogue_goes_as_it_is_written[hold_and_discard]"
 
 DAMAGE = (
+    Fault(
+        name="a discard event is told whatever its sum says",
+        rule=_BELIEVED,
+        file="database/event_rows.py",
+        edits=(("sums.sound(records.event_of, row)", "sums.readable(records.event_of, row[:-1])"),),
+        test=_AGAIN + "test_the_holder_of_a_damaged_event_learns_what_was_delivered_and_nothing_else"
+        "[another recipient]",
+    ),
+    Fault(
+        name="a damaged discard event is dropped",
+        rule="what a damaged discard event said is said again",
+        file="core/events/again.py",
+        edits=(("        writes += addressed([event.addressee], _verdicts(ledger, event), now)\n", ""),),
+        test=_AGAIN + "test_the_holder_of_a_damaged_event_learns_what_was_delivered_and_nothing_else"
+        "[no kind at all]",
+    ),
     Fault(
         name="a holder acknowledges what differs from its digest",
         rule="the holder compares both digests before it acknowledges",
