@@ -10,7 +10,7 @@ import pytest
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.reckoning import UNKNOWN, ClockReading, Reckoning, saved
-from shadowrelay.database import reckonings
+from shadowrelay.database import opening, reckonings, sums
 from shadowrelay.database.transport import TransportDatabase
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -102,8 +102,9 @@ async def test_without_what_was_saved_the_wall_clock_is_followed_and_nothing_age
 
 
 def test_what_is_saved_is_what_is_read():
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    opening.migrate(connection)
+    sums.know_sums(connection)
     given = Reckoning(NOW, HOUR, "one", -HOUR, True, ((NOW - 3 * HOUR, NOW - 2 * HOUR),), (NOW - HOUR, NOW))
     reckonings.put(connection, given)
     assert reckonings.found(connection, None) == given
