@@ -46,6 +46,7 @@ from .planted_operator import ORDERING
 from .planted_pacing import PACING
 from .planted_redirecting import REDIRECTING
 from .planted_reload import RELOAD
+from .planted_settled_twice import SETTLED_TWICE
 from .planted_sites import SITES
 from .planted_specified import SPECIFIED
 from .planted_supervising import SUPERVISING
@@ -94,6 +95,7 @@ RELAY: tuple[Fault, ...] = (
     *MEASURES,
     *LISTS,
     *DOCUMENTS,
+    *SETTLED_TWICE,
     *SITES,
 )
 AUDIT: tuple[Fault, ...] = (

@@ -14,9 +14,11 @@ from stations import Station, boundary, eventually, full, offer
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.events.reports import resubmitted_id
 from shadowrelay.core.identifiers import MessageId, RequestId
+from shadowrelay.core.members.conversation import Answered
 from shadowrelay.core.messages import Copy, Role, Stage, Status
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.core.safety_net import requesting
+from shadowrelay.core.steps import Ask
 from shadowrelay.database.records import micros
 from shadowrelay.safety_net.expiry import Expiry
 
@@ -208,6 +210,44 @@ async def test_what_the_holder_made_its_owner_does_not_make_again(tmp_path: Path
         await eventually(done(owner))
         (own,) = await progress(owner, owner)
         assert (own.made, own.skipped) == (0, ((Skipped.ELSEWHERE, 1),))
+
+
+async def test_a_holder_leaves_it_to_a_silent_owner_that_a_third_member_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {"unresponsive_primary_interval": "1s"}
+    async with boundary(tmp_path, "mx1", "mx2", "mx3", **short) as (owner, holder, third):
+        await settle(owner, holder)
+        owner.run_links()
+        third.run_links()
+
+        async def met() -> bool:
+            known = await holder.read(lambda ledger: ledger.member(owner.name))
+            seen = third.node.boundary.watches[owner.name].heard_at
+            return seen is not None and known is not None and known.lineage is not None
+
+        await eventually(met)
+        await owner.quiet()
+        watches = holder.node.boundary.watches
+        watches[owner.name] = replace(watches[owner.name], failures=9, failing_since=0.0, greeted=False)
+        opinions: list[object] = []
+        ask_member = holder.node.members.ask
+
+        async def noted(step: Ask, patience: float) -> Any:
+            said = await ask_member(step, patience)
+            opinions.append(said.seen if isinstance(said, Answered) else said)
+            return said
+
+        monkeypatch.setattr(holder.node.members, "ask", noted)
+        holder.run(holder.node.resubmitting.run())
+        await ask(holder, request(made_by=holder.name, changed_by=holder.name))
+        await eventually(lambda: opinions.count(owner.name) >= 2)
+        assert await made_by(holder, 0)()
+        await third.quiet()
+        third.node.boundary.watches[owner.name] = replace(
+            third.node.boundary.watches[owner.name], heard_at=None
+        )
+        await eventually(made_by(holder, 1))
 
 
 async def test_a_member_that_was_away_asks_about_its_requests_before_it_goes_on(tmp_path: Path) -> None:

@@ -155,10 +155,7 @@ class Invariants:
         for key in [key for key in self.epochs if key[0] == node.name]:
             del self.epochs[key]
         for copy in node.ledger.state.copies.values():
-            about = self.world.reports.get(copy.id, (copy.id, 0))[0]
-            about = self.world.journaled.get(about, about)
-            if copy.id in self.world.released and about != copy.id:
-                self.world.excused.add(about)
+            self._let_go(node, copy.id)
             submission = self.world.submissions.get(copy.id)
             twice = any(holder.state is HolderState.HOLDING for holder in copy.holders)
             waits = copy.owned or any(recipient.waits for recipient in copy.recipients)
@@ -183,7 +180,23 @@ class Invariants:
             submission = self.world.submissions.get(message_id)
             if submission is not None and not submission.redundant:
                 self.world.excused.add(message_id)
+            self._let_go(node, message_id)
             self.available(message_id)
+
+    def _about(self, message_id: MessageId) -> MessageId:
+        """The message of a client that this one reports on, or is the journal copy of; else itself."""
+        about = self.world.reports.get(message_id, (message_id, 0))[0]
+        return self.world.journaled.get(about, about)
+
+    def _let_go(self, node: Node, message_id: MessageId) -> None:
+        """What was made of a message was lost or damaged. An operator had turned redundancy off, its holders
+        were let go, and it has no other yet: excused.
+        """
+        about = self._about(message_id)
+        versions = node.versions.get(message_id, ())
+        alone = bool(versions) and versions[-1][0].exposed
+        if message_id in self.world.released and about != message_id and alone:
+            self.world.excused.add(about)
 
     def disk_back(self, node: Node) -> None:
         """After a rollback: what the older image knows."""
@@ -674,6 +687,8 @@ def _queues(world: World) -> str:
         if state.arriving:
             return f"{node.name} does not know what became of {next(iter(state.arriving))}"
         for copy in state.copies.values():
+            if copy.id in stuck and _settled_elsewhere(world, node, copy):
+                continue  # whoever took it over asks the node that settled it, which waits for the operator
             if copy.owned:
                 return (
                     f"{node.name} has {copy.id} in its queue ({copy.confirmation}, exposed: {copy.exposed})"
@@ -689,6 +704,16 @@ def _queues(world: World) -> str:
             if event.addressee in live:
                 return f"{node.name} has an event for {event.addressee}: {event.verdict}"
     return ""
+
+
+def _settled_elsewhere(world: World, node: Node, copy: Copy) -> bool:
+    """Has another node settled all of it, and waits for what was made of it, before it tells anybody?"""
+    theirs = [one.ledger.state.copies.get(copy.id) for one in world.nodes.values() if one is not node]
+    return any(
+        one.stage is Stage.SAFETY_NET and any(recipient.waits for recipient in one.recipients)
+        for one in theirs
+        if one is not None
+    )
 
 
 def _put_off(node: Node, copy: Copy) -> bool:

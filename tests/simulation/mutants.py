@@ -790,8 +790,18 @@ MUTANTS = (
     ),
     Mutant(
         "a holder answers for an owner that is silent for a moment",
-        ((resubmission.lost, "return owner in request.gone or owner in contacts.silent", "return True"),),
+        ((resubmission.lost, "if owner in contacts.silent else None", ""),),
         scenario="given_back_after_the_interval",
+    ),
+    Mutant(
+        "a holder answers for a silent owner that a third member sees",
+        ((making.asked_elsewhere, " or answered.seen is not None", ""),),
+        seed=25067,
+    ),
+    Mutant(
+        "a holder makes what a silent owner said to have made",
+        ((resubmission.made, "if left_to_it and", "if False and"),),
+        seed=26500,
     ),
     Mutant(
         "mail expires inside the window of a request",

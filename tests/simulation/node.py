@@ -54,6 +54,7 @@ from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
+from shadowrelay.members.refusals import Refusals
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.pace import Pace
 from shadowrelay.wire.xtext import typed_recipient
@@ -68,6 +69,10 @@ if TYPE_CHECKING:
 
 CHORE = 0.3
 """Seconds until the next part of what is done to many messages."""
+
+
+REFUSED = 3.0
+"""Seconds for which a member that refused a copy is not asked for it again."""
 
 
 SCRUB = 4
@@ -204,6 +209,7 @@ class Node:
         self.active: set[tuple[MessageId, NextHop]] = set()
         self.ledger.active = self.active
         self.repairing: set[MessageId] = set()
+        self.refusals = Refusals(rest=REFUSED)
         self.redirecting: set[MessageId] = set()
         self.concluding = self.carrying = False
         self.pump_at: float | None = None
@@ -737,14 +743,21 @@ class Node:
         for copy in tuple(self.ledger.state.copies.values()):
             if not copy.exposed or copy.damaged or copy.id in self.repairing:
                 continue
+            candidates = self.boundary.candidates(self.world.now)
+            lately = self.refusals.lately(copy.id, self.world.now)
+            if candidates.healthy(lately) is None:
+                continue
             self.repairing.add(copy.id)
 
-            def done(_: Any, message_id: MessageId = copy.id) -> None:
+            def done(ended: repair.Repaired, message_id: MessageId = copy.id) -> None:
                 self.repairing.discard(message_id)
+                if ended.safe:
+                    self.refusals.forget(message_id)
+                else:
+                    self.refusals.note(message_id, ended.attempts, self.clock(), self.world.now)
 
-            candidates = self.boundary.candidates(self.world.now)
             whom = partial(candidates.healthy, first=keepers(self.ledger, copy))
-            self.start(repair.copy_again(copy.id, whom, self.clock), done)
+            self.start(repair.copy_again(copy.id, whom, self.clock, lately), done)
 
     @property
     def redundant(self) -> bool:

@@ -71,7 +71,8 @@ class Resubmitter:
             return
         node = self.node
         request, owner = self.left[0]
-        script = make(request, owner, most, self.contacts, node.policy, node.clock)
+        others = node.boundary.others(owner)
+        script = make(request, owner, most, self.contacts, others, node.policy, node.clock)
         node.start(script, self.made)
 
     def made(self, made: Made) -> None:

@@ -484,18 +484,23 @@ class Run:
         draw = random.Random(self.world.seed ^ 0x201F)
         if draw.random() < 0.12:
             off = start - self.world.now + 8.0 * draw.random()
-            self.world.after(off, self._turn, draw, False)
-            self.world.after(off + draw.uniform(0.5, 6.0), self._turn, draw, True)
+            self.world.after(off, self._turn, draw, [draw.uniform(0.5, 6.0), None])
             self.healed -= 1
 
-    def _turn(self, draw: random.Random, on: bool) -> None:
-        """On any node that runs; an operator tries again where none does."""
+    def _turn(self, draw: random.Random, left: Sequence[float | None]) -> None:
+        """Off, and on again after so many seconds, on any node that runs. Where none does, the operator tries
+        again: what comes next comes after that.
+        """
         up = [node for node in self.world.nodes.values() if node.up and not (node.frozen or node.opening)]
         if not up:
-            self.world.after(0.5, self._turn, draw, on)
+            self.world.after(0.5, self._turn, draw, left)
             return
-        draw.choice(up).turn(on)
-        self.healed += on
+        later, *rest = left
+        draw.choice(up).turn(later is None)
+        if later is None:
+            self.healed += 1
+        else:
+            self.world.after(later, self._turn, draw, rest)
 
     def _redirect(self, node: Node, to: ServerName) -> None:
         if node.up:

@@ -148,7 +148,8 @@ class Progress:
     A node has one for itself, and one for each owner for which it answers. ``place``: how far it has looked.
     ``made`` counts messages; ``skipped`` counts messages
     by ``Skipped``. ``done``: it has looked at all that it has. ``whole``: all that it keeps for that owner,
-    not only what the owner has lost.
+    not only what the owner has lost. ``trusting``: without what the owner said to have gone through itself,
+    since it may come back.
     """
 
     request: RequestId
@@ -159,6 +160,11 @@ class Progress:
     skipped: tuple[tuple[Skipped, int], ...] = ()
     done: bool = False
     whole: bool = True
+    trusting: bool = False
+
+    def has_passed(self, place: Place) -> bool:
+        """Has it looked at what stands at that place?"""
+        return self.done or (self.place.at is not None and place.at is not None and place <= self.place)
 
     def again(self) -> Progress:
         """The same, to be gone through once more: what was made is known by its id."""

@@ -27,6 +27,7 @@ class Refusal:
 class Refusals:
     """The last refusal of each exposed message by each member, in the memory of this process."""
 
+    rest: float = REST
     _by_message: dict[MessageId, dict[ServerName, Refusal]] = field(default_factory=dict)
     _exposed: set[MessageId] = field(default_factory=set)  # found so far in this round of looks
 
@@ -42,7 +43,7 @@ class Refusals:
         refused = [attempt for attempt in attempts if attempt.concern is Concern.COPY]
         if refused:
             said = self._by_message.setdefault(message_id, {})
-            said.update({attempt.name: Refusal(attempt, at, clock + REST) for attempt in refused})
+            said.update({attempt.name: Refusal(attempt, at, clock + self.rest) for attempt in refused})
         return bool(refused)
 
     def lately(self, message_id: MessageId, clock: float) -> tuple[OfferAttempt, ...]:

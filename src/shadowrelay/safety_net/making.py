@@ -9,7 +9,9 @@ from shadowrelay.core.decisions import VerdictKind
 from shadowrelay.core.events.reports import resubmitted_id
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
+from shadowrelay.core.members.claims import Sighting, sighting_of_member
 from shadowrelay.core.members.conversation import Query, Question
+from shadowrelay.core.members.second_opinion import Others
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net import resubmission
@@ -34,20 +36,23 @@ async def make(
     owner: ServerName,
     most: int,
     contacts: Callable[[], Contacts],
+    others: Others,
     policy: Policy,
     clock: Callable[[], datetime],
 ) -> Made:
-    """Make up to ``most`` of the messages that this owner settled."""
+    """Make up to ``most`` of the messages that this owner settled. ``others``: the members without it."""
 
-    def look(ledger: Transaction) -> Batch | None:
+    def look(ledger: Transaction) -> tuple[Batch, Sighting | None] | None:
         if chores.held_back(ledger) or ledger.resubmitting() >= MOST_UNSETTLED:
             return None
-        return resubmission.batch(ledger, request, owner, contacts(), policy, clock(), most)
+        found = resubmission.batch(ledger, request, owner, contacts(), policy, clock(), most)
+        return (found, sighting_of_member(ledger, owner) if found.suspected else None) if found else None
 
-    found = await Transact(look)
-    if found is None:
+    looked = await Transact(look)
+    if looked is None:
         return Made()
-    elsewhere = await asked_elsewhere(found, contacts().reachable)
+    found, sighting = looked
+    elsewhere = await asked_elsewhere(found, contacts().reachable, sighting, others)
     if elsewhere is None:
         return Made()
     unsound = await Compare(tuple(one for one in found.ids if one not in elsewhere))
@@ -57,21 +62,29 @@ async def make(
     return Made(count, found.rest is not None)
 
 
-async def asked_elsewhere(found: Batch, members: Collection[ServerName]) -> frozenset[MessageId] | None:
-    """The originals of which a member has, or had, the new message. None: a member does not know yet.
+async def asked_elsewhere(
+    found: Batch, members: Collection[ServerName], sighting: Sighting | None, others: Others
+) -> frozenset[MessageId] | None:
+    """The originals of which a member has, or had, the new message. None: nothing may be made now, because a
+    member does not know yet; or because the owner is merely silent (``sighting``), and a member sees it, or
+    no other machine answers.
 
     The question is at epoch 0: it claims no copy, so nobody records this node as a holder.
     """
     by_id = {resubmitted_id(found.request.id, original): original for original in found.ids}
+    about = Query(0, questions=tuple(Question(id_, 0) for id_ in by_id), sighting=sighting)
     elsewhere: set[MessageId] = set()
+    answering: set[ServerName] = set()
     for member in sorted(members) if by_id else ():
-        answered = await Ask(member, Query(0, questions=tuple(Question(id_, 0) for id_ in by_id)))
+        answered = await Ask(member, about)
         if isinstance(answered, Unanswered):
             continue
+        answering.add(member)
         verdicts = {line.verdict.message_id: line.verdict.kind for line in answered.lines}
-        if VerdictKind.PENDING in verdicts.values():
+        if VerdictKind.PENDING in verdicts.values() or answered.seen is not None:
             return None
         elsewhere |= {
             by_id[id_] for id_, kind in verdicts.items() if id_ in by_id and kind is not VerdictKind.UNKNOWN
         }
-    return frozenset(elsewhere)
+    alone = bool(by_id) and sighting is not None and others.none_of(answering)
+    return None if alone else frozenset(elsewhere)

@@ -13,6 +13,7 @@ import structlog
 from shadowrelay import measures
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.members.conversation import Answered
+from shadowrelay.core.members.second_opinion import Others
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.requests import Request
 from shadowrelay.core.safety_net import resubmission
@@ -45,6 +46,7 @@ class Resubmitting:
         members: Members,
         database: TransportDatabase,
         contacts: Callable[[], Contacts],
+        others: Callable[[ServerName], Others],
         examiner: Examiner,
         ready: Callable[[], bool],
         in_force: InForce,
@@ -54,6 +56,7 @@ class Resubmitting:
         self._members = members
         self._database = database
         self._contacts = contacts
+        self._others = others
         self._examiner = examiner
         self._ready = ready  # is there room, and is the node neither opening nor being drained?
         self._in_force = in_force
@@ -144,7 +147,9 @@ class Resubmitting:
         if most < 1 or not self._ready():
             return False
         began = measures.now()
-        script = make(request, owner, most, self._contacts, self._in_force.policy, self._clock)
+        script = make(
+            request, owner, most, self._contacts, self._others(owner), self._in_force.policy, self._clock
+        )
         made = await self._performer().run(script)
         self._pace.made(made.count)
         if made.count:

@@ -168,6 +168,7 @@ class Node:
             self.members,
             database,
             self.contacts,
+            boundary.others,
             self.examiner,
             self.has_room,
             self.in_force,

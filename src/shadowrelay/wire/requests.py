@@ -100,6 +100,7 @@ def progress_told(progress: Progress) -> dict[str, Any]:
         "skipped": {cause.value: count for cause, count in progress.skipped},
         "done": progress.done,
         "whole": progress.whole,
+        "trusting": progress.trusting,
     }
 
 
@@ -120,4 +121,5 @@ def progress_from(told: object) -> Progress:
         skipped=tuple((one_of(Skipped, cause), count_in(skipped, cause)) for cause in skipped),
         done=found.get("done") is True,
         whole=found.get("whole") is True,
+        trusting=found.get("trusting") is True,
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from decision_inputs import HOP, attempt, holder
+from decision_inputs import HOP, SPEAKER, attempt, holder
 from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, message
 
-from shadowrelay.core.decisions import Outcome
+from shadowrelay.core.decisions import Outcome, VerdictKind
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report, settle
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.events.side_effects import already_safe, report_is_safe, waited_in_vain
-from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import Role
+from shadowrelay.core.identifiers import Incarnation, MessageId, NextHop
+from shadowrelay.core.members.answers import answer
+from shadowrelay.core.messages import Confirmation, Role
 from shadowrelay.core.reception import redundancy
 from shadowrelay.core.reception.redundancy import Leg
 
@@ -66,3 +67,26 @@ def test_a_wait_for_a_report_that_was_settled_long_ago_ends() -> None:
     on.outcomes[DSN] = Outcome(DSN, 1, (1,), NOW)
     on.apply(waited_in_vain(on, on.copies[M], NOW))
     assert [(e.addressee, e.verdict.recipients) for e in on.told] == [(DB[B], (1,))]
+
+
+def test_an_owner_that_is_asked_ends_a_wait_for_what_is_safe_already() -> None:
+    """A page of before said again that the recipient waits: its report left long ago."""
+    on = ledger_of(A, message(holders=(holder(B),)))
+    fail(on)
+    on.apply(settle(on, M, [AttemptResult(2, Ending.ACCEPTED, "250 2.0.0")], (), HOP, NOW))
+    assert [one.kind for one in answer(on, SPEAKER[B], M, 1, None, NOW).then] == [VerdictKind.DELIVERED]
+    assert on.copies[M].recipients[0].waits
+    del on.copies[DSN]
+    on.outcomes[DSN] = Outcome(DSN, 1, (1,), NOW)
+    said = on.apply(answer(on, SPEAKER[B], M, 1, None, NOW))
+    assert sorted((one.argument, one.recipients) for one in said) == [("failed", (1,)), ("relayed", (2,))]
+    assert not any(one.waits for one in on.copies[M].recipients)
+
+
+def test_what_is_made_of_a_message_of_an_earlier_process_is_asked_about_first() -> None:
+    """The database may have been put back to before it made the same."""
+    now, before = ledger_of(A, message()), ledger_of(A, message(offered_in=Incarnation("9" * 16)))
+    for on in (now, before):
+        fail(on)
+    assert now.copies[DSN].confirmation is Confirmation.NONE
+    assert (before.copies[DSN].confirmation, before.copies[DSN].confirm_since) == (Confirmation.ASK, NOW)

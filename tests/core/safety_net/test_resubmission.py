@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,11 +16,17 @@ from shadowrelay.core.decisions import Content, Outcome, SaveCopy, VerdictKind
 from shadowrelay.core.events.reports import ReportKind, is_due, resubmitted_id
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.answers import answer
+from shadowrelay.core.members.claims import sighting_of_member
+from shadowrelay.core.members.conversation import Answered
+from shadowrelay.core.members.second_opinion import others
 from shadowrelay.core.messages import Confirmation, Copy, Damage, HolderState, Role, Status
 from shadowrelay.core.ownership.transfer import with_better_holder
-from shadowrelay.core.requests import Request, RequestState, Skipped
+from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.requests import Place, Progress, Request, RequestState, Skipped
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.steps import Ask, Unanswered
+from shadowrelay.safety_net.making import asked_elsewhere
 
 EVERYBODY = Contacts(frozenset({B, C}), frozenset({B, C}), frozenset())
 NEW = resubmitted_id(REQUEST, M)
@@ -42,7 +48,7 @@ def carried_out(
     before = set(on.copies)
     while found := resubmission.batch(on, asked.id, owner, contacts, POLICY, NOW):
         resubmission.made(on, found, elsewhere, unsound, contacts, POLICY, NOW)
-    parts = [one for one in on.progress(asked.id) if one.owner == owner]
+    parts = [one for one in on.progress(asked.id) if (one.node, one.owner) == (on.name, owner)]
     return [on.copies[id_] for id_ in set(on.copies) - before], dict(parts[0].skipped) if parts else {}
 
 
@@ -303,3 +309,98 @@ def test_the_content_is_not_stored_again() -> None:
 def test_owners_are_this_node_and_all_that_were_ever_members() -> None:
     on = ledger_of(A)
     assert resubmission.owners(on, Contacts(frozenset({C}), frozenset(), frozenset())) == (A, B, C)
+
+
+# Silence is no proof of a loss.
+
+
+def told(on: LedgerAtHand, **changes: Any) -> LedgerAtHand:
+    """The owner said how far it has come."""
+    own = Progress(request=REQUEST, node=A, owner=A)
+    on._put("progress", (REQUEST, A, A), replace(own, **changes))
+    return on
+
+
+GONE = request(gone=(A,))
+PASSED = {"place": Place(SETTLED, M)}
+
+
+@pytest.mark.parametrize("has", [{"done": True}, PASSED])
+@pytest.mark.parametrize(("contacts", "asked"), [(SILENT, None), (AWAY, GONE)])
+def test_what_an_owner_said_to_have_gone_through_is_left_to_it_while_it_is_away(
+    has: dict[str, Any], contacts: Contacts, asked: Request | None
+) -> None:
+    on = told(ledger_of(B, held()), **has)
+    assert carried_out(on, asked, owner=A, contacts=contacts) == ([], {Skipped.ELSEWHERE: 1})
+
+
+def test_what_an_owner_has_not_come_to_is_made_while_it_is_away() -> None:
+    before = Place(SETTLED - timedelta(seconds=1), M)
+    assert len(made_by_holder(SILENT, told(ledger_of(B, held()), place=before))) == 1
+
+
+def test_what_was_left_to_an_owner_is_made_when_it_is_retired_or_lost_its_database() -> None:
+    on = told(ledger_of(B, held()), done=True)
+    assert made_by_holder(SILENT, on) == []
+    on._put("known", A, replace(on.known[A], retired=True))
+    assert len(made_by_holder(SILENT, on)) == 1
+    on = told(ledger_of(B, held(owner_database="db-of-before")), done=True)
+    assert len(made_by_holder(SILENT, on)) == 1
+
+
+def test_members_are_asked_whether_they_see_an_owner_only_if_silence_alone_is_against_it() -> None:
+    def asks(contacts: Contacts, asked: Request) -> bool:
+        on = ledger_of(B, held())
+        on._put("requests", REQUEST, asked)
+        found = resubmission.batch(on, REQUEST, A, contacts, POLICY, NOW)
+        assert found is not None
+        return found.suspected
+
+    assert asks(SILENT, request())
+    assert not asks(SILENT, GONE)
+    assert not asks(Contacts(frozenset({C}), frozenset({C}), frozenset()), request())
+
+
+def what_is_elsewhere(said: Sequence[Answered | Unanswered], places: Sequence[MemberPlace]) -> Any:
+    """What the script says about a silent owner, when the members that can be reached say that."""
+    on = ledger_of(B, held())
+    on._put("requests", REQUEST, request())
+    found = resubmission.batch(on, REQUEST, A, SILENT, POLICY, NOW)
+    assert found is not None
+    sighting = sighting_of_member(on, A)
+    reachable = [place.name for place in places[: len(said)]]
+    script = asked_elsewhere(found, reachable, sighting, others(HERE, places, A))
+    try:
+        step = script.send(None)
+        for answered in said:
+            assert isinstance(step, Ask)
+            assert step.query.sighting == sighting is not None
+            step = script.send(answered)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("it asks on")
+
+
+HERE = MemberPlace(B, "s", "host-b")
+ALONG = MemberPlace(C, "s", "host-b")
+THIRD = MemberPlace(C, "s", "host-c")
+OWNER = MemberPlace(A, "s", "host-a")
+NO = Unanswered("connect", "refused")
+ANSWER = Answered((), SPEAKER[C].mark)
+
+
+@pytest.mark.parametrize(
+    ("said", "places", "may"),
+    [
+        ([ANSWER], [THIRD, OWNER], True),
+        ([replace(ANSWER, seen=A)], [THIRD, OWNER], False),
+        ([NO], [THIRD, OWNER], False),
+        ([], [THIRD, OWNER], False),
+        ([ANSWER], [ALONG, OWNER], True),
+        ([], [OWNER], True),
+    ],
+)
+def test_a_silent_owner_is_answered_for_if_no_member_sees_it_and_another_machine_answers(
+    said: list[Answered | Unanswered], places: list[MemberPlace], may: bool
+) -> None:
+    assert what_is_elsewhere(said, places) == (frozenset() if may else None)

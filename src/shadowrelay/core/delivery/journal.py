@@ -98,14 +98,16 @@ def queue_once(
     """Queue a message that is made of another one: a primary message of this node, exposed until the repair
     stage gives it a holder. ``awaited``: recipients of the original wait for it.
 
-    If the original was taken over, another node may have made the same message: every member is asked first.
+    If the original was taken over, another node may have made the same message. If it came before this
+    process began, this node may have made it itself, and was put back since. Every member is asked first.
     """
     known = ledger.copy(made.id)
     if known and known.exposed and known.reports_on is None and awaited:  # promoted from a copy
         return Decision(None, (SaveCopy(known, replace(known, reports_on=original.id)),))
     if known or ledger.outcome(made.id):
         return Decision(None)
-    ask = original.epoch > 1 or original.role is Role.SHADOW
+    earlier = original.offered_in != ledger.lineage.incarnation
+    ask = original.epoch > 1 or original.role is Role.SHADOW or earlier
     copy = replace(
         made,
         confirmation=Confirmation.ASK if ask else Confirmation.NONE,

@@ -36,8 +36,10 @@ def already_safe(ledger: Ledger, report: MessageId) -> bool:
     return not copy.exposed
 
 
-def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[None]:
-    """End the wait of recipients for what is safe already: no further event will end it."""
+def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[Copy]:
+    """End the wait of recipients for what is safe already: no further event will end it. A page out of date
+    may say again that they wait. The result is the message afterwards.
+    """
     awaited = {id_ for one in original.recipients for id_ in (one.report, one.journal) if id_}
     return _announced(ledger, original, {id_ for id_ in awaited if already_safe(ledger, id_)}, now)
 
@@ -45,10 +47,10 @@ def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[No
 def report_is_safe(ledger: Ledger, report: Copy, now: datetime) -> Decision[None]:
     """A DSN or a journal copy is safe: announce the settlement of the recipients that waited for it."""
     original = report.reports_on and ledger.copy(report.reports_on)
-    return _announced(ledger, original, {report.id}, now) if original else Decision(None)
+    return _announced(ledger, original, {report.id}, now).but(None) if original else Decision(None)
 
 
-def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now: datetime) -> Decision[None]:
+def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now: datetime) -> Decision[Copy]:
     waiting = [
         replace(
             one,
@@ -59,9 +61,9 @@ def _announced(ledger: Ledger, original: Copy, safe: Collection[MessageId], now:
         if one.report in safe or one.journal in safe
     ]
     if not waiting:
-        return Decision(None)
+        return Decision(original)
     after = original.with_recipients(waiting)
-    return Decision(None, (SaveCopy(original, after), *announced(ledger, after, waiting, now)))
+    return Decision(after, (SaveCopy(original, after), *announced(ledger, after, waiting, now)))
 
 
 def _next(ledger: Ledger, original: Copy, one: Recipient) -> MessageId | None:

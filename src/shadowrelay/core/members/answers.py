@@ -6,6 +6,7 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import known as all_known
+from shadowrelay.core.events.side_effects import waited_in_vain
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import machines
@@ -47,10 +48,18 @@ def answer(
         if arrived := ledger.arrival(message_id):
             return _answer_of_arrival(ledger, arrived, asker, epoch, rank, now)
         return Decision(without_copy(ledger, message_id, epoch))
+    ended = waited_in_vain(ledger, copy, now)
+    said = _answer(ledger, ended.then, asker, epoch, rank, now, damaged=damaged)
+    return said.after(ended)
+
+
+def _answer(
+    ledger: Ledger, copy: Copy, asker: Speaker, epoch: int, rank: int | None, now: datetime, *, damaged: bool
+) -> Decision[tuple[Verdict, ...]]:
     known = all_known(copy)
     if copy.stage is Stage.SAFETY_NET:
         # If its reports are not safe yet, the asker has to keep its copy until they are.
-        return Decision(known or (Verdict(message_id, copy.epoch, VerdictKind.PENDING),))
+        return Decision(known or (Verdict(copy.id, copy.epoch, VerdictKind.PENDING),))
     if copy.role is Role.PRIMARY:
         said = _answer_as_owner(ledger, copy, known, asker, epoch, rank, now, damaged=damaged)
     else:

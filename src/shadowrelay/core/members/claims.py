@@ -43,12 +43,15 @@ class Claim:
 
 def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
     """The question before copies held for that owner are promoted by time; None if there are none."""
-    member = ledger.member(owner)
+    return sighting_of_member(ledger, owner) if ledger.any_unclaimed(owner) else None
+
+
+def sighting_of_member(ledger: Ledger, name: ServerName) -> Sighting | None:
+    """The question about a member that is silent; None if this node has never met it."""
+    member = ledger.member(name)
     if member is None or member.lineage is None:
         return None
-    if not ledger.any_unclaimed(owner):
-        return None
-    return Sighting(owner, member.lineage.database_id, member.lineage.mark)
+    return Sighting(name, member.lineage.database_id, member.lineage.mark)
 
 
 def vouches(ledger: Ledger, sighted: Collection[ServerName], sighting: Sighting) -> bool:

@@ -1,8 +1,10 @@
 """Makes messages of those in Safety Net, for a resubmit request: whose turn it is, of what, and once.
 
 Each node makes what it settled itself. A holder answers for an owner that is lost, or that has lost the
-database in which it settled the message. The id of the new message is derived from the request and the
-original, so every node gives it the same id.
+database in which it settled the message. Silence is no proof of a loss: the holder asks the other members
+whether they see the owner. Until the owner is retired or shows another database, it may have what it said to
+have made, so that is left to it. The id of the new message is derived from the request and the original, so
+every node gives it the same id.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from datetime import datetime
+from enum import Enum
 
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.digests import of_envelope
@@ -44,16 +47,26 @@ class Contacts:
     silent: frozenset[ServerName]
 
 
-def lost(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts) -> bool:
-    """Do the holders answer for everything that this owner settled?"""
-    if owner not in contacts.members:
-        return True
+class Loss(Enum):
+    """Why the holders answer for everything that an owner settled. RETIRED: it is no member any more. SAID:
+    an operator said that it is gone. SILENT: nobody did, and others may see it.
+    """
+
+    RETIRED = "retired"
+    SAID = "said"
+    SILENT = "silent"
+
+
+def lost(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts) -> Loss | None:
+    """Do the holders answer for everything that this owner settled, and why?"""
     member = ledger.member(owner)
-    if member is not None and member.retired:
-        return True
+    if owner not in contacts.members or (member is not None and member.retired):
+        return Loss.RETIRED
     if owner in contacts.reachable:
-        return False
-    return owner in request.gone or owner in contacts.silent
+        return None
+    if owner in request.gone:
+        return Loss.SAID
+    return Loss.SILENT if owner in contacts.silent else None
 
 
 def lost_of(ledger: Ledger, copy: Copy, settled_at: datetime | None, policy: Policy) -> bool:
@@ -80,16 +93,17 @@ def owners(ledger: Ledger, contacts: Contacts) -> tuple[ServerName, ...]:
 def turn(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts) -> Progress | None:
     """The progress to go on from with what this owner settled; None if nothing is to be done now."""
     known = next((one for one in own_progress(ledger, request.id) if one.owner == owner), None)
-    own = owner == ledger.name
-    whole = own or lost(ledger, request, owner, contacts)
+    loss = None if owner == ledger.name else lost(ledger, request, owner, contacts)
+    whole, trusting = owner == ledger.name or loss is not None, loss in (Loss.SAID, Loss.SILENT)
     if not whole:
         member = ledger.member(owner)
         if member is None or member.broken_at is None:
             return None
     if known is None:
-        return Progress(request=request.id, node=ledger.name, owner=owner, whole=whole)
-    if whole and not known.whole:  # what was passed over, because its owner had it, comes again
-        return replace(known.again(), whole=True)
+        return Progress(request=request.id, node=ledger.name, owner=owner, whole=whole, trusting=trusting)
+    if whole and (not known.whole or (known.trusting and not trusting)):
+        # What was passed over, because its owner had it or had made it, comes again.
+        return replace(known.again(), whole=True, trusting=trusting)
     return None if known.done else known
 
 
@@ -155,6 +169,7 @@ class Batch:
     progress: Progress
     originals: tuple[tuple[datetime, MessageId], ...]
     rest: Place | None  # where the next batch begins
+    suspected: bool = False  # silence alone speaks against the owner
 
     @property
     def ids(self) -> tuple[MessageId, ...]:
@@ -181,7 +196,8 @@ def batch(
     found, rest = ledger.resubmittable(request.selector, whose, progress.place, LOOKS)
     if len(found) > most:
         found, rest = found[:most], Place(*found[most - 1])
-    return Batch(request, progress, tuple(found), rest)
+    suspected = owner != ledger.name and lost(ledger, request, owner, contacts) is Loss.SILENT
+    return Batch(request, progress, tuple(found), rest, suspected)
 
 
 def made(
@@ -205,13 +221,18 @@ def made(
         return 0
     now_at = turn(ledger, request, owner, contacts)
     begun = looked_at.progress
-    if now_at is None or (now_at.place, now_at.whole) != (begun.place, begun.whole):
+    if now_at is None or _where(now_at) != _where(begun):
         return 0
     skipped: Counter[Skipped] = Counter()
     count = 0
+    owners = next((one for one in ledger.progress(request.id) if one.node == one.owner == owner), None)
     for settled_at, message_id in looked_at.originals:
         copy = ledger.copy(message_id)
         if copy is not None and not _answered_for(ledger, copy, owner, now_at, settled_at, policy):
+            continue
+        left_to_it = now_at.trusting and owners and owners.has_passed(Place(settled_at, message_id))
+        if left_to_it and not (copy and lost_of(ledger, copy, settled_at, policy)):
+            skipped[Skipped.ELSEWHERE] += 1
             continue
         before = _made_before(ledger, request, message_id)
         if before:  # by this node, which has counted it
@@ -230,6 +251,10 @@ def made(
     after = replace(after, place=looked_at.rest) if looked_at.rest else replace(after, done=True)
     ledger.apply(Decision(None, (after,)))
     return count
+
+
+def _where(progress: Progress) -> tuple[Place, bool, bool]:
+    return progress.place, progress.whole, progress.trusting
 
 
 def _answered_for(

@@ -1,0 +1,40 @@
+"""Faults in what keeps a message from being made, offered, awaited or counted twice."""
+
+from __future__ import annotations
+
+from .planting import Fault
+
+_EFFECTS = "core/events/test_side_effects.py::"
+_RESUBMISSION = "core/safety_net/test_resubmission.py::"
+
+SETTLED_TWICE = (
+    Fault(
+        name="a holder that reaches no other machine answers for a silent owner",
+        rule="silence alone does not show that an owner is gone",
+        file="safety_net/making.py",
+        edits=(("return None if alone else frozenset(elsewhere)", "return frozenset(elsewhere)"),),
+        test=_RESUBMISSION
+        + "test_a_silent_owner_is_answered_for_if_no_member_sees_it_and_another_machine_answers",
+    ),
+    Fault(
+        name="what was left to an owner is never made",
+        rule="what was left to an owner is made when it is lost",
+        file="core/safety_net/resubmission.py",
+        edits=(("(not known.whole or (known.trusting and not trusting))", "(not known.whole)"),),
+        test=_RESUBMISSION + "test_what_was_left_to_an_owner_is_made_when_it_is_retired_or_lost_its_database",
+    ),
+    Fault(
+        name="an owner that is asked goes on waiting for what is safe already",
+        rule="no wait for a report outlives the report",
+        file="core/members/answers.py",
+        edits=(("    ended = waited_in_vain(ledger, copy, now)\n", "    ended = Decision(copy)\n"),),
+        test=_EFFECTS + "test_an_owner_that_is_asked_ends_a_wait_for_what_is_safe_already",
+    ),
+    Fault(
+        name="a report that is made once more after a database was put back leaves at once",
+        rule="what another process may have made is asked about",
+        file="core/delivery/journal.py",
+        edits=((" or original.role is Role.SHADOW or earlier", " or original.role is Role.SHADOW"),),
+        test=_EFFECTS + "test_what_is_made_of_a_message_of_an_earlier_process_is_asked_about_first",
+    ),
+)
