@@ -253,7 +253,7 @@ async def test_a_removal_whose_report_is_not_safe_yet_is_pending_before_anybody_
     tmp_path: Path,
 ) -> None:
     async with database(tmp_path) as found:
-        copy = held("inside")
+        copy = replace(held("inside"), offered_in=found.lineage.incarnation)
         await found.transact(save(copy))
         report = Report(
             id=report_id(copy.id, 1, ReportKind.FAILED), about=1, content=b"removed", next_hop=OUTSIDE

@@ -302,6 +302,7 @@ async def test_a_hop_is_found_and_passed_by_though_its_route_was_renamed(tmp_pat
         await fail(node, 1)
         assert not node.node.hop_conversations.watch(HOP).failures
         node.run_queue()
+        node.run_reconcile()  # what is sent again is asked about: the process before may have sent it
         await until.aclose()
         await fail(node, 1)
         assert await node.node.hop_shadows.send_again(HOP) == 1

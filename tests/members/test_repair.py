@@ -18,7 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, HolderState, Recipient, Stage
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.members import refusals, repair
+from shadowrelay.members import repair
 from shadowrelay.members.chores import Chores
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.members.session import MemberSession
@@ -111,11 +111,11 @@ async def test_a_copy_that_is_refused_says_nothing_of_its_member_and_why_is_reme
 async def test_who_refused_a_copy_is_asked_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "REST", 0.2)
     monkeypatch.setattr(MemberSession, "judge", ReceiveSession.judge)
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         await sent(owner, MESSAGE)
         made = await report_to(owner, ROUTED)
+        owner.node.repair.refusals.rest = 0.2
         owner.run_repair()
         await eventually(lambda: owner.node.repair.refusals.messages)
         monkeypatch.undo()

@@ -40,12 +40,16 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def running(*stations: Station) -> None:
     for one in stations:
-        one.run_links()
-        one.run_reconcile()
-        one.run(one.node.resubmitting.run())
-        one.run(one.node.hand.carrying.run())
+        carrying_on(one)
     for one in stations:
         await eventually(lambda one=one: len(one.node.boundary.reachable()) == len(stations) - 1)  # type: ignore[misc]
+
+
+def carrying_on(one: Station) -> None:
+    one.run_links()
+    one.run_reconcile()
+    one.run(one.node.resubmitting.run())
+    one.run(one.node.hand.carrying.run())
 
 
 async def give(one: Station, verb: Verb, wanted: Filter = QUEUE, **more: Any) -> str:
@@ -321,3 +325,59 @@ async def test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead
         await eventually(removed, within=20)
         shown = await came_to(owner, job, "pending")
         assert shown["pending"] == 1
+
+
+async def back_without_its_disk(lost: Station, *others: Station, directory: Path) -> Station:
+    """A member that was away comes back with a new disk."""
+    names = [one.name.partition(".")[0] for one in (lost, *others)]
+    again = await station(directory / "new", names[0], names[1:], disk=1)
+    for one in others:
+        one.knows(again)
+        again.knows(one)
+    carrying_on(again)
+    return again
+
+
+@pytest.mark.parametrize("verb", [Verb.SUSPEND, Verb.REMOVE])
+async def test_a_holder_that_comes_back_without_its_disk_is_not_waited_for(
+    tmp_path: Path, verb: Verb
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await running(owner, holder)
+        await sent(owner, MESSAGE)
+        await away(holder)
+        job = await give(owner, verb)
+        assert (await came_to(owner, job, "pending"))["pending"] == 1
+        again = await back_without_its_disk(holder, owner, directory=tmp_path)
+        try:
+            shown = await came_to(owner, job, "done", within=30)
+            assert shown["pending"] == 0
+        finally:
+            await again.stop()
+
+
+@pytest.mark.parametrize("verb", [Verb.SUSPEND, Verb.REMOVE])
+async def test_what_a_member_said_of_a_job_ends_with_its_disk(
+    tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had done something that a holder did not know yet, and said so. Then its disk was lost."""
+    monkeypatch.setattr(carrying, "LOOK", 1)
+    async with boundary(tmp_path, "mx1", "mx2", "mx3") as (owner, one, other):
+        await running(owner, one, other)
+        for _ in range(9):
+            await sent(owner, MESSAGE)
+        holder, third = one, other
+        await holder.quiet()  # it asks for no events
+        job = await give(third, verb)
+
+        async def told() -> bool:
+            return bool((await third.node.hand.jobs.show(job))["pending"] > 0)
+
+        await eventually(told, within=20)
+        await away(owner)
+        again = await back_without_its_disk(owner, one, other, directory=tmp_path)
+        carrying_on(holder)
+        try:
+            await came_to(third, job, "done", within=30)
+        finally:
+            await again.stop()

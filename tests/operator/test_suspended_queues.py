@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from scripted_hop import ScriptedHop
 from sending import MESSAGE, sent
-from stations import Station, boundary, eventually
+from stations import Station, boundary, eventually, station
 
 from shadowrelay.core import suspending
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
@@ -181,3 +181,31 @@ async def test_a_suspension_with_an_end_ends_by_itself(tmp_path: Path) -> None:
         assert one.node.suspended(INSIDE)
         one.clock.ahead = timedelta(hours=2)
         assert not one.node.suspended(INSIDE)
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_a_member_that_comes_back_without_its_disk_is_told_what_is_suspended(
+    tmp_path: Path, *, noticed: bool
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (first, lost):
+        await meet(first, lost)
+        await suspend(first)
+
+        async def in_force() -> bool:
+            return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
+
+        await eventually(in_force, within=10)
+        await lost.quiet()
+        for connector in lost.connectors:
+            await connector.stop(0)
+        if noticed:
+            await eventually(lambda: lost.name not in first.node.boundary.reachable(), within=20)
+        again = await station(tmp_path / "new", "mx2", ["mx1"], disk=1)
+        first.knows(again)
+        again.knows(first)
+        try:
+            await meet(again)
+            await eventually(lambda: again.node.suspended(INSIDE), within=20)
+            await eventually(in_force, within=20)
+        finally:
+            await again.stop()

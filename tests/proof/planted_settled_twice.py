@@ -37,4 +37,26 @@ SETTLED_TWICE = (
         edits=((" or original.role is Role.SHADOW or earlier", " or original.role is Role.SHADOW"),),
         test=_EFFECTS + "test_what_is_made_of_a_message_of_an_earlier_process_is_asked_about_first",
     ),
+    Fault(
+        name="a report that another node made is waited for",
+        rule="no wait for a report outlives the report",
+        file="core/delivery/settling.py",
+        edits=(("if r.settles and not already_safe(ledger, r.id)", "if r.settles"),),
+        test=_EFFECTS + "test_a_report_that_somebody_else_made_is_safe_at_once",
+    ),
+    Fault(
+        name="what a member said of a job outlives its database",
+        rule="what is awaited of a database ends with it",
+        file="core/ownership/heartbeat.py",
+        edits=(("*gone, ForgetTold(name), *again", "*gone, *again"),),
+        test="operator/test_jobs.py::test_what_a_member_said_of_a_job_ends_with_its_disk[remove]",
+    ),
+    Fault(
+        name="a member that was started again keeps what it was given before",
+        rule="what is awaited of a database ends with it",
+        file="safety_net/pace.py",
+        edits=(("known is None or known.run != run", "known is None"),),
+        test="operator/test_suspended_queues.py::"
+        "test_a_member_that_comes_back_without_its_disk_is_told_what_is_suspended[False]",
+    ),
 )

@@ -67,7 +67,7 @@ from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
-from shadowrelay.core.shared_records import ForgetRequest
+from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import RowsDamaged
@@ -509,6 +509,11 @@ class MemoryLedger:
                 for key in [key for key in self.state.progress if key[0] == request_id]:
                     self._put("progress", key, _ABSENT)
                 self._put("requests", request_id, _ABSENT)
+            case ForgetTold(member):
+                for part in [part for part in self.state.progress if part[1] == member]:
+                    self._put("progress", part, _ABSENT)
+                for pair in [pair for pair in self.state.job_progresses if pair[1] == member]:
+                    self._put("job_progresses", pair, _ABSENT)
             case HopPeer():
                 self._put("hop_peers", write.name, write)
             case HopShadow(message_id, hop):

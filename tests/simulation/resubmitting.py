@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.members.sharing import News, Shared, Sharing, news_of, share
+from shadowrelay.members.sharing import News, Shared, Sharing, incarnations, news_of, share
 from shadowrelay.safety_net.making import Made, make
 from shadowrelay.safety_net.pace import Pace
 
@@ -34,7 +34,8 @@ class Resubmitter:
         if self.busy or not news:
             return
         self.busy = True
-        due = self.pace.due(self.contacts().reachable, news, now)
+        runs = incarnations(self.node.ledger.member, self.contacts().reachable)
+        due = self.pace.due(runs, news, now)
         self.waits_for = set(due)
         for name in due:
             script = share(name, Sharing(self.node.policy, self.node.clock))

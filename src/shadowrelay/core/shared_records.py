@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
@@ -30,10 +30,20 @@ class ForgetRequest:
     id: RequestId
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetTold:
+    """Forget how far that member said to be with every request and job: it said so in a database that is
+    gone, or it is gone itself.
+    """
+
+    member: ServerName
+
+
 RecordWrite: TypeAlias = (
     Request
     | Progress
     | ForgetRequest
+    | ForgetTold
     | Switch
     | Job
     | JobProgress

@@ -57,7 +57,7 @@ from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import AsSent, Copy, Role, Stage
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
-from shadowrelay.core.shared_records import ForgetRequest
+from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import Load, RowsDamaged
@@ -325,7 +325,7 @@ class SqlLedger(RecordRows, EventRows, Copies):
                 if (known := self.member(name)) and known.lineage:
                     self._write(replace(known, lineage=known.lineage.at(sequence)))
             case (
-                Request() | Progress() | ForgetRequest() | Switch()
+                Request() | Progress() | ForgetRequest() | ForgetTold() | Switch()
                 | Job() | JobProgress() | ForgetJob() | Suspension() | ForgetSuspension()
             ):  # fmt: skip
                 self._write_record(write)

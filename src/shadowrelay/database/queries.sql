@@ -323,6 +323,9 @@ VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
 -- name: drop_progress
 DELETE FROM progress WHERE request = ?;
 
+-- name: drop_progress_of
+DELETE FROM progress WHERE request = ? AND node = ?;
+
 -- name: jobs
 SELECT id, told, row_sum FROM job ORDER BY id;
 
@@ -342,6 +345,9 @@ VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3));
 
 -- name: drop_job_progress
 DELETE FROM job_progress WHERE job = ?;
+
+-- name: drop_job_progress_of
+DELETE FROM job_progress WHERE job = ? AND node = ?;
 
 -- name: suspensions
 SELECT next_hop, told, row_sum FROM suspension ORDER BY next_hop;

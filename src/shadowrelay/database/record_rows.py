@@ -14,7 +14,7 @@ from typing import assert_never
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.shared_records import ForgetRequest, RecordWrite
+from shadowrelay.core.shared_records import ForgetRequest, ForgetTold, RecordWrite
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.database import request_rows, sums
@@ -86,7 +86,7 @@ class RecordRows:
 
     def _write_record(self, write: RecordWrite) -> None:
         run = self.connection.execute
-        if isinstance(write, Job | JobProgress | ForgetJob):
+        if isinstance(write, Job | JobProgress | ForgetJob | ForgetTold):
             self.forget_records()
         match write:
             case Switch():
@@ -98,6 +98,11 @@ class RecordRows:
             case ForgetRequest(request_id):
                 run(SQL["drop_progress"], (request_id,))
                 run(SQL["drop_request"], (request_id,))
+            case ForgetTold(member):
+                for one in self.requests():
+                    run(SQL["drop_progress_of"], (one.id, member))
+                for job in self.jobs():
+                    run(SQL["drop_job_progress_of"], (job.id, member))
             case Job():
                 run(SQL["put_job"], (write.id, json.dumps(job_told(write))))
             case JobProgress():

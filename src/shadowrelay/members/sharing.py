@@ -15,7 +15,8 @@ from typing import TypeAlias
 import structlog
 
 from shadowrelay.core import suspending, switching
-from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.decisions import Member
+from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress
 from shadowrelay.core.ledger import Ledger, Transaction, own_progress
 from shadowrelay.core.operating import Act, Scope, Told, act_about
@@ -249,6 +250,14 @@ def read_record(told: Told) -> tuple[Request, list[Progress]]:
     if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
         raise Malformed("bad progress")
     return request_from(told.get("request")), [progress_from(one) for one in parts]
+
+
+def incarnations(
+    known: Callable[[ServerName], Member | None], names: Collection[ServerName]
+) -> dict[ServerName, Incarnation | None]:
+    """The incarnation in which each of these members was met last."""
+    found = {name: known(name) for name in names}
+    return {name: one.lineage.incarnation if one and one.lineage else None for name, one in found.items()}
 
 
 def news_of(ledger: Ledger, requests: Sequence[Request]) -> News:

@@ -9,6 +9,7 @@ from shadowrelay.core.decisions import Decision, DropEvents, Member, Write
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.ownership import heartbeat
+from shadowrelay.core.shared_records import ForgetTold
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 
@@ -48,7 +49,7 @@ def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
     heartbeat.lose_holder(ledger, name)
     promoted, _ = heartbeat.take_over(ledger, name, Reason.OWNER_RETIRED, now)
     events = 0
-    writes: list[Write] = [replace(member, retired=True)]
+    writes: list[Write] = [replace(member, retired=True), ForgetTold(name)]
     if member.lineage:
         events = views.events_waiting(ledger, member.lineage.database_id)
         writes.append(DropEvents(member.lineage.database_id))

@@ -6,10 +6,10 @@ Times are seconds of a clock that counts suspension.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net.resubmission import AT_ONCE
 from shadowrelay.core.values import dataclass
@@ -20,9 +20,12 @@ REFRESH = 5.0  # seconds after which members are given the requests again, and t
 
 @dataclass(slots=True)
 class Given:
-    """What this process knows of the records that a member has."""
+    """What this process knows of the records that a member has. ``run``: the incarnation that it is about: a
+    later one may have another database, or an older state of its own.
+    """
 
     since: float  # since when it can be reached, and its answer is waited for
+    run: Incarnation | None = None
     news: News = frozenset()
     refused: Mapping[RequestId, str] = field(default_factory=dict)
     at: float | None = None  # when it answered last, since it can be reached
@@ -40,13 +43,19 @@ class Pace:
     _allowance: float = 0.0
     _turn: int = 0
 
-    def due(self, reachable: Collection[ServerName], news: News, now: float) -> tuple[ServerName, ...]:
-        """The members that can be reached, and do not have the records as they are now, or not lately."""
-        for name in self.given.keys() - reachable:
+    def due(
+        self, reachable: Mapping[ServerName, Incarnation | None], news: News, now: float
+    ) -> tuple[ServerName, ...]:
+        """The members that can be reached, and do not have the records as they are now, or not lately.
+        ``reachable``: with the incarnation in which each was met last.
+        """
+        for name in self.given.keys() - reachable.keys():
             del self.given[name]
         found = []
-        for name in sorted(reachable):
-            known = self.given.setdefault(name, Given(now))
+        for name, run in sorted(reachable.items()):
+            known = self.given.get(name)
+            if known is None or known.run != run:
+                known = self.given[name] = Given(now, run)
             fresh = known.at is not None and now - known.at < self.refresh
             if not fresh or known.news != news:
                 found.append(name)

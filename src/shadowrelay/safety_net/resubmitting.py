@@ -27,7 +27,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.members.sharing import News, Sharing, news_of, share
+from shadowrelay.members.sharing import News, Sharing, incarnations, news_of, share
 from shadowrelay.running import Performer
 from shadowrelay.safety_net.making import make
 from shadowrelay.safety_net.pace import Given, Pace
@@ -78,7 +78,8 @@ class Resubmitting:
         while True:
             records, news = await self.look()
             if news:
-                due = self._pace.due(self._contacts().reachable, news, seconds())
+                runs = incarnations(self._database.ledger.known, self._contacts().reachable)
+                due = self._pace.due(runs, news, seconds())
                 await asyncio.gather(*(self._give(name, news) for name in due))
                 open_ones = [
                     one.id

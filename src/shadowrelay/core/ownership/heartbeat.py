@@ -18,6 +18,7 @@ from shadowrelay.core.messages import Confirmation, Copy, HolderState, Reason
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.transfer import asked_about, intend, saved
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.shared_records import ForgetTold
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -70,7 +71,7 @@ def meet(
     broken = replace(met, applied=None, replaced=gone_for_good, broken_at=now)
     # It may have lost what it settled, and what it made for requests: we look at our parts of them once more.
     again = (part.again() for request in ledger.requests() for part in own_progress(ledger, request.id))
-    ledger.apply(Decision(None, (broken, *gone, *again)))
+    ledger.apply(Decision(None, (broken, *gone, ForgetTold(name), *again)))
     chores.begin(ledger, Chore(ChoreKind.REPLACED if replaced else ChoreKind.ROLLED_BACK, name, now))
     return continuity
 
