@@ -161,8 +161,8 @@ async def test_a_hop_that_takes_nobody_names_no_recipients_past_its_limit(reply:
         (b"554 5.6.0 never\r\n", Ending.REJECTED),
         (b"250 2.0.0 Duplicate dropped\r\n", Ending.DUPLICATE),
         (b"421 4.3.2 shutting down\r\n", Ending.DEFERRED),
-        (b"399 what\r\n", Ending.IN_DOUBT),
-        (b"gibberish\r\n", Ending.IN_DOUBT),
+        (b"399 what\r\n", Ending.UNREADABLE),
+        (b"gibberish\r\n", Ending.UNREADABLE),
         (CLOSE, Ending.IN_DOUBT),
     ],
 )
@@ -226,9 +226,10 @@ async def test_what_is_no_reply_is_shown_as_the_server_said_it(verb: str, said: 
             assert failure.value.error == shown
             return
         result = await send(hop)
-    assert endings(result) == [Ending.IN_DOUBT if verb == "DOT" else Ending.DEFERRED] * 2
-    lost = "after the final dot" if verb == "DOT" else f"at {verb}"
-    assert {one.reply for one in result.results} == {f"451 4.4.2 Session lost {lost}: {shown}"}
+    assert endings(result) == [Ending.UNREADABLE if verb == "DOT" else Ending.DEFERRED] * 2
+    unread = "451 4.5.0 It took the content, its answer cannot be read"
+    told = unread if verb == "DOT" else f"451 4.4.2 Session lost at {verb}"
+    assert {one.reply for one in result.results} == {f"{told}: {shown}"}
 
 
 async def test_a_reply_beyond_32_kib_still_means_what_its_code_says() -> None:
@@ -239,20 +240,22 @@ async def test_a_reply_beyond_32_kib_still_means_what_its_code_says() -> None:
     assert len(result.results[0].reply) <= 600
 
 
-async def test_an_endless_reply_is_cut_off() -> None:
-    async with ScriptedHop(MAIL=b"250-" + b"x" * 400_000) as hop:
+async def test_a_reply_that_never_ends_is_given_up_in_time() -> None:
+    async with ScriptedHop(offers=NO_PIPELINING, MAIL=b"250-" + b"x" * 400_000) as hop:
         with pytest.raises(ConnectionFailed, match="mail"):
-            await send(hop)
+            await send(hop, timeouts=Timeouts(mail=0.2, quit=0.05))
 
 
-async def test_what_arrives_unasked_is_not_taken_for_a_later_reply() -> None:
+async def test_what_arrives_unasked_ends_the_session_before_the_next_message() -> None:
     async with ScriptedHop(DOT=b"250 2.0.0 one\r\n550 5.0.0 unasked\r\n") as hop:
         session = DeliverySession(hop.server())
         await session.connect()
-        for _ in range(2):
-            result = await session.deliver(envelope(), recipients(*TWO), MESSAGE)
-            assert [one.reply for one in result.results] == ["250 2.0.0 one"] * 2
-        await session.close()
+        result = await session.deliver(envelope(), recipients(*TWO), MESSAGE)
+        assert [one.reply for one in result.results] == ["250 2.0.0 one"] * 2
+        with pytest.raises(ConnectionFailed, match="unasked") as failure:
+            await session.deliver(envelope(), recipients(*TWO), MESSAGE)
+        assert failure.value.reused  # a fresh session is tried at once
+        assert not session.alive
 
 
 async def test_control_characters_in_a_reply_do_not_reach_the_result() -> None:
@@ -295,9 +298,17 @@ async def test_each_answer_of_an_lmtp_server_is_told_when_it_comes() -> None:
 
 
 async def test_lmtp_recipients_not_answered_before_the_session_is_lost_are_in_doubt() -> None:
-    async with ScriptedHop(DOT=b"250 2.1.5 stored\r\nrubbish\r\n") as hop:
-        result = await send(hop, protocol="lmtp")
+    async with ScriptedHop(DOT=[b"250 2.1.5 stored\r\n"]) as hop:
+        timeouts = Timeouts(final_dot=0.2, quit=0.05)
+        result = await send(hop, protocol="lmtp", timeouts=timeouts)
     assert endings(result) == [Ending.ACCEPTED, Ending.IN_DOUBT]
+
+
+async def test_behind_what_cannot_be_read_no_answer_of_an_lmtp_server_counts() -> None:
+    dot = b"250 2.1.5 stored\r\nrubbish\r\n250 2.1.5 whose?\r\n"
+    async with ScriptedHop(DOT=dot) as hop:
+        result = await send(hop, *TWO, "c@example.net", "d@example.net", protocol="lmtp")
+    assert endings(result) == [Ending.ACCEPTED] + [Ending.UNREADABLE] * 3
 
 
 async def test_lmtp_without_any_recipient_does_not_wait_for_replies_that_never_come() -> None:

@@ -143,7 +143,7 @@ async def test_a_next_hop_that_stops_reading_is_given_up_before_the_dot() -> Non
     assert not session.alive
 
 
-async def test_a_refusal_in_the_middle_of_the_content_is_heard() -> None:
+async def test_a_refusal_in_the_middle_of_the_content_is_shown_and_decides_nothing() -> None:
     async with ScriptedHop(EARLY=b"552 5.3.4 too much\r\n") as hop:
 
         async def content() -> AsyncIterator[bytes]:
@@ -152,7 +152,8 @@ async def test_a_refusal_in_the_middle_of_the_content_is_heard() -> None:
             yield MESSAGE
 
         result = await send(hop, content())
-    assert result.results[0].ending is Ending.REJECTED
+    assert result.results[0].ending is Ending.DEFERRED
+    assert result.results[0].reply == "451 4.4.2 Session lost at content: 552 5.3.4 too much"
     assert hop.contents == []
 
 
@@ -168,14 +169,14 @@ async def test_a_positive_reply_before_the_dot_takes_nothing() -> None:
     assert hop.contents == []
 
 
-async def test_a_refusal_followed_by_a_closed_connection_is_heard() -> None:
+async def test_a_refusal_followed_by_a_closed_connection_is_shown() -> None:
     async def leave() -> None:
         await asyncio.sleep(0.05)
         raise ConnectionResetError
 
     async with ScriptedHop(EARLY=b"552 5.3.4 too much\r\n", pause=leave) as hop:
         result = await send(hop, LARGE)
-    assert result.results[0].reply == "552 5.3.4 too much"
+    assert result.results[0].reply == "451 4.4.2 Session lost at content: 552 5.3.4 too much"
 
 
 async def test_a_session_lost_in_the_last_block_is_lost_before_the_dot() -> None:

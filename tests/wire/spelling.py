@@ -29,7 +29,7 @@ from shadowrelay.core.members.conversation import (
     Revocation,
 )
 from shadowrelay.core.members.damage import Wanted
-from shadowrelay.core.messages import FOREVER, Status
+from shadowrelay.core.messages import FOREVER, Status, Unread
 from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.wire.xshadow import VERSIONS, Fork, OfferParameter
 
@@ -85,6 +85,7 @@ outcomes = st.one_of(
 forks = st.tuples(
     st.integers(1, 1_000_000), st.text(st.characters(codec="utf-8"), max_size=30).map(NextHop), outcomes
 ).map(lambda fork: Fork(*fork[:2], *fork[2]))
+unread = st.builds(Unread, st.integers(0, 1_000_000), st.text(st.characters(codec="utf-8"), max_size=30))
 questions = st.builds(Question, message_ids, numbers, st.one_of(st.none(), numbers), st.booleans())
 wanted = st.one_of(st.builds(Wanted, message_ids), st.builds(Wanted, message_ids, numbers, digests))
 queries = st.builds(
@@ -110,6 +111,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
         VerdictKind.SUPERSEDED: numbers.map(str),
         VerdictKind.DAMAGED: st.one_of(st.just(""), numbers.map(str)),
         VerdictKind.DELIVERED: st.sampled_from(["", "relayed", "failed", "removed"]),
+        VerdictKind.UNREAD: unread.map(lambda found: f"{found.tries};{found.host}"),
         VerdictKind.SUSPENDED: st.one_of(st.just(""), st.integers(0, 4_000_000_000_000).map(str)),
     }
     argument = draw(arguments.get(kind, st.just("")))

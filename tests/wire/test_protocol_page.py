@@ -73,7 +73,7 @@ def written(verb: str, arguments: str) -> str | None:
             assert format_offer(parse_offer(offer)) == offer
             assert origin is None or format_origin(parse_origin(origin)) == origin
         case "RCPT":
-            keywords = {"XFORK", "NOTIFY", "ORCPT"}
+            keywords = {"XFORK", "XUNREAD", "NOTIFY", "ORCPT"}
             fork = parse_rcpt(arguments, smtputf8=False, keywords=keywords).extra.get("XFORK", "")
             assert format_fork(*parse_fork(fork)) == fork
     return None

@@ -108,7 +108,7 @@ def test_what_a_greeting_says() -> None:
     )
     assert parse_greeting(GREETING) == Greeting(ServerName(NAME), lineage, Incarnation(ONE), version=1)
     assert parse_greeting(f"{GREETING} VERSION=2").version == 2
-    assert parse_greeting(f"{GREETING} VERSION=4").version == 4
+    assert parse_greeting(f"{GREETING} VERSION=5").version == 5
     assert parse_greeting(GREETING.rpartition(" ")[0]).known is None
 
 
@@ -116,7 +116,7 @@ def test_what_a_greeting_says() -> None:
     "text",
     [
         GREETING + " MORE=1",
-        GREETING + " VERSION=5",
+        GREETING + " VERSION=6",
         GREETING + " VERSION=2 VERSION=2",
         GREETING.replace("KNOWN=", "known="),
         GREETING.replace(NAME, "MX1.example.org"),
@@ -218,8 +218,8 @@ def test_the_longest_greeting_fits_into_a_line() -> None:
     beginnings = tuple(Beginning(Incarnation(f"{number:016x}"), largest) for number in range(100))
     lineage = Lineage(DatabaseId(DATABASE), beginnings, largest).since(None)
     assert len(lineage.beginnings) == 64
-    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE), version=4))
-    assert greeting.endswith(" VERSION=4")
+    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE), version=5))
+    assert greeting.endswith(" VERSION=5")
     reply = f"250 2.0.0 {greeting} {TWO}:{largest}\r\n"
     assert len(reply) <= MAX_LINE
 

@@ -55,6 +55,10 @@ Orders
     23. A member acknowledges an order to stop when no attempt of its own about it is under way any more:
         ``reception.holding.too_early``, ``members.conversation.told``.
 
+Answers that cannot be read
+    24. A message that a next hop may have is sent again after growing pauses, then when an operator wants it:
+        ``unread.pause_after``. Members count on: ``unread.told_of``, ``reception.holding.unread_held``.
+
 A decision is a function of a ledger, what happened and a clock reading. It returns ``Decision(then, writes,
 events)``: the rows and tracking events of one transaction, and what may be said after the commit. This
 package has no clock, randomness, logging, I/O or memory of the process. It awaits nothing but ``steps``.

@@ -35,8 +35,9 @@ T_co = TypeVar("T_co", covariant=True)
 class VerdictKind(StrEnum):
     """What a line of an XQDISCARD answer says about a message.
 
-    The first six are discard events; the others only answer CHECK and REVOKE. SUSPENDED, RESUMED: an operator
-    ordered that. RECORDED: the owner has the asker's copy on record.
+    The first seven are discard events; the others only answer CHECK and REVOKE. SUSPENDED, RESUMED: an
+    operator ordered that. UNREAD: a next hop took the content, and its answer could not be read. RECORDED:
+    the owner has the asker's copy on record.
     """
 
     DELIVERED = "delivered"
@@ -45,6 +46,7 @@ class VerdictKind(StrEnum):
     SUPERSEDED = "superseded"
     SUSPENDED = "suspended"
     RESUMED = "resumed"
+    UNREAD = "unread"
     RECORDED = "held"
     YOURS = "yours"
     PENDING = "pending"
@@ -60,8 +62,9 @@ class Verdict:
     with SUSPENDED and RESUMED, when the operator ordered that.
 
     ``argument`` is the owner's name for TAKEN, the outcome for DELIVERED, the end in Unix milliseconds for
-    SUSPENDED (empty: none), and a holder's rank for RECORDED, SUPERSEDED and PENDING. ``recipients`` are
-    recipient numbers; empty means all. DAMAGED: the speaker has a copy that cannot be relied on.
+    SUSPENDED (empty: none), tries and host for UNREAD, and a holder's rank for RECORDED, SUPERSEDED and
+    PENDING. ``recipients`` are recipient numbers; empty means all. DAMAGED: the speaker has a copy that
+    cannot be relied on.
     """
 
     message_id: MessageId

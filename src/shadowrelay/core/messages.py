@@ -111,6 +111,18 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A host took the content, and its answer could not be read: the recipient may have the message.
+
+    ``tries``: how often in a row that was so; 0 since an operator let the message go on. ``host``: the one
+    that took it last; '' for any. Another host is a sure duplicate, and is not tried.
+    """
+
+    tries: int
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Recipient:
     """One recipient (a RCPT command) and its state. Numbers start at 1 at reception and never change.
 
@@ -134,6 +146,7 @@ class Recipient:
     journal: MessageId | None = None  # the journal copy that must be safe before the settlement is announced
     suspended: datetime | None = None  # FOREVER: until it is resumed
     ordered_at: datetime | None = None
+    unread: Unread | None = None
 
     @property
     def settled(self) -> bool:
@@ -147,6 +160,10 @@ class Recipient:
     def is_suspended(self, now: datetime) -> bool:
         """Does an operator want it delivered later?"""
         return self.suspended is not None and now < self.suspended
+
+    def let_go(self) -> Recipient:
+        """The recipient once an operator wants it tried: due now, at any host, with no answer counted."""
+        return replace(self, next_attempt=None, unread=self.unread and Unread(0))
 
     def ordered(self, until: datetime | None, at: datetime) -> Recipient:
         """The recipient after an order to suspend it (``until``) or to resume it (None), given at that time.

@@ -108,6 +108,20 @@ class Policy:
     outbound_connection_failure_retry_interval: timedelta = tunable(
         _m(10), "Between all later retries.", least=_s(1), most=_d(20)
     )
+    unreadable_answer_retry_count: int = tunable(
+        3,
+        "Retries where a next hop took the content and its answer cannot be read; then an operator decides.",
+        least=0,
+        most=15,
+        source="ours",
+    )
+    unreadable_answer_retry_interval: timedelta = tunable(
+        _m(15),
+        "Before the first such retry; before each later one four times as long.",
+        least=_s(1),
+        most=_d(1),
+        source="ours",
+    )
     queue_max_idle_time: timedelta = tunable(
         _m(3), "An outbound session idle this long is closed.", least=_s(5), most=_h(1)
     )

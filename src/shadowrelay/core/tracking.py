@@ -263,7 +263,7 @@ class DuplicateDeliver(Deliver):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defer(TrackingEvent):
-    """An attempt failed for now. ``in_doubt``: the connection broke after the final dot."""
+    """An attempt failed for now. ``in_doubt``: no answer to the final dot can be read."""
 
     event_id: ClassVar[str] = "DEFER"
     server: str

@@ -11,7 +11,7 @@ SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, 
 
 -- name: recipients
 SELECT message_id, number, address, next_hop, notify, orcpt, status, attempts, next_attempt, last_reply,
-       delay_notified, report, settled_at, journal, suspended, ordered_at, row_sum
+       delay_notified, report, settled_at, journal, suspended, ordered_at, unread, row_sum
   FROM recipient WHERE message_id = ? ORDER BY number;
 
 -- name: holders
@@ -27,8 +27,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,
-       next_attempt, last_reply, delay_notified, report, settled_at, journal, suspended, ordered_at, due_at, row_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       next_attempt, last_reply, delay_notified, report, settled_at, journal, suspended, ordered_at, unread,
+       due_at, row_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_holder
 INSERT OR REPLACE INTO holder (message_id, database_id, name, incarnation, sequence, rank, state, row_sum)

@@ -37,6 +37,7 @@ from shadowrelay.core.messages import (
     Role,
     Stage,
     Status,
+    Unread,
 )
 from shadowrelay.core.values import replace
 from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, row_sum, sound
@@ -143,7 +144,13 @@ def _recipient(row: SqlRow) -> Recipient:
         journal=None if row[13] is None else MessageId(row[13]),
         suspended=maybe_moment(row[14]),
         ordered_at=maybe_moment(row[15]),
+        unread=None if row[16] is None else _unread(row[16]),
     )
+
+
+def _unread(text: str) -> Unread:
+    tries, _, host = text.partition(" ")
+    return Unread(int(tries), host)
 
 
 def _recipient_row(row: SqlRow, *, old: bool) -> Recipient:
@@ -220,6 +227,9 @@ _SETTLED_AT = 12
 _SUSPENDED = 14
 """The first of the columns of a recipient that came after those."""
 
+_UNREAD = 16
+"""The same once more."""
+
 
 def _given(columns: SqlRow, later: int) -> SqlRow:
     """The columns of which a row's sum is made. Columns from ``later`` on count only if one has a value: they
@@ -230,9 +240,11 @@ def _given(columns: SqlRow, later: int) -> SqlRow:
 
 
 def _given_recipient(columns: SqlRow) -> SqlRow:
-    """The same for a recipient, to whose rows columns were added twice."""
-    given = _given(columns, _SUSPENDED)
-    return _given(given, _SETTLED_AT) if len(given) == _SUSPENDED else given
+    """The same for a recipient, to whose rows columns were added three times."""
+    for later in (_UNREAD, _SUSPENDED, _SETTLED_AT):
+        if len(columns := _given(columns, later)) != later:
+            break
+    return columns
 
 
 def message_sums(row: SqlRow) -> SqlRow:
@@ -279,6 +291,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
         recipient.journal,
         maybe_micros(recipient.suspended),
         maybe_micros(recipient.ordered_at),
+        None if recipient.unread is None else f"{recipient.unread.tries} {recipient.unread.host}",
         due_at(copy, recipient),
     )
 

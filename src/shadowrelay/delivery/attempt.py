@@ -19,6 +19,7 @@ from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_of
 from shadowrelay.core.steps import Sent
+from shadowrelay.core.unread import next_look, pause_after, waits_for_operator
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
@@ -30,6 +31,7 @@ from shadowrelay.smtp.sending.session import (
     DeliveryResult,
     DeliverySession,
     NextHopServer,
+    RecipientResult,
     Withdrawn,
 )
 
@@ -150,19 +152,23 @@ class Sender:
             hops = f"451 {outbound.status} {outbound.last_error}" if outbound.last_error else ""
             return Sent(
                 tuple(
-                    AttemptResult(r.number, Ending.EXPIRED, expired_reply(r.last_reply or hops), remote=False)
+                    AttemptResult(r.number, Ending.EXPIRED, expired_reply(r, hops), remote=False)
                     for r in claimed.recipients
                 ),
                 hop,
             ), None
         if not groups:
             return self.all_deferred(claimed, hop, "451 4.4.4 No route to that domain", 1), None
+        claimed = _of_one_host(claimed)
+        if waits_for_operator(claimed.recipients[0], self._policy):
+            return self._all_wait(claimed, hop), None
         if outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
         search = Search(self._hosts, groups, outbound.on, most, self._hosts.servers)
         search.avoided = self._hosts.avoided(claimed.copy.id)
+        search.only = _took(claimed)
         try:
             return await self._by_hosts(claimed, outbound, search, hop, heard)
         except OutOfTime:
@@ -245,9 +251,7 @@ class Sender:
                 one.number,
                 one.ending,
                 one.reply,
-                timedelta(0)
-                if one.number in result.overflow
-                else retry.after(tried[one.number].attempts + 1, self._policy),
+                self._pause(claimed, tried[one.number], one, result),
                 remote=one.remote,
                 late=self._late(claimed, tried[one.number]),
             )
@@ -255,6 +259,47 @@ class Sender:
             if one.number not in but
         )
         return Sent(results, replace(hop, tracks=result.tracks), result.dsn_offered)
+
+    def _pause(
+        self, claimed: ActiveFork, tried: Recipient, one: RecipientResult, result: DeliveryResult
+    ) -> timedelta:
+        if one.number in result.overflow:
+            return timedelta(0)
+        if one.ending is not Ending.UNREADABLE:
+            return retry.after(tried.attempts + 1, self._policy)
+        tries = 1 + (tried.unread.tries if tried.unread else 0)
+        pause = pause_after(tries, self._policy)
+        log.warning(
+            "answer_unreadable",
+            message=claimed.copy.id,
+            next_hop=claimed.next_hop,
+            recipient=one.number,
+            said=one.reply,
+            tries=tries,
+            retry_in="when an operator lets it go on" if pause is None else pause.total_seconds(),
+        )
+        return self._wait(claimed, tried) if pause is None else pause
+
+    def _wait(self, claimed: ActiveFork, recipient: Recipient) -> timedelta:
+        """How long to wait for an operator, until the recipient is looked at again."""
+        now = self._clock()
+        at = next_look(recipient, claimed.aging_since, now, self._policy)
+        return max(at - now, self._policy.queue_glitch_retry_interval)
+
+    def _all_wait(self, claimed: ActiveFork, hop: Hop) -> Sent:
+        """Nothing is sent until an operator lets the message go on."""
+        results = [
+            AttemptResult(
+                one.number,
+                Ending.DEFERRED,
+                one.last_reply,
+                self._wait(claimed, one),
+                remote=False,
+                late=self._late(claimed, one),
+            )
+            for one in claimed.recipients
+        ]
+        return Sent(tuple(results), hop)
 
     async def _attempt(
         self,
@@ -387,3 +432,20 @@ class Sender:
         alike = [one for one, hop in zip(claimed.recipients, hops, strict=True) if hop == hops[0]]
         groups = self._hosts.ways(hops[0]) if hops[0] else ()
         return replace(claimed, recipients=tuple(alike)), groups
+
+
+def _took(claimed: ActiveFork) -> str:
+    """The host that took the content, and whose answer could not be read; '' if there is none."""
+    unread = claimed.recipients[0].unread
+    return unread.host if unread else ""
+
+
+def _of_one_host(claimed: ActiveFork) -> ActiveFork:
+    """The fork with the recipients that stand as its first one does. The others stay due.
+
+    So a host that may have the message for some of them gets it for these alone.
+    """
+    first = claimed.recipients[0].unread
+    if all(one.unread == first for one in claimed.recipients):
+        return claimed
+    return replace(claimed, recipients=tuple(one for one in claimed.recipients if one.unread == first))

@@ -299,6 +299,7 @@ class Search:
     last: Standing | None = None
     crowded: bool = False  # a host is well, and takes no more sessions
     avoided: Mapping[HostAddress, bool] = field(default_factory=dict)  # see HopShadows.avoided
+    only: str = ""  # the host that may have the message already: no other one gets it
     passed_by: bool = False  # a host that does not rest was left out, since this message goes past it
 
     async def next(self) -> tuple[Host, Group] | None:
@@ -309,11 +310,16 @@ class Search:
             hosts = self.found.get(group)
             if hosts is None:
                 hosts = self.found[group] = await self._hosts_of(group)
-            if self.avoided:
+            if self.only:
+                hosts = tuple(host for host in hosts if str(host) == self.only)
+            elif self.avoided:
                 hosts = tuple(host for host in hosts if (host.name, host.port) not in self.avoided)
             if host := self.hosts.pick(hosts, self.tried, self.on, self.most):
                 self.tried.append(host)
                 return host, group
+        if self.only:
+            self.passed_by = True
+            return None
         if not self.avoided:
             return None
         left = self._avoided_still()

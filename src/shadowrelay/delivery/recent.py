@@ -62,4 +62,4 @@ class RecentAttempts:
         return tuple(reversed(self._hops.get(hop, ())))
 
 
-_BAD = {Ending.REJECTED: 2, Ending.EXPIRED: 2, Ending.IN_DOUBT: 1, Ending.DEFERRED: 1}
+_BAD = {Ending.REJECTED: 2, Ending.EXPIRED: 2, Ending.IN_DOUBT: 1, Ending.UNREADABLE: 1, Ending.DEFERRED: 1}

@@ -77,7 +77,7 @@ class Reporter:
                 return ReportKind.EXPANDED
             case Ending.ACCEPTED | Ending.DUPLICATE if not step.dsn_offered:
                 return ReportKind.RELAYED
-            case Ending.DEFERRED | Ending.IN_DOUBT if result.late:
+            case Ending.DEFERRED | Ending.IN_DOUBT | Ending.UNREADABLE if result.late:
                 return ReportKind.DELAYED
         return None
 

@@ -13,7 +13,7 @@ from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse, asked, introduce
 from shadowrelay.core.members.questions import Speaker
-from shadowrelay.core.messages import Copy, Digests, Recipient
+from shadowrelay.core.messages import Copy, Digests, Recipient, Unread
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
@@ -35,7 +35,14 @@ from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
-from shadowrelay.wire.xshadow import Malformed, OfferParameter, parse_fork, parse_offer, parse_origin
+from shadowrelay.wire.xshadow import (
+    Malformed,
+    OfferParameter,
+    parse_fork,
+    parse_offer,
+    parse_origin,
+    parse_unread,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -199,6 +206,7 @@ class AnsweringSession:
     ) -> Reply | None:
         try:
             number, *_ = parse_fork(rcpt.extra.get("XFORK", ""))
+            _unread(rcpt)
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
         if any(parse_fork(other.extra["XFORK"])[0] == number for other in accepted[-1:]):
@@ -216,7 +224,10 @@ class AnsweringSession:
             return OPENING
         forks = ((parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
         numbered = sorted(forks, key=lambda one: one[0][0])
-        known = tuple(fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt) for fork, rcpt in numbered)
+        known = tuple(
+            replace(fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt), unread=_unread(rcpt))
+            for fork, rcpt in numbered
+        )
         if len({recipient.number for recipient in known}) != len(known):
             return Reply(501, "5.5.4", "Recipient number used twice")
         self._offers += 1
@@ -230,6 +241,11 @@ class AnsweringSession:
         if self._greeting is None or self._greeting.name not in self.boundary.watches:
             raise Refused(503, "5.5.1", "XSHADOW needed first")
         return self._greeting
+
+
+def _unread(rcpt: RcptTo) -> Unread | None:
+    """Raises Malformed."""
+    return parse_unread(rcpt.extra["XUNREAD"]) if "XUNREAD" in rcpt.extra else None
 
 
 class HoldSink:

@@ -63,6 +63,7 @@ WHEN: Mapping[str, Reload] = {
     **dict.fromkeys(("queue_glitch_retry_interval", "transient_failure_retry_count"), _NOW),
     **dict.fromkeys(("transient_failure_retry_interval", "queue_max_idle_time"), _NOW),
     **dict.fromkeys(("outbound_connection_failure_retry_interval", "max_outbound_connections"), _NOW),
+    **dict.fromkeys(("unreadable_answer_retry_count", "unreadable_answer_retry_interval"), _NOW),
     **dict.fromkeys(("max_per_domain_outbound_connections", "discard_poll_interval"), _NOW),
     **dict.fromkeys(("orphan_check_interval", "reconcile_timeout", "revoke_timeout"), _NOW),
     **dict.fromkeys(("shadow_attempt_timeout", "shadow_time_cap", "shadow_retry_interval"), _NOW),

@@ -16,7 +16,8 @@ MAX_REPLY_LINE = 512
 
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)", re.ASCII)
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])|\Z)(.*)", re.DOTALL)
-_LONGEST_SAID = 600  # characters kept of text that is no reply
+_CODE = 4  # octets of a line that say its code, and whether it is the last one
+_LONGEST_SAID = 600  # characters shown of text that is no reply
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
@@ -142,40 +143,79 @@ def _parse_line(line: bytes) -> tuple[int, bool, str]:
 
 
 class ReplyReader:
-    """Cuts a stream of octets into replies. A reply may have at most ``most`` octets."""
+    """Cuts a stream of octets into replies. A reply may have at most ``most`` octets.
 
-    __slots__ = ("_buffer", "_held", "_lines", "_most")
+    ``cuts``: a longer one is no error, but is read to its end and cut, so that memory stays bounded. Its code
+    stands in every line, and is compared in every line.
+    """
 
-    def __init__(self, most: int = 65_536) -> None:
+    __slots__ = ("_code", "_cuts", "_held", "_line", "_lines", "_most", "_size")
+
+    def __init__(self, most: int = 65_536, *, cuts: bool = False) -> None:
         self._most = most
-        self._buffer = bytearray()
+        self._cuts = cuts
+        self._line = bytearray()  # the line that has no end yet
+        self._begin()
+
+    def _begin(self) -> None:
         self._lines: list[bytes] = []
-        self._held = 0
+        self._code = b""  # of the lines before, '' before the first one
+        self._size = self._held = 0  # octets of the reply so far; those that are kept
+
+    @property
+    def begun(self) -> str:
+        """What has come of a reply that is not complete, in one printable line; '' if nothing has."""
+        return shown([*self._lines, bytes(self._line)]) or "?" if self._size else ""
 
     def feed(self, data: bytes) -> list[Reply]:
         """The replies that ``data`` completes, in order. Raises ReplyError; then the stream is useless."""
-        self._buffer += data
         replies: list[Reply] = []
         begin = 0
-        while (end := self._buffer.find(b"\n", begin)) >= 0:
-            line = bytes(self._buffer[begin:end]).removesuffix(b"\r")
-            self._held += end + 1 - begin
+        while (end := data.find(b"\n", begin)) >= 0:
+            self._add(data[begin:end], line_ends=True)
             begin = end + 1
-            self._lines.append(line)
-            if self._held > self._most:
-                raise ReplyError("reply too long")
-            if line[3:4] != b"-":
-                replies.append(self._parsed())
-        del self._buffer[:begin]
-        if self._held + len(self._buffer) > self._most:
-            raise ReplyError("reply too long")
+            if (reply := self._line_ended()) is not None:
+                replies.append(reply)
+        self._add(data[begin:], line_ends=False)
         return replies
 
+    def _add(self, octets: bytes, *, line_ends: bool) -> None:
+        self._size += len(octets) + line_ends
+        if self._size > self._most and not self._cuts:
+            raise ReplyError("reply too long")
+        # The code of a line is always kept.
+        kept = octets[: max(self._most - self._held, _CODE - len(self._line), 0)]
+        self._line += kept
+        self._held += len(kept)
+
+    def _line_ended(self) -> Reply | None:
+        line = bytes(self._line).removesuffix(b"\r")
+        self._line.clear()
+        code, whole = line[: _CODE - 1], self._held < self._most
+        if self._code and code != self._code:
+            self._lines.append(line)
+            raise self._unreadable("the lines of a reply differ in their code")
+        self._code = code
+        last = line[_CODE - 1 : _CODE] != b"-"
+        if whole or last or not self._lines:
+            self._lines.append(line)
+        return self._parsed() if last else None
+
     def _parsed(self) -> Reply:
-        lines, self._lines, self._held = self._lines, [], 0
         try:
-            return parse_reply(lines)
+            reply = parse_reply(self._lines)
         except ReplyError as error:
-            text = b" ".join(lines).decode("utf-8", "replace")
-            error.said = _UNPRINTABLE.sub("?", text).strip()[:_LONGEST_SAID]
-            raise
+            raise self._unreadable(str(error)) from None
+        self._begin()
+        return reply
+
+    def _unreadable(self, why: str) -> ReplyError:
+        error = ReplyError(why)
+        error.said = shown(self._lines)
+        return error
+
+
+def shown(lines: Sequence[bytes | bytearray]) -> str:
+    """What a server said, in one printable line of at most 600 characters."""
+    text = b" ".join(lines)[: 4 * _LONGEST_SAID].decode("utf-8", "replace")
+    return _UNPRINTABLE.sub("?", text).strip()[:_LONGEST_SAID]

@@ -61,6 +61,10 @@ _EXPLAINED = {
 }
 
 
+_PERHAPS = "It may have been delivered all the same: a server took it, and its answer cannot be read."
+_TROUBLES = frozenset({ReportKind.FAILED, ReportKind.DELAYED})
+
+
 def build_report(
     *,
     report_id: MessageId,
@@ -126,6 +130,8 @@ def _explanation(
     mta: str, recipient: Recipient, kind: ReportKind, reply: str, will_retry_until: datetime | None
 ) -> bytes:
     lines = [f"This is the mail system at {ascii_only(mta)}.", "", _EXPLAINED[kind]]
+    if kind in _TROUBLES and recipient.unread is not None:
+        lines.append(_PERHAPS)
     if kind is ReportKind.DELAYED and will_retry_until:
         lines.append(f"It will be tried until {date(will_retry_until)}.")
     lines += ["", f"    {clean(recipient.address)}"]

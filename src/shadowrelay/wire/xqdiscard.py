@@ -18,7 +18,8 @@ answers to CHECK, CLAIM, FETCH and REVOKE. The argument is the owner's name for 
 ``held``, ``superseded``, ``pending`` and ``damaged``, and the outcome for ``delivered``. From version 3 on
 ``@<milliseconds>`` follows the outcome: when those recipients were settled, since 1970. Version 4 brings the
 outcome ``removed``, and the kinds ``suspended=[<end>]@<milliseconds>`` and ``resumed=@<milliseconds>``: an
-operator ordered that, at that time. A member of an earlier version hears ``failed``, and ``pending``.
+operator ordered that, at that time. Version 5 brings ``unread=<tries>;<xtext host>``: that host took the
+content, and its answer could not be read. A member of an earlier version hears ``failed``, and ``pending``.
 Recipients are ``*`` or number ranges such as ``1-3,7``.
 """
 
@@ -29,6 +30,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
+from shadowrelay.core.events.announcements import unread_said
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.claims import Claim, Sighting
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
@@ -41,11 +43,13 @@ from shadowrelay.wire.xshadow import (
     database_id,
     digest,
     format_mark,
+    format_unread,
     message_id,
     milliseconds,
     moment,
     number,
     parse_mark,
+    parse_unread,
     server_name,
 )
 
@@ -53,12 +57,14 @@ _OWNER = re.compile(r"[a-z0-9.-]{1,255}")
 _OUTCOME = re.compile(r"(?:relayed|failed|removed)(?:@[0-9]{1,15})?|@[0-9]{1,15}")
 _SUSPENDED = re.compile(r"[0-9]{0,15}@[0-9]{1,15}")
 _RESUMED = re.compile(r"@[0-9]{1,15}")
+_UNREAD = re.compile(r"[0-9]{1,7};[!-~]{0,1000}")
 _RANK = re.compile(r"[0-9]{1,18}")
 _ARGUMENTS = {
     VerdictKind.TAKEN: _OWNER,
     VerdictKind.DELIVERED: _OUTCOME,
     VerdictKind.SUSPENDED: _SUSPENDED,
     VerdictKind.RESUMED: _RESUMED,
+    VerdictKind.UNREAD: _UNREAD,
     VerdictKind.RECORDED: _RANK,
     VerdictKind.SUPERSEDED: _RANK,
     VerdictKind.PENDING: _RANK,
@@ -67,6 +73,9 @@ _ARGUMENTS = {
 _KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM", "FETCH"})
 _TIMED = frozenset({VerdictKind.DELIVERED, VerdictKind.SUSPENDED, VerdictKind.RESUMED})
 _ORDERS = frozenset({VerdictKind.SUSPENDED, VerdictKind.RESUMED})
+_SINCE = {VerdictKind.SUSPENDED: 4, VerdictKind.RESUMED: 4, VerdictKind.UNREAD: 5}
+"""Kinds that members of earlier versions do not know."""
+_ARGUED = _ORDERS | {VerdictKind.UNREAD}
 _DAMAGED = "damaged"
 _MAX_RECIPIENT = 1_000_000
 
@@ -190,22 +199,24 @@ def parse_seen(text: str) -> ServerName | None:
 
 def format_line(line: Line, version: int = VERSION) -> str:
     """One line of the answer, without code and enhanced code, in that version of the protocol."""
-    verdict = line.verdict if version > 3 else _before_4(line.verdict)
+    verdict = _in_version(line.verdict, version)
     event = "-" if line.event is None else str(line.event)
     argument = verdict.argument
+    if verdict.kind is VerdictKind.UNREAD:
+        argument = format_unread(unread_said(verdict))
     if verdict.settled_at and version > 2:
         argument = f"{argument}@{milliseconds(verdict.settled_at)}"
     kind = f"{verdict.kind}={argument}" if argument else str(verdict.kind)
     return f"{event} {verdict.message_id} {verdict.epoch} {kind} {format_recipients(verdict.recipients)}"
 
 
-def _before_4(verdict: Verdict) -> Verdict:
-    """The verdict in words that members of an earlier version know: a removal settles as a failure does. They
-    know no suspension: the event must change nothing there, and still be acknowledged.
+def _in_version(verdict: Verdict, version: int) -> Verdict:
+    """The verdict in words that members of that version know: a removal settles as a failure does. Of a kind
+    that they do not know the event must change nothing there, and still be acknowledged.
     """
-    if verdict.kind in _ORDERS:
+    if version < _SINCE.get(verdict.kind, 0):
         return replace(verdict, kind=VerdictKind.PENDING, argument="", settled_at=None)
-    if verdict.kind is VerdictKind.DELIVERED and verdict.argument == "removed":
+    if version < 4 and verdict.kind is VerdictKind.DELIVERED and verdict.argument == "removed":
         return replace(verdict, argument="failed")
     return verdict
 
@@ -222,7 +233,7 @@ def parse_line(text: str) -> Line:
     except ValueError as error:
         raise Malformed("unknown kind") from error
     form = _ARGUMENTS.get(kind)
-    if (equals or kind in _ORDERS) and not (form and form.fullmatch(argument)):
+    if (equals or kind in _ARGUED) and not (form and form.fullmatch(argument)):
         raise Malformed("bad argument")
     if kind is VerdictKind.TAKEN:
         server_name(argument)
@@ -232,6 +243,9 @@ def parse_line(text: str) -> Line:
         settled_at = moment(at) if at else None
     if kind is VerdictKind.SUSPENDED and argument:
         moment(argument)
+    if kind is VerdictKind.UNREAD:
+        found = parse_unread(argument)
+        argument = f"{found.tries};{found.host}"
     recipients = parse_recipients(words[4])
     return Line(
         event, Verdict(message_id(words[1]), number(words[2]), kind, argument, recipients, settled_at)

@@ -2,17 +2,19 @@
 
 ::
 
-    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=4]
+    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=5]
     MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>]
         [XMADEOF=<message-id>[;<request>][;<octets>]] ...
-    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]|;<order>] ...
+    RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]|;<order>]
+        [XUNREAD=<tries>;<xtext host>] ...
     BDAT <octets> LAST <content digest>
 
 A mark is ``<incarnation>:<sequence>``. ``<age>`` is the message's age in milliseconds: a takeover does not
 reset it, and no node counts it by the clock of another. In version 1 the fifth word of MAIL's parameter is
 the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest. Before
 version 3 no outcome says when, and there is no XMADEOF. Version 4 brings the outcome ``removed``, and the
-order of an operator: ``suspended[:<end>]@<milliseconds>`` or ``resumed@<milliseconds>``.
+order of an operator: ``suspended[:<end>]@<milliseconds>`` or ``resumed@<milliseconds>``. Version 5 brings
+XUNREAD: that host took the content in so many tries, and its answers could not be read.
 """
 
 from __future__ import annotations
@@ -38,13 +40,13 @@ from shadowrelay.core.identifiers import (
     is_uuid,
 )
 from shadowrelay.core.members.conversation import Greeting
-from shadowrelay.core.messages import FOREVER, Recipient, Status
+from shadowrelay.core.messages import FOREVER, Recipient, Status, Unread
 from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
-VERSION = 4
-VERSIONS = (1, 2, 3, 4)  # 1 is still spoken for one release, with members that know no other version
+VERSION = 5
+VERSIONS = (1, 2, 3, 4, 5)  # 1 is still spoken for one release, with members that know no other version
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
@@ -330,3 +332,22 @@ def parse_fork(text: str) -> Fork:
     if not outcome:
         return Fork(position, next_hop)
     return Fork(position, next_hop, Status(status), moment(at) if timed else None)
+
+
+_MOST_TRIES = 1_000_000
+
+
+def format_unread(unread: Unread) -> str:
+    """The value of RCPT's XUNREAD parameter, and the argument of the kind ``unread``."""
+    return f"{unread.tries};{encode_xtext(unread.host)}"
+
+
+def parse_unread(text: str) -> Unread:
+    """Read it. Raises Malformed."""
+    tries, semicolon, host = text.partition(";")
+    if not semicolon or number(tries) > _MOST_TRIES:
+        raise Malformed("an unread answer has tries and host")
+    try:
+        return Unread(number(tries), decode_xtext(host))
+    except ValueError as error:
+        raise Malformed("bad host") from error

@@ -173,7 +173,7 @@ def _ordered(
     if not changed:
         return Decision(Done((), (), copy))
     if until is None:
-        changed = [replace(one, next_attempt=None, delay_notified=False) for one in changed]
+        changed = [replace(one.let_go(), delay_notified=False) for one in changed]
         copy_then = replace(copy, received_at=max(copy.received_at, now))
     else:
         copy_then = copy
@@ -204,12 +204,15 @@ def retry(
     *,
     sending: Collection[NextHop] = (),
 ) -> Decision[Done]:
-    """Make these recipients due now. Suspended ones stay suspended. ``sending``: as for ``remove``."""
+    """Make these recipients due now, also those that wait for an operator. Suspended ones stay suspended.
+
+    ``sending``: as for ``remove``.
+    """
     copy = ledger.copy(message_id)
     if copy is None or not copy.owned:
         return Decision(NOTHING)
     meant, waiting = _meant(copy, numbers, sending)
-    changed = [replace(one, next_attempt=None) for one in meant if not one.is_suspended(now)]
+    changed = [one.let_go() for one in meant if not one.is_suspended(now)]
     if not changed:
         return Decision(Done((), waiting, copy))
     after = copy.with_recipients(changed)

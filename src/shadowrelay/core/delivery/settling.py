@@ -11,11 +11,11 @@ from shadowrelay.core.delivery.expanding import Expansion, queue_expansion
 from shadowrelay.core.delivery.hop_shadows import Tracker, taken
 from shadowrelay.core.delivery.journal import JournalCopy, journaled, queue_once
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.events.announcements import announced, to_giver
+from shadowrelay.core.events.announcements import addressed, announced, listeners, to_giver, unread
 from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Status
+from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Status, Unread
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.transfer import made_here, settled_now
 from shadowrelay.core.tracking import (
@@ -39,9 +39,11 @@ class Ending(Enum):
 
     DUPLICATE: the mailbox server accepted the message, and dropped it because it had it already. IN_DOUBT:
     the final dot was written, at least in part, and no reply to it came. The recipient is tried again, which
-    may make a duplicate that nobody can avoid (RFC 1047). EXPIRED: the message was too old for another try.
-    EXPANDED: a list, whose members get the message from its sender. POSTED: a list with an owner, from whom
-    its members get the message: that is final delivery (RFC 3461 5.2.7). REMOVED: an operator removed it.
+    may make a duplicate that nobody can avoid (RFC 1047). UNREADABLE: the next hop took the content, and what
+    it answered is no reply. Each further try may make a duplicate, so the pauses between them grow. EXPIRED:
+    the message was too old for another try. EXPANDED: a list, whose members get the message from its sender.
+    POSTED: a list with an owner, from whom its members get the message: that is final delivery (RFC 3461
+    5.2.7). REMOVED: an operator removed it.
     """
 
     ACCEPTED = "accepted"
@@ -49,6 +51,7 @@ class Ending(Enum):
     DEFERRED = "deferred"
     REJECTED = "rejected"
     IN_DOUBT = "in doubt"
+    UNREADABLE = "unreadable"
     EXPIRED = "expired"
     EXPANDED = "expanded"
     POSTED = "posted"
@@ -130,6 +133,8 @@ def settle(
     settled = [recipient for recipient in changed if recipient.settled]
     writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
     writes += announced(ledger, after, settled, now)
+    if any(one.ending is Ending.UNREADABLE for one in current):
+        writes += addressed(listeners(after), unread(after, changed), now)
     if hop.tracks is not None:
         accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
         writes += taken(ledger, message_id, accepted, hop.tracks, now)
@@ -177,6 +182,7 @@ def _settle_rows(
     keeps its copy: from these rows nothing could be sent again.
     """
     done = [one for one in results if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)]
+    odd = [one for one in results if one.ending is Ending.UNREADABLE]
     by_number = {recipient.number: recipient for recipient in sent.recipients}
     changed = [_after(by_number[one.number], one, hop, {}, now) for one in done]
     settled = dict(rows.settled) | {one.number: one.status for one in changed}
@@ -186,6 +192,9 @@ def _settle_rows(
         more = taken(ledger, sent.id, {one.number for one in done}, hop.tracks, now)
     else:
         more = to_giver(ledger, sent.id, changed, now)
+    more += addressed(
+        listeners(sent), unread(sent, [_after(by_number[one.number], one, hop, {}, now) for one in odd]), now
+    )
     told: Decision[Copy | None] = Decision(None, (saved, *more), tuple(_told(sent, done, changed, hop, now)))
     first = bool(done) and not rows.settled
     return told.after(journaled(ledger, sent, journal, now)) if first else told
@@ -217,9 +226,16 @@ def _after(
                 settled_at=now,
                 last_reply=result.reply,
             )
+        case Ending.UNREADABLE:
+            unread = Unread(1 + (recipient.unread.tries if recipient.unread else 0), hop.server)
+            return replace(_deferred(tried, result, now), unread=unread)
         case Ending.DEFERRED | Ending.IN_DOUBT:
-            notified = recipient.delay_notified or result.late
-            return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)
+            return _deferred(tried, result, now)
+
+
+def _deferred(tried: Recipient, result: AttemptResult, now: datetime) -> Recipient:
+    notified = tried.delay_notified or result.late
+    return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)
 
 
 def _told(
@@ -256,8 +272,8 @@ def _told(
                 )
             case Ending.REJECTED | Ending.EXPIRED:
                 yield Fail(at=now, copy=copy, recipients=about, server=hop.server, reply=reply, report=report)
-            case Ending.DEFERRED | Ending.IN_DOUBT:
-                doubt = "true" if ending is Ending.IN_DOUBT else ""
+            case Ending.DEFERRED | Ending.IN_DOUBT | Ending.UNREADABLE:
+                doubt = "" if ending is Ending.DEFERRED else "true"
                 yield Defer(
                     at=now, copy=copy, recipients=about, server=hop.server, reply=reply, in_doubt=doubt
                 )

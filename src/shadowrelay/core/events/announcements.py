@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from shadowrelay.core.decisions import DiscardEvent, Verdict, VerdictKind
 from shadowrelay.core.identifiers import DatabaseId, MessageId
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import FOREVER, Copy, Recipient, Role, Status
+from shadowrelay.core.messages import FOREVER, Copy, Recipient, Role, Status, Unread
 
 RECIPIENTS_PER_EVENT = 300
 """A longer list becomes several events, so that a line between members stays below 4,096 octets."""
@@ -67,6 +67,26 @@ def orders(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
     return tuple(verdicts)
 
 
+def unread(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...]:
+    """UNREAD verdicts: which of those that are not settled may have the message, at which host."""
+    groups: dict[Unread, list[int]] = {}
+    for recipient in recipients:
+        if not recipient.settled and recipient.unread is not None:
+            groups.setdefault(recipient.unread, []).append(recipient.number)
+    verdicts = []
+    for found, numbers in groups.items():
+        parts = [()] if len(numbers) == len(copy.recipients) else _parts(numbers)
+        said = f"{found.tries};{found.host}"
+        verdicts += [Verdict(copy.id, copy.epoch, VerdictKind.UNREAD, said, part) for part in parts]
+    return tuple(verdicts)
+
+
+def unread_said(verdict: Verdict) -> Unread:
+    """What an UNREAD verdict says of its recipients."""
+    tries, _, host = verdict.argument.partition(";")
+    return Unread(int(tries), host)
+
+
 def ended(verdict: Verdict) -> datetime | None:
     """Until when recipients are suspended by a SUSPENDED or RESUMED verdict; None: they are resumed."""
     if verdict.kind is VerdictKind.RESUMED:
@@ -75,8 +95,11 @@ def ended(verdict: Verdict) -> datetime | None:
 
 
 def known(copy: Copy) -> tuple[Verdict, ...]:
-    """What this node knows about the recipients: what is settled, and what operators ordered."""
-    return delivered(copy, copy.recipients) + orders(copy, copy.recipients)
+    """What this node knows about the recipients: what is settled, what operators ordered, and which may have
+    the message.
+    """
+    every = copy.recipients
+    return delivered(copy, every) + orders(copy, every) + unread(copy, every)
 
 
 def whole(at: datetime) -> datetime:

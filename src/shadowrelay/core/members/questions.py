@@ -35,7 +35,7 @@ from shadowrelay.core.ownership.transfer import (
 )
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import arrivals
-from shadowrelay.core.reception.holding import discard_copy, order_held, settle_held
+from shadowrelay.core.reception.holding import discard_copy, order_held, settle_held, unread_held
 from shadowrelay.core.values import dataclass, replace
 
 _COPIES = frozenset({HolderState.HOLDING, HolderState.LOST, HolderState.BESIDE})
@@ -73,7 +73,7 @@ def learn(
     ``conversation.InquiryView``.
     """
     if copy := ledger.copy(verdict.message_id):
-        return _learn(ledger, copy, verdict, speaker, owner_database, now, long_away)
+        return _learn(ledger, copy, verdict, speaker, owner_database, policy, now, long_away)
     if rows := ledger.damaged(verdict.message_id):
         return learn_of_rows(rows, verdict, policy, now)
     arrived = ledger.arrival(verdict.message_id)
@@ -82,7 +82,7 @@ def learn(
     first = arrivals.learnt(ledger, arrived, verdict, as_holder(ledger, speaker, 1), now)
     if first.then is None:
         return Decision(None, first.writes)
-    return _learn(ledger, first.then, verdict, speaker, owner_database, now, long_away).after(first)
+    return _learn(ledger, first.then, verdict, speaker, owner_database, policy, now, long_away).after(first)
 
 
 def learn_of_rows(rows: DamagedRow, verdict: Verdict, policy: Policy, now: datetime) -> Decision[None]:
@@ -104,6 +104,7 @@ def _learn(
     verdict: Verdict,
     speaker: Speaker,
     owner_database: DatabaseId | None,
+    policy: Policy,
     now: datetime,
     long_away: datetime | None,
 ) -> Decision[None]:
@@ -114,6 +115,8 @@ def _learn(
             return settle_held(ledger, known, settled, speaker.database_id, now).after(saved(copy, known))
         case VerdictKind.SUSPENDED | VerdictKind.RESUMED:
             return order_held(ledger, copy, verdict, speaker.database_id, now)
+        case VerdictKind.UNREAD:
+            return unread_held(ledger, copy, verdict, speaker.database_id, policy, now)
         case VerdictKind.TAKEN:
             return _taken(ledger, copy, verdict, speaker, owner_database, now)
         case VerdictKind.REJECTED | VerdictKind.SUPERSEDED:

@@ -58,7 +58,7 @@ def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Cop
         return _sought_again(ledger.damaged(message_id), now)
     if copy.stage is not Stage.SET_ASIDE:
         return Decision(None)
-    ready = tuple(replace(recipient, next_attempt=None) for recipient in copy.unsettled)
+    ready = tuple(recipient.let_go() for recipient in copy.unsettled)
     queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
     queued = intended(asked_about(queued, now) if queued.holders else queued, Reason.OWNER_FORGOT, now)
     event = Resume(at=now, copy=queued, recipients=queued.unsettled)

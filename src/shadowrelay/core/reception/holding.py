@@ -16,7 +16,16 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import STATUS, addressed, delivered, ended, orders, to_giver
+from shadowrelay.core.events.announcements import (
+    STATUS,
+    addressed,
+    delivered,
+    ended,
+    orders,
+    to_giver,
+    unread,
+    unread_said,
+)
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
@@ -36,6 +45,7 @@ from shadowrelay.core.ownership.transfer import (
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.by_reference import may_refer
 from shadowrelay.core.tracking import HaDiscard, HaReceive, HaRestore
+from shadowrelay.core.unread import told_of
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -89,6 +99,8 @@ def hold(
         ledger, offer.owner, content.of, offer.envelope.size, offer.digests.content
     ):
         return Decision(OfferAnswer.SEND)
+    if any(one.unread for one in offer.recipients):
+        offer = replace(offer, recipients=tuple(_paused(one, offer, policy, now) for one in offer.recipients))
     if offer.given_for:
         return restore(ledger, offer, content, now)
     new = not ledger.knows(offer.message_id)  # nearly always; then nothing else is looked up
@@ -246,15 +258,28 @@ def _answered_for(known: Copy, offer: ShadowCopyOffer) -> Copy:
     return unclaimed(known)
 
 
+def _paused(one: Recipient, offer: ShadowCopyOffer, policy: Policy, now: datetime) -> Recipient:
+    """The recipient of an offer, due after the pause that its unread answers ask for."""
+    if one.unread is None:
+        return one
+    return told_of(replace(one, unread=None), one.unread, offer.received_at, now, policy)
+
+
 def _ordered_for(copy: Copy, offer: ShadowCopyOffer) -> Copy:
-    """The copy with what operators ordered of its recipients, as far as the offer knows more of it."""
-    told = {one.number: one for one in offer.recipients if one.ordered_at is not None}
-    changed = [
-        one.ordered(new.suspended, new.ordered_at)
-        for one in copy.unsettled
-        if (new := told.get(one.number)) and new.ordered_at
-    ]
+    """The copy with what operators ordered of its recipients, and with unread answers about them, as far as
+    the offer knows more of it.
+    """
+    told = {one.number: one for one in offer.recipients if one.ordered_at or one.unread}
+    changed = [_told_in(one, new) for one in copy.unsettled if (new := told.get(one.number))]
     return copy.with_recipients(changed) if changed else copy
+
+
+def _told_in(one: Recipient, new: Recipient) -> Recipient:
+    if new.ordered_at:
+        one = one.ordered(new.suspended, new.ordered_at)
+    if new.unread and (one.unread is None or one.unread.tries < new.unread.tries):
+        one = replace(one, unread=new.unread, next_attempt=new.next_attempt)
+    return one
 
 
 def discard_copy(ledger: Ledger, copy: Copy, reason: str, now: datetime) -> Decision[None]:
@@ -346,6 +371,24 @@ def order_held(
         due = [replace(one, next_attempt=None) for one in changed]
         after = replace(copy.with_recipients(due), received_at=max(copy.received_at, now))
     onward = addressed(_others(ledger, copy, told_by), orders(after, changed), now)
+    return Decision(None, (SaveCopy(copy, after), *onward))
+
+
+def unread_held(
+    ledger: Ledger, copy: Copy, verdict: Verdict, told_by: DatabaseId, policy: Policy, now: datetime
+) -> Decision[None]:
+    """Another member sent the message, and the answer could not be read.
+
+    It counts at any epoch and in any role, as a settlement does, and is passed on as that is: who takes the
+    message over goes on with the count, and with the pause, which begins when the member hears of it.
+    """
+    found, named = unread_said(verdict), set(verdict.recipients)
+    meant = [one for one in copy.unsettled if not named or one.number in named]
+    changed = [one for old in meant if (one := told_of(old, found, copy.received_at, now, policy)) is not old]
+    if not changed:
+        return Decision(None)
+    after = copy.with_recipients(changed)
+    onward = addressed(_others(ledger, copy, told_by), unread(after, changed), now)
     return Decision(None, (SaveCopy(copy, after), *onward))
 
 

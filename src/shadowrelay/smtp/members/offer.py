@@ -171,5 +171,8 @@ def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
 
 def _rcpt(version: int, recipient: Recipient) -> bytes:
     fork = xshadow.format_fork(*xshadow.fork_of(recipient, version))
-    rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, {"XFORK": fork})
+    extra = {"XFORK": fork}
+    if recipient.unread is not None and not recipient.settled and version > 4:
+        extra["XUNREAD"] = xshadow.format_unread(recipient.unread)
+    rcpt = RcptTo(recipient.address, recipient.notify, recipient.orcpt, extra)
     return format_rcpt(rcpt, _OFFERED)

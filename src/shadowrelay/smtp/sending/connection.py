@@ -46,7 +46,7 @@ from shadowrelay.smtp.sending.hop import (
 from shadowrelay.smtp.sending.marks import unmarked
 from shadowrelay.smtp.sending.message import Extensions
 from shadowrelay.smtp.sending.tls import context_for, pinned_hop
-from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader
+from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader, shown
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,9 @@ Lookup = Callable[[str], Awaitable[Sequence[str]]]
 """From a host to the addresses that a connection tries, at least one. Raises DnsTrouble."""
 
 LONGEST_REPLY = 256 * 1024
-"""Octets. A long reply still means what its code says, so it is read to its end."""
+"""Octets that are kept. A longer reply still means what its code says, so it is read to its end."""
+
+_LONGEST_SHOWN = 600  # octets that are kept of what came unasked
 
 _LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 _MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
@@ -65,15 +67,16 @@ class HopProtocol(SMTPProtocol):
     it: it is not for two tasks at once.
 
     The library reads one reply per command, drops what arrives with it, and refuses a reply over 32 KiB. Here
-    replies are counted: as many are kept as commands were written, in order, and whatever comes beyond is
-    unsolicited and dropped, so that it is never taken for the reply to a later command.
+    replies are counted: as many are read as commands were written, in order. What comes before it was asked
+    for answers nothing, and neither does anything behind it: the next command ends the session.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, lost: Callable[[SMTPProtocol], None] | None = None
     ) -> None:
         super().__init__(loop=loop, connection_lost_callback=lost)
-        self._reader = ReplyReader(LONGEST_REPLY)
+        self._reader = ReplyReader(LONGEST_REPLY, cuts=True)
+        self._unasked = bytearray()  # the beginning of what came while nothing was expected
         self._replies: deque[Reply] = deque()
         self._outstanding = 1  # the greeting
         self._broken: Exception | None = None
@@ -85,26 +88,37 @@ class HopProtocol(SMTPProtocol):
         try:
             # Line by line, so that good replies count although rubbish follows them in the same segment.
             for line in _LINES.findall(data):
-                if not self._outstanding or self._broken:
+                if self._broken:
                     break
+                if not self._outstanding:
+                    self._unasked += line[: _LONGEST_SHOWN - len(self._unasked)]
+                    continue
                 complete = self._reader.feed(line)
                 self._replies.extend(complete)
                 self._outstanding -= len(complete)
         except ReplyError as error:
-            self._break(SMTPResponseException(SMTPStatus.invalid_response.value, error.said or str(error)))
+            self._break(unreadable(error.said or str(error)))
             self.abort()
         self._news.set()
 
     def eof_received(self) -> bool:
-        self._break(SMTPServerDisconnected("closed by the next hop"))
+        self._break_off(SMTPServerDisconnected("closed by the next hop"))
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._break(SMTPServerDisconnected(f"connection lost: {exc}" if exc else "connection lost"))
+        self._break_off(SMTPServerDisconnected(f"connection lost: {exc}" if exc else "connection lost"))
         super().connection_lost(exc)
 
     def expect(self, replies: int = 1) -> None:
-        """Keep that many more replies: to be called before the commands are written that they answer."""
+        """Read that many more replies: to be called before the commands are written that they answer.
+
+        Raises SMTPResponseException, the connection aborted, if anything came before.
+        """
+        if self._unasked:
+            error = unreadable(f"it spoke before it was asked: {self.unasked}")
+            self._break(error)
+            self.abort()
+            raise error
         self._outstanding += replies
 
     async def write_block(self, block: bytes, timeout: float) -> None:
@@ -121,7 +135,7 @@ class HopProtocol(SMTPProtocol):
         """The reply to the oldest command not yet answered; replies that came before an end are still read.
 
         Raises SMTPServerDisconnected, SMTPReadTimeoutError (the connection is aborted then: a late reply must
-        not answer a later command), or SMTPResponseException with code -1 for what is no reply.
+        not answer a later command), or SMTPResponseException with code -1 for what is no reply or breaks off.
         """
         if self._replies:
             return self._next()
@@ -133,8 +147,9 @@ class HopProtocol(SMTPProtocol):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
+            error = self._break_off(SMTPReadTimeoutError("no reply in time"))
             self.abort()
-            raise SMTPReadTimeoutError("no reply in time") from None
+            raise error from None
         return self._next()
 
     def _next(self) -> Reply:
@@ -153,7 +168,9 @@ class HopProtocol(SMTPProtocol):
     ) -> SMTPResponse:
         """STARTTLS, and the handshake. What arrives behind the reply is dropped: nothing more is expected."""
         self.expect()
-        return await super().start_tls(tls_context, server_hostname=server_hostname, timeout=timeout)
+        response = await super().start_tls(tls_context, server_hostname=server_hostname, timeout=timeout)
+        self._unasked.clear()  # under TLS a new session begins
+        return response
 
     async def execute_data_command(self, message: bytes, timeout: float | None = None) -> SMTPResponse:
         """Not used: the library would rewrite the content, and take a lost reply for any other error."""
@@ -165,18 +182,31 @@ class HopProtocol(SMTPProtocol):
         text = "\n".join(reply.lines)
         return SMTPResponse(reply.code, f"{reply.enhanced} {text}" if reply.enhanced else text)
 
-    def early_reply(self) -> Reply | None:
-        """A reply that came before it was due, if there is one; nothing is waited for."""
-        return self._next() if self._replies else None
+    @property
+    def unasked(self) -> str:
+        """What came while no reply was due, in one printable line; '' if nothing did. It answers nothing."""
+        return shown(self._unasked.splitlines())
 
     def abort(self) -> None:
         """Close at once; what is buffered is not sent."""
         if self.transport is not None:
             cast(asyncio.WriteTransport, self.transport).abort()
 
-    def _break(self, error: Exception) -> None:
+    def _break_off(self, error: Exception) -> Exception:
+        """No more comes: what has come of a reply is none."""
+        begun = self._reader.begun
+        return self._break(unreadable(f"{begun} [breaks off]") if begun else error)
+
+    def _break(self, error: Exception) -> Exception:
+        """Returns the first error of all, which counts."""
         self._broken = self._broken or error
         self._news.set()
+        return self._broken
+
+
+def unreadable(said: str) -> SMTPResponseException:
+    """The error for what is no reply: ``said``, and the library's own code for that."""
+    return SMTPResponseException(SMTPStatus.invalid_response.value, said)
 
 
 SESSION_ERRORS = (SMTPException, OSError, TimeoutError)

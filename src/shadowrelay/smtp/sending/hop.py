@@ -180,7 +180,7 @@ def one_line(reply: Reply) -> str:
 
 
 def refused(number: int, reply: Reply) -> RecipientResult:
-    """A reply other than 2yz before the content: 5yz rejects, anything else defers.
+    """A reply other than 2yz before the content, or 4yz or 5yz to it: 5yz rejects, anything else defers.
 
     A code out of place (3yz to RCPT, say) is the hop's error, and one that asks for a login is about us: both
     defer.
@@ -191,13 +191,13 @@ def refused(number: int, reply: Reply) -> RecipientResult:
 
 
 def final(number: int, reply: Reply) -> RecipientResult:
-    """The reply to the final dot. One that is out of place (3yz) leaves the recipient in doubt."""
+    """The reply to the final dot. One that is out of place (3yz) cannot be read as an answer."""
     if reply.positive:
         ending = Ending.DUPLICATE if reply.duplicate else Ending.ACCEPTED
         return RecipientResult(number, ending, one_line(reply))
     if reply.transient or reply.permanent:
         return refused(number, reply)
-    return RecipientResult(number, Ending.IN_DOUBT, one_line(reply))
+    return unread(number, one_line(reply))
 
 
 def lost(number: int, step: str, said: str = "") -> RecipientResult:
@@ -208,10 +208,16 @@ def lost(number: int, step: str, said: str = "") -> RecipientResult:
     return RecipientResult(number, Ending.DEFERRED, text, remote=False)
 
 
-def in_doubt(number: int, said: str = "") -> RecipientResult:
-    """The session ended between the final dot and its reply."""
-    text = _with("451 4.4.2 Session lost after the final dot", said)
+def in_doubt(number: int) -> RecipientResult:
+    """The session ended between the final dot and its reply, of which nothing came."""
+    text = "451 4.4.2 Session lost after the final dot"
     return RecipientResult(number, Ending.IN_DOUBT, text, remote=False)
+
+
+def unread(number: int, said: str) -> RecipientResult:
+    """Something came after the final dot that is no answer: ``said``."""
+    text = _with("451 4.5.0 It took the content, its answer cannot be read", said)
+    return RecipientResult(number, Ending.UNREADABLE, text, remote=False)
 
 
 def _with(text: str, said: str) -> str:

@@ -19,6 +19,7 @@ from shadowrelay.smtp.sending.hop import (
     lost,
     one_line,
     refused,
+    unread,
 )
 from shadowrelay.smtp.sending.message import BareLineEnding, ContentSource, DotStuffer, blocks
 from shadowrelay.wire.replies import Reply
@@ -146,8 +147,6 @@ class DeliveryTransaction:
     async def _content(self, content: ContentSource) -> None:
         if self.wanted is not None and not await self.wanted():
             raise Withdrawn
-        replies = len(self._open) if self.server.protocol == "lmtp" else 1
-        self.connection.protocol.expect(replies)
         stuffer, pending = DotStuffer(), b""
         try:
             async with aclosing(blocks(content)) as pieces:
@@ -161,8 +160,8 @@ class DeliveryTransaction:
         if len(pending) > SENT_WITH_THE_DOT:
             await self._write(pending)
             pending = b""
-        self._leave_at_early_reply()
-        self._say(pending + dot, "content", replies=0)
+        self._leave_if_it_spoke()
+        self._say(pending + dot, "content", replies=len(self._open) if self.server.protocol == "lmtp" else 1)
         # From here on the next hop may have the message.
         if self.server.protocol == "lmtp":
             for number in self._open:
@@ -173,22 +172,23 @@ class DeliveryTransaction:
             await self._final(self._open)
 
     async def _write(self, block: bytes) -> None:
-        self._leave_at_early_reply()
+        self._leave_if_it_spoke()
         if not block:
             return
         self._wait_for("content")
         try:
             await self.connection.protocol.write_block(block, self.server.timeouts.block)
         except SESSION_ERRORS as error:
-            self._leave_at_early_reply()
+            self._leave_if_it_spoke()
             said = no_reply(error)
             self._give_up(lambda number: lost(number, "content", said))
 
-    def _leave_at_early_reply(self) -> None:
-        """A reply before the final dot cannot mean that the message was taken, whatever its code."""
-        reply = self.connection.protocol.early_reply()
-        if reply is not None:
-            self._give_up(lambda number: refused(number, reply))
+    def _leave_if_it_spoke(self) -> None:
+        """What came before the final dot says nothing of the message, whatever its code: neither that it was
+        taken, nor that it never will be.
+        """
+        if said := self.connection.protocol.unasked:
+            self._give_up(lambda number: lost(number, "content", said))
 
     async def _final(self, numbers: Sequence[int]) -> None:
         """The reply to the final dot: one for all, or with LMTP one for each, in the order of RCPT."""
@@ -196,12 +196,13 @@ class DeliveryTransaction:
         try:
             reply = await self.connection.protocol.reply(self.server.timeouts.final_dot)
         except SESSION_ERRORS as error:
+            # Behind what cannot be read nobody can say which answer is whose.
             said = no_reply(error)
-            self._give_up(lambda number: in_doubt(number, said))
+            self._give_up(lambda number: unread(number, said) if said else in_doubt(number))
         self._leave_at_421(reply)
         self.results.update((number, final(number, reply)) for number in numbers)
         if not (reply.positive or reply.transient or reply.permanent):
-            self._give_up(in_doubt)
+            self._give_up(lambda number: unread(number, one_line(reply)))
 
     def _say(self, octets: bytes, step: str, *, replies: int = 1) -> None:
         try:

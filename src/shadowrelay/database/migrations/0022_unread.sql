@@ -1,0 +1,2 @@
+-- unread: a host took the content for this recipient in so many tries, and its answers could not be read: '<tries> <host>'.
+ALTER TABLE recipient ADD COLUMN unread TEXT;
