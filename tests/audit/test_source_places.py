@@ -89,17 +89,6 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     (log,) = places.find([str(tmp_path)])
     with pytest.raises(OSError, match="is no file"):
         places.opened(log)
-    with pytest.raises(OSError, match="is no file"):
-        places.ends(log, 10)
-
-
-@pytest.mark.parametrize(
-    ("size", "found"), [(3, (b"abc", b"hij")), (7, (b"abcdefg", b"hij")), (10, (b"abcdefghij", b""))]
-)
-def test_the_ends_of_a_file_do_not_overlap(tmp_path: Path, size: int, found: tuple[bytes, bytes]) -> None:
-    (tmp_path / "file").write_bytes(b"abcdefghij")
-    (log,) = places.find([str(tmp_path / "file")])
-    assert places.ends(log, size) == found
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +110,6 @@ def test_logs_in_a_bucket_have_the_rows_that_they_have_in_a_directory(
     assert [log.size for log in found] == [path.stat().st_size for path in files_of(logs)]
     for there, here in zip(found, places.find([str(logs)]), strict=True):
         assert rows(there) == rows(here)
-        assert places.ends(there, 2000) == places.ends(here, 2000)
     assert names(places.find([f"{scheme}://logs/{scheme}/*2?{s3}"])) == [
         uri for uri in names(found) if "/mx2/" in uri
     ]

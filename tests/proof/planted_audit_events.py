@@ -21,25 +21,11 @@ EVENTS = (
     *_in(
         "planning.py",
         (
-            "a file is left out as soon as its last row is too old",
+            "rows are left out as soon as the last of them is too old",
             _NEEDED,
-            "span[1] + MARGIN < self.since",
-            "span[1] < self.since",
-            "planning.py::test_a_file_with_a_row_that_is_asked_for_is_needed",
-        ),
-        (
-            "a file that does not tell its times is left out",
-            _NEEDED,
-            "        if span is None:\n            return True",
-            "        if span is None:\n            return False",
-            "planning.py::test_a_file_that_does_not_tell_its_times_is_read",
-        ),
-        (
-            "what looks like the last row's time is believed alone",
-            _NEEDED,
-            "max(first + last)",
-            "last[-1]",
-            "planning.py::test_a_subject_that_looks_like_a_row_does_not_hide_a_file",
+            "last < self.since",
+            "first < self.since",
+            "planning.py::test_rows_of_which_one_is_asked_for_are_wanted",
         ),
         (
             "a file that grew is not read again",
@@ -65,6 +51,13 @@ EVENTS = (
     ),
     *_in(
         "events.py",
+        (
+            "the last row tells the time of those above",
+            _NEEDED,
+            'first, last = found["min"].as_py(), found["max"].as_py()',
+            'first = last = found["max"].as_py()',
+            "planning.py::test_a_row_of_the_time_that_is_asked_for_is_found_wherever_the_clock_was_set[False]",
+        ),
         (
             "a row that cannot be read is left out",
             _TOLD,

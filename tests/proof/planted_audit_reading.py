@@ -207,9 +207,30 @@ READING = (
         (
             "what follows the footer is part of the file",
             _GAPS,
-            "                covered = int(starts[line])",
+            "                covered = int(lines.starts[line])",
             "                covered = size",
             "hostile.py::test_a_subject_may_hold_anything_and_the_row_still_counts[formula]",
+        ),
+        (
+            "a line within a subject names the columns",
+            _GAPS,
+            "if self.layout.flavour is Flavour.RELAY or not lines.within(line):",
+            "if True:",
+            "headers.py::test_every_row_is_read_by_the_columns_above_it_wherever_blocks_end",
+        ),
+        (
+            "the last header of a block is that of all its rows",
+            _GAPS,
+            "            if self.layout.renames(text):",
+            "            if False:",
+            "headers.py::test_every_row_is_read_by_the_columns_above_it_wherever_blocks_end",
+        ),
+        (
+            "a byte order mark before a second header makes it a row",
+            _GAPS,
+            "        if marked:",
+            "        if False:",
+            "headers.py::test_every_row_is_read_by_the_columns_above_it_wherever_blocks_end",
         ),
     ),
     *in_audit(
@@ -240,6 +261,13 @@ READING = (
             "        recipients = numbers or tuple(range(1, len(addresses) + 1))",
             "        recipients = tuple(range(1, len(addresses) + 1))",
             "hostile.py::test_a_subject_may_hold_anything_and_the_row_still_counts[formula]",
+        ),
+        (
+            "a single row is read by the first columns of its file",
+            _LOST,
+            "    fields = source.fields_at(offset)",
+            "    fields = source.fields",
+            "headers.py::test_a_message_whose_rows_stand_under_two_headers_is_judged_by_both[False-2013]",
         ),
     ),
     *in_audit(

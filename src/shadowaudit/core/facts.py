@@ -87,6 +87,7 @@ class FileFacts:
     set_back: Mapping[str, str] = field(default_factory=dict)  # databases said to be, and their servers
     witnessed: Mapping[str, int] = field(default_factory=dict)  # other databases: highest sequence seen
     undigested: int = 0  # rows without the digests that they are compared by
+    headers: tuple[int, ...] = ()  # where the columns become others: octets before those #Fields lines
     names: Mapping[str, str] = field(default_factory=dict)  # digest of a next hop or server to its name
 
     def to_json(self) -> str:
@@ -98,5 +99,6 @@ class FileFacts:
         data: dict[str, Any] = json.loads(text)
         data["faults"] = tuple(data["faults"])
         data["shadows"] = tuple(data["shadows"])
+        data["headers"] = tuple(data.get("headers", ()))
         data["snapshots"] = tuple(Snapshot(**one) for one in data["snapshots"])
         return cls(**data)

@@ -77,6 +77,7 @@ def plain(files: Sequence[FileFacts]) -> tuple[FileFacts, ...]:
             boot=one.boot,
             flavour=one.flavour,
             messages=one.messages,
+            headers=one.headers,
         )
         for one in files
     )

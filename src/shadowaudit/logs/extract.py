@@ -21,7 +21,7 @@ from shadowaudit.core.events import (
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.fingerprint import digest, key_of, uuid_of
 from shadowaudit.core.text import moment_in, number_in, restored, split_row
-from shadowaudit.logs.layout import Layout
+from shadowaudit.logs.layout import BOM, Layout, comments
 
 Key = tuple[int, int]
 Octets = Callable[[str, int, int], bytes]
@@ -50,15 +50,25 @@ class Source:
     boot: str
     flavour: str
     fields: tuple[str, ...]
+    later: tuple[tuple[int, tuple[str, ...]], ...] = ()  # from there on, the columns are these
 
     @classmethod
     def of(cls, facts: FileFacts, octets: Octets = in_file) -> Source:
         """Raises OSError."""
         layout = Layout()
-        for line in octets(facts.path, 0, _HEAD).removeprefix(b"\xef\xbb\xbf").splitlines(keepends=True):
-            if line.startswith(b"#"):
-                layout.comment(line)
-        return cls(facts.path, facts.node, facts.database, facts.boot, facts.flavour, layout.fields)
+        first = min((*facts.headers, _HEAD))
+        for line in comments(octets(facts.path, 0, first)):
+            layout.comment(line)
+        fields, later = layout.fields, []
+        for begin in facts.headers:
+            layout.comment(octets(facts.path, begin, begin + _HEAD).partition(b"\n")[0] + b"\n")
+            later.append((begin, layout.fields))
+        named = (facts.path, facts.node, facts.database, facts.boot, facts.flavour)
+        return cls(*named, fields, tuple(later))
+
+    def fields_at(self, offset: int) -> tuple[str, ...]:
+        """The columns of a row that begins there."""
+        return next((fields for begin, fields in reversed(self.later) if begin <= offset), self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +118,9 @@ def _candidates(data: bytes, key: Key, source: Source) -> Iterator[tuple[int, by
     if source.flavour != Flavour.RELAY:
         at = 0
         for line in records(data):
-            if not line.startswith(b"#"):
-                yield at, line
+            text = line.removeprefix(BOM)
+            if not text.startswith(b"#"):
+                yield at + len(line) - len(text), text
             at += len(line)
         return
     name = uuid_of(*key).encode()
@@ -152,10 +163,11 @@ def event_of(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | No
 
 def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None:
     relay = source.flavour == Flavour.RELAY
-    cells = split_row(line, len(source.fields), strict=relay)
+    fields = source.fields_at(offset)
+    cells = split_row(line, len(fields), strict=relay)
     if cells is None:
         return None
-    cell = dict(zip(source.fields, map(restored, cells) if relay else cells, strict=True))
+    cell = dict(zip(fields, map(restored, cells) if relay else cells, strict=True))
     message = cell.get("network-message-id") or (cell.get("message-id", "") if not relay else "")
     if not message:
         return None

@@ -220,5 +220,6 @@ class _Digest:
             set_back=learnt.set_back,
             witnessed=learnt.witnessed,
             undigested=learnt.undigested,
+            headers=tuple(self.reading.headers),
             names=learnt.names,
         )

@@ -14,6 +14,9 @@ NAME = re.compile(r"MSGTRK-(?P<node>.+)-(?P<boot>[0-9A-Za-z]+)-(?P<first>[0-9]+)
 
 _FOOTER = re.compile(rb"#Footer: first=(\d+) last=(\d+) rows=(\d+) sha256=([0-9a-f]{64})\r\n")
 _OURS = b"shadowrelay"
+BOM = b"\xef\xbb\xbf"
+"""May stand before each header: files are put together of others."""
+
 NEEDED = ("date-time", "event-id", "recipient-address")
 
 
@@ -43,11 +46,22 @@ class Layout:
         label, _, rest = line.partition(b" ")
         if label == b"#Software:" and rest.strip() == _OURS:
             self.flavour = Flavour.RELAY
-        elif label == b"#Fields:" and not (self.fields and self.flavour is Flavour.RELAY):
-            names = rest.decode("utf-8", "replace").strip().split(",")
-            self.fields = tuple(name.strip().lower() for name in names)
+        elif (fields := self._fields_in(line)) is not None:
+            self.fields = fields
         elif found := _FOOTER.fullmatch(line):
             self.footer = Footer(int(found[1]), int(found[2]), int(found[3]), found[4].decode())
+
+    def renames(self, line: bytes) -> bool:
+        """Do the rows below that comment line have other columns than those above?"""
+        return bool(self.fields) and self._fields_in(line) not in (None, self.fields)
+
+    def _fields_in(self, line: bytes) -> tuple[str, ...] | None:
+        """The columns that a comment line names. A file of ours has one header."""
+        label, _, rest = line.partition(b" ")
+        if label != b"#Fields:" or (self.fields and self.flavour is Flavour.RELAY):
+            return None
+        names = rest.decode("utf-8", "replace").strip().split(",")
+        return tuple(name.strip().lower() for name in names)
 
     @property
     def usable(self) -> bool:
@@ -68,6 +82,20 @@ class Layout:
                 yield Fault.WRONG_HASH
             if footer.rows != rows:
                 yield Fault.WRONG_COUNT
+
+
+def comments(head: bytes) -> Iterator[bytes]:
+    """The comment lines at the beginning of a file, with their line ends.
+
+    A line within quotes is none: a subject may have line breaks, and begin its lines as it likes.
+    """
+    within = False
+    for line in head.splitlines(keepends=True):
+        text = line.removeprefix(BOM)
+        if not within and text.startswith(b"#"):
+            yield text
+        elif line.count(b'"') % 2:
+            within = not within
 
 
 _MARKS = (

@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from shadowaudit.core.facts import Flavour
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import SLACK, Long, Octets
-from shadowaudit.logs.layout import Layout
+from shadowaudit.logs.layout import BOM, Layout
 
 BLOCK = 12 << 20  # files have 10 MB unless somebody wanted others
 _ROOM = 1 << 20  # for the row that a block ends in, and ``SLACK``
 
 _HEAD = 64
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +117,7 @@ class Reading:
     def __init__(self, path: Path, room: Room | None = None) -> None:
         self.path = path
         self.layout = Layout()
+        self.headers: list[int] = []  # where the lines are that name other columns than those above
         self.size = 0
         self._line = 1
         self._room = room or Room()
@@ -143,12 +143,12 @@ class Reading:
             if not count:
                 break
             begin = 0
-            if not self.size and buffer.startswith(_BOM, 0, count):
-                self._sum.update(_BOM)
-                begin = len(_BOM)
+            if not self.size and buffer.startswith(BOM, 0, count):
+                self._sum.update(BOM)
+                begin = len(BOM)
             self.size += count
             have += count
-            end = max(self._whole(buffer, have), begin)
+            end = max(self._whole(buffer, have, at), begin)
             if end > begin:
                 yield from self._block(np.frombuffer(buffer, np.uint8)[begin:], end - begin, at + begin)
             buffer[: have - end] = buffer[end:have]
@@ -156,13 +156,11 @@ class Reading:
         if have:
             yield from self._block(np.frombuffer(buffer, np.uint8), have, at)
 
-    def _whole(self, data: bytearray, size: int) -> int:
+    def _whole(self, data: bytearray, size: int, at: int) -> int:
         """Where the last whole row ends. In Exchange's logs a line break in quotes ends no row."""
         end = data.rfind(b"\n", 0, size) + 1
-        if (
-            self.layout.flavour is Flavour.RELAY
-            or data.find(b"#Software: shadowrelay", 0, min(size, 200)) >= 0
-        ):
+        head = data[: min(size, 200)].partition(b'"')[0] if not at else b""  # no header was read yet
+        if self.layout.flavour is Flavour.RELAY or b"#Software: shadowrelay" in head:
             return end
         limit = data.count(b'"', 0, end)
         while end > 0 and limit % 2:
@@ -175,32 +173,74 @@ class Reading:
         raw = octets[:size]
         marks, ends = self._room.marked(raw)
         number, self._line = self._line, self._line + len(ends)
-        starts = np.concatenate(([0], ends))
-        firsts = raw[starts[:-1]]
-        covered = size
-        for line in np.flatnonzero(firsts == ord("#")):
-            text = raw[starts[line] : starts[line + 1]].tobytes()
+        lines = _Lines(raw, marks, np.concatenate(([0], ends)))
+        covered, above = size, 0  # ``above``: the first line of the rows whose columns are known
+        for line in self._comments(lines):
+            text = raw[lines.texts[line] : lines.starts[line + 1]].tobytes()
+            if self.layout.renames(text):
+                yield from self._rows(octets, lines, above, line, at, number)
+                self.headers.append(at + int(lines.texts[line]))
+                above = line
             had = self.layout.footer
             self.layout.comment(text)
             if self.layout.footer is not had:
-                covered = int(starts[line])
-                self.layout.trailing = self.layout.trailing or int(starts[line + 1]) < size
+                covered = int(lines.starts[line])
+                self.layout.trailing = self.layout.trailing or int(lines.starts[line + 1]) < size
         if self.layout.footer is not None and covered == size:
             self.layout.trailing = True
         self._sum.update(raw[:covered].data)
-        if self.layout.flavour is not Flavour.RELAY:
-            starts = _joined(marks[raw[marks] == ord('"')], starts)
-            firsts = raw[starts[:-1]]
+        yield from self._rows(octets, lines, above, len(lines.texts), at, number)
+
+    def _comments(self, lines: _Lines) -> Iterator[int]:
+        """The comment lines, by number. In Exchange's logs a line within quotes is none."""
+        for line in np.flatnonzero(lines.firsts == ord("#")).tolist():
+            if self.layout.flavour is Flavour.RELAY or not lines.within(line):
+                yield line
+
+    def _rows(
+        self, octets: Octets, lines: _Lines, above: int, below: int, at: int, number: int
+    ) -> Iterator[Block]:
+        """The rows of those lines."""
+        starts, texts, firsts = (
+            lines.starts[above : below + 1],
+            lines.texts[above:below],
+            lines.firsts[above:below],
+        )
+        if self.layout.flavour is not Flavour.RELAY and len(lines.quotes):
+            whole = lines.whole(above, below)
+            starts, texts, firsts = np.append(starts[:-1][whole], starts[-1]), texts[whole], firsts[whole]
         keep = firsts != ord("#")
-        keep[(np.diff(starts) <= 2) & ((firsts == 10) | (firsts == 13))] = False
+        keep[(starts[1:] - texts <= 2) & ((firsts == 10) | (firsts == 13) | (starts[1:] == texts))] = False
         if keep.any():
-            yield Block(octets, starts[:-1][keep], starts[1:][keep], at, marks, number)
+            yield Block(octets, texts[keep], starts[1:][keep], at, lines.marks, number)
 
 
-def _joined(quotes: NDArray[Any], starts: Long) -> Long:
-    """Row starts without those that are within quotes; all of them if quotes are not in pairs."""
-    if not len(quotes) or len(quotes) % 2:
-        return starts
-    inside = np.searchsorted(quotes, starts) % 2 == 1
-    kept: Long = starts[~inside]
-    return kept
+class _Lines:
+    """The lines of a block: where each begins (``starts``, and the end of the last), where its text does
+    (``texts``: behind a byte order mark), and the first octet of that. ``quotes``: where they are.
+    """
+
+    def __init__(self, raw: Octets, marks: NDArray[Any], starts: Long) -> None:
+        self.marks, self.starts, self.texts = marks, starts, starts[:-1]
+        self.firsts = raw[self.texts]
+        marked = [one for one in np.flatnonzero(self.firsts == BOM[0]) if _marked(raw, int(starts[one]))]
+        if marked:
+            self.texts = self.texts.copy()
+            self.texts[marked] += len(BOM)
+            self.firsts = raw[np.minimum(self.texts, len(raw) - 1)]
+        self.quotes = marks[raw[marks] == ord('"')]
+        self._paired = len(self.quotes) % 2 == 0
+
+    def within(self, line: int) -> bool:
+        """Does that line begin within quotes? None does, if quotes are not in pairs."""
+        return self._paired and bool(np.searchsorted(self.quotes, self.starts[line]) % 2)
+
+    def whole(self, above: int, below: int) -> NDArray[np.bool_]:
+        """Which of those lines do not begin within quotes. All, if quotes are not in pairs."""
+        before = np.searchsorted(self.quotes, self.starts[above : below + 1])
+        found: NDArray[np.bool_] = (before[:-1] - before[0]) % 2 == 0
+        return found | bool((before[-1] - before[0]) % 2)
+
+
+def _marked(raw: Octets, at: int) -> bool:
+    return raw[at : at + len(BOM)].tobytes() == BOM

@@ -18,14 +18,18 @@ import numpy as np
 from shadowaudit.core.events import Event, listed
 from shadowaudit.core.facts import FileFacts, Flavour
 from shadowaudit.core.text import restored, split_row
-from shadowaudit.logs.extract import Key, Piece, Source, event_of
+from shadowaudit.logs.extract import Key, Piece, Source, event_of, records
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.grown import without_copies
+from shadowaudit.logs.layout import BOM
 from shadowaudit.logs.lines import Room
 from shadowaudit.logs.manifest import Found
 
 _SINGLE = ("network-message-id", "message-id", "sender-address", "return-path")
 _LISTS = ("recipient-address", "related-recipient-address")
+
+_LINES_ABOVE = 200  # in which the beginning of a row is looked for
+_LONGEST = 1 << 16  # octets of such a row, unless its last line is farther away
 
 _PLACES = ["high", "low", "file_from", "file_to"]
 
@@ -67,7 +71,7 @@ def journeys(text: str, files: Sequence[Found], *, most: int) -> Journeys:
     first: dict[Key, tuple[int, str]] = {}  # when, and the id as it is written
     for source in sources:
         for key, event in _search(source, _pattern(wanted)):
-            if _tells_of(event.line, source, wanted):
+            if _tells_of(event, source, wanted):
                 first[key] = min(first.get(key, (event.at, event.message)), (event.at, event.message))
     chosen = sorted(first, key=lambda key: first[key])[:most]
     pieces: dict[Key, list[Piece]] = defaultdict(list)
@@ -99,10 +103,11 @@ def _pattern(wanted: str) -> re.Pattern[bytes]:
     return re.compile(local.replace(b'""', b'""?') + at + b"(?i:" + domain + b")")
 
 
-def _tells_of(line: str, source: Source, wanted: str) -> bool:
+def _tells_of(event: Event, source: Source, wanted: str) -> bool:
     relay = source.flavour == Flavour.RELAY
-    cells = split_row(f"{line}\r\n".encode(), len(source.fields), strict=relay) or []
-    cell = dict(zip(source.fields, map(restored, cells) if relay else cells, strict=False))
+    fields = source.fields if relay else source.fields_at(event.sequence)  # its number is its place
+    cells = split_row(f"{event.line}\r\n".encode(), len(fields), strict=relay) or []
+    cell = dict(zip(fields, map(restored, cells) if relay else cells, strict=False))
     named = [cell.get(name, "") for name in _SINGLE]
     for name in _LISTS:
         named += listed(cell.get(name, ""))
@@ -115,10 +120,29 @@ def _search(source: Source, pattern: re.Pattern[bytes]) -> list[tuple[Key, Event
     with Path(source.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         place = pattern.search(data)
         while place:
-            begin = data.rfind(b"\n", 0, place.start()) + 1
-            end = data.find(b"\n", place.start()) + 1 or len(data)
-            row = event_of(data[begin:end], source, begin)
+            row, end = _row_at(data, source, place.start())
             if row is not None:
                 found.append(row)
             place = pattern.search(data, end)
     return found
+
+
+def _row_at(data: mmap.mmap, source: Source, at: int) -> tuple[tuple[Key, Event] | None, int]:
+    """The row of which that octet is a part, if it can be read, and where it ends.
+
+    In Exchange's logs the row may begin some lines above: a line break in quotes ends no row.
+    """
+    begin = data.rfind(b"\n", 0, at) + 1
+    end = data.find(b"\n", at) + 1 or len(data)
+    row = event_of(data[begin:end].removeprefix(BOM), source, begin)
+    if row is not None or source.flavour == Flavour.RELAY:
+        return row, end
+    for _ in range(_LINES_ABOVE):
+        record = next(records(data[begin : max(end, begin + _LONGEST)]), b"")
+        row = event_of(record.removeprefix(BOM), source, begin)
+        if row is not None and begin + len(record) > at:
+            return row, begin + len(record)
+        if not begin:
+            break
+        begin = data.rfind(b"\n", 0, begin - 1) + 1
+    return None, end

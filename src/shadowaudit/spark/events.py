@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -72,14 +73,17 @@ def batches(
     *,
     mode: Mode = Mode.PERMISSIVE,
     wants_node: Callable[[str | None], bool] = lambda _: True,
+    wants_times: Callable[[datetime, datetime], bool] | None = None,
     room: Room | None = None,
 ) -> Iterator[Batch]:
-    """Record batches of that schema (``columns.checked``). A file of a node that nobody wants is left early.
+    """Record batches of that schema (``columns.checked``). A file of a node that nobody wants is left early;
+    rows between whose times nobody wants any may be missing.
 
     Raises OSError, and MalformedError if ``mode`` says so.
     """
     checks = mode is not Mode.PERMISSIVE or PROBLEM in schema.names or RECORD in schema.names
-    for batch in _Events(uri, schema, wants_node, room, checks=checks).of(file):
+    asked = wants_times if mode is Mode.PERMISSIVE else None  # else each row is looked at
+    for batch in _Events(uri, schema, wants_node, asked, room, checks=checks).of(file):
         good = batch if mode is Mode.PERMISSIVE else _good(batch, uri, mode)
         told = pa.RecordBatch.from_arrays([good.column(name) for name in schema.names], schema=schema)
         for begin in range(0, len(told), ROWS):
@@ -112,6 +116,7 @@ class _Events:
         uri: str,
         schema: Any,
         wants_node: Callable[[str | None], bool],
+        wants_times: Callable[[datetime, datetime], bool] | None,
         room: Room | None,
         *,
         checks: bool,
@@ -120,6 +125,7 @@ class _Events:
         self.checks = checks
         self.schema = pa.schema([*schema, *(pa.field(n, t) for n, t in _TOLD if n not in schema.names)])
         self.wants_node = wants_node
+        self.wants_times = wants_times
         self.reading = Reading(Path(uri), room)
         self.node: str | None = None
         self.faults: dict[str, None] = {}
@@ -140,10 +146,19 @@ class _Events:
             rows = self._rows(block)
             if not self.wants_node(self.node):
                 return
-            yield self._batch(block, rows)
+            if self._has_times(rows):
+                yield self._batch(block, rows)
         self._compare()
         if self.faults:
             yield self._told()
+
+    def _has_times(self, rows: _Rows) -> bool:
+        """May one of the rows be of a time that is wanted? One without a time is of none."""
+        if self.wants_times is None:
+            return True
+        found = pc.min_max(times(rows.cell("date-time")))
+        first, last = found["min"].as_py(), found["max"].as_py()
+        return first is not None and self.wants_times(first, last)
 
     @property
     def _ours(self) -> bool:

@@ -105,21 +105,6 @@ class Ranges:
         return system.open_input_file(log.path)
 
 
-def ends(log: Log, size: int) -> tuple[bytes, bytes]:
-    """The first and the last octets, ``size`` at most; the last ones are empty if the first ones are all.
-
-    Raises OSError.
-    """
-    system, _ = _system(log.place)
-    with system.open_input_file(_regular(system, log.path)) as file:
-        head = file.read(size)
-        whole = file.size()
-        if whole <= len(head):
-            return head, b""
-        file.seek(max(whole - size, len(head)))
-        return head, file.read()
-
-
 def name_of(uri: str) -> str:
     """The name of the file."""
     return uri.rpartition("/")[2]

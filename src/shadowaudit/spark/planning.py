@@ -1,32 +1,17 @@
-"""Which files a query needs, and which task reads which: by names, sizes, and the ends of files."""
+"""Which files a query needs, and which task reads which: by names and sizes."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from shadowaudit.logs.layout import NAME, Layout
-from shadowaudit.spark.places import Log, ends, name_of
-
-MARGIN = timedelta(hours=1)
-"""A row may be so much older than the first rows of its file, or newer than the last, and is still found.
-
-Rows stand in the order of their steps, which is that of time as long as nobody sets the clock.
-"""
+from shadowaudit.logs.layout import NAME
+from shadowaudit.spark.places import Log, name_of
 
 PART = 32 << 20
 """Octets of files that one task reads."""
-
-_EDGE = 1 << 16  # octets at each end of a file that are looked at
-_AT_ONCE = 16
-_BOM = b"\xef\xbb\xbf"
-_TIME = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?)Z,", re.MULTILINE)
-
-Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,61 +39,30 @@ class Wanted:
         """May rows of that node be asked for? Of None nobody knows."""
         return self.nodes is None or name is None or name in self.nodes
 
-    def has_span(self, span: Span | None) -> bool:
-        """May rows of a file be asked for whose first and last are of these times?"""
-        if span is None:
-            return True
-        too_old = self.since is not None and span[1] + MARGIN < self.since
-        too_new = self.until is not None and span[0] - MARGIN > self.until
-        return not (too_old or too_new)
-
     @property
-    def has_times(self) -> bool:
+    def timed(self) -> bool:
+        """Are rows of some times asked for alone?"""
         return self.since is not None or self.until is not None
 
+    def has_times(self, first: datetime, last: datetime) -> bool:
+        """May a row be asked for whose time is between these?"""
+        too_old = self.since is not None and last < self.since
+        too_new = self.until is not None and first > self.until
+        return not (too_old or too_new)
 
-def needed(
-    logs: Sequence[Log], wanted: Wanted, edges: Callable[[Log, int], tuple[bytes, bytes]] = ends
-) -> list[Log]:
-    """Those of the files that may have rows which are asked for. Raises OSError."""
-    some = [log for log in logs if wanted.has_node(node_in(name_of(log.uri)))]
-    if not wanted.has_times:
-        return some
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        spans = list(pool.map(lambda log: span_of(*edges(log, _EDGE)), some))
-    return [log for log, span in zip(some, spans, strict=True) if wanted.has_span(span)]
+
+def needed(logs: Sequence[Log], wanted: Wanted) -> list[Log]:
+    """Those of the files that may have rows which are asked for, by their names.
+
+    Of times no name tells, nor do the first and the last rows: the clock may have been set between them.
+    """
+    return [log for log in logs if wanted.has_node(node_in(name_of(log.uri)))]
 
 
 def node_in(name: str) -> str | None:
     """The node that a file's name tells of: ours do."""
     found = NAME.fullmatch(name)
     return found["node"] if found else None
-
-
-def span_of(head: bytes, tail: bytes) -> Span | None:
-    """The times between which a file's rows are, by its ends; None when they do not tell."""
-    layout = Layout()
-    for line in head.removeprefix(_BOM).splitlines(keepends=True):
-        if not line.startswith(b"#"):
-            break
-        layout.comment(line)
-    if layout.fields[:1] != ("date-time",):
-        return None
-    first, last = _moments(head), _moments(tail or head)
-    if not first or not last:
-        return None
-    # A line that begins with a time may be part of a quoted cell: it makes the span wider.
-    return min(first), max(first + last)
-
-
-def _moments(octets: bytes) -> list[datetime]:
-    found = []
-    for text in _TIME.findall(octets):
-        try:
-            found.append(datetime.fromisoformat(text.decode()).replace(tzinfo=UTC))
-        except ValueError:
-            continue
-    return found
 
 
 class Sized(Protocol):

@@ -177,6 +177,7 @@ class _Reading:
                     self.shape,
                     mode=self.options.mode,
                     wants_node=self.wanted.has_node,
+                    wants_times=self.wanted.has_times if self.wanted.timed else None,
                     room=room,
                 )
 
