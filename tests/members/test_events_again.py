@@ -118,3 +118,19 @@ async def test_an_event_of_a_version_before_sums_is_told_as_it_is(tmp_path: Path
 
         await eventually(told)
         assert await settled(holder) == {1}
+
+
+@pytest.mark.parametrize("damage", ["addressee = 'nobody'", "recipients = '3'"])
+async def test_a_scrub_finds_a_damaged_event_whoever_it_is_for(tmp_path: Path, damage: str) -> None:
+    """Nobody asks for the events of a database that there is not."""
+    async with half_delivered(tmp_path) as (owner, holder, _):
+        await spoil(owner, f"UPDATE discard_event SET {damage}")
+        scrub = owner.node.scrub
+        owner.run(scrub.run())
+        scrub.begin_at_once()
+        await eventually(lambda: scrub.last)
+        assert scrub.last
+        assert scrub.last.rows == 1
+        events = await owner.read(lambda ledger: ledger.events_for(holder.database.lineage.database_id, 9))
+        assert [one.verdict.recipients for one in events] == [(1,)]
+        assert await owner.rows("discard_event") == 1

@@ -306,7 +306,7 @@ class AcknowledgeEvents:
 @dataclass(frozen=True, slots=True)
 class UnsoundEvent:
     """A waiting event that differs from its sum: ``number`` and ``message_id`` are what its row says.
-    ``addressee``: whoever was about to be told it.
+    ``addressee``: whoever is to be told it; empty if that is not known.
     """
 
     number: int

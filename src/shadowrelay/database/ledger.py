@@ -129,6 +129,8 @@ class SqlLedger(RecordRows, EventRows, Copies):
         broken = meta.needed(self._run, LINEAGE_FROM)
         self._beginnings = _behind(self.openings, Incarnation(broken)) if broken else self.openings
         self._database_id = DatabaseId(meta.needed(self._run, "database_id") or "")
+        if self.openings and not self._database_id:
+            raise sums.corrupt("there is no database id")
         self._sequence = self._last(SQL["last_sequence"])
         self.forget_events()
         self._members.clear()

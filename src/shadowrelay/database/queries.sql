@@ -202,8 +202,9 @@ SELECT id FROM message WHERE owner = ? AND check_at <= ? AND role = 'shadow' AND
  ORDER BY check_at, pending, id LIMIT ?;
 
 -- name: check_copies
--- Two searches: SQLite would answer an OR by reading every copy held for the owner, and again for each part.
-UPDATE message SET check_at = :at, asked_sum = row_sum(hex(id), confirmation, confirm_since, :at) WHERE id IN (
+-- A sum that was wrong before stays wrong. Two searches: SQLite would answer an OR by reading every copy held for the owner, and again for each part.
+UPDATE message SET check_at = :at, asked_sum = iif(asked_sum = row_sum(hex(id), confirmation, confirm_since, check_at),
+                       row_sum(hex(id), confirmation, confirm_since, :at), asked_sum) WHERE id IN (
     SELECT id FROM (SELECT id FROM message WHERE owner = :owner AND role = 'shadow' AND stage = 'queued'
                        AND check_at IS NULL LIMIT :most)
     UNION ALL
@@ -288,7 +289,10 @@ DELETE FROM poison WHERE last_at < ?;
 DELETE FROM meta WHERE key = ?;
 
 -- name: ask_about
-UPDATE message SET confirmation = 'ask', confirm_since = ?1, asked_sum = row_sum(hex(id), 'ask', ?1, check_at)
+-- A sum that was wrong before stays wrong.
+UPDATE message SET confirmation = 'ask', confirm_since = ?1,
+       asked_sum = iif(asked_sum = row_sum(hex(id), confirmation, confirm_since, check_at),
+                       row_sum(hex(id), 'ask', ?1, check_at), asked_sum)
  WHERE id = ?2;
 
 -- name: hold_back

@@ -42,6 +42,8 @@ from shadowrelay.core.messages import (
 from shadowrelay.core.values import replace
 from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, row_sum, sound
 
+UNREADABLE = "what is known of the damage is damaged too"
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -316,7 +318,7 @@ def damaged_of(row: SqlRow, believed_ones: tuple[Recipient, ...]) -> DamagedRow:
     """
     settled = {one.number: one.status for one in believed_ones if one.settled}
     # This row may be damaged too: then it says only that the message is damaged.
-    known = sound(_damaged, row) or DamagedRow(MessageId(row[0]), _EPOCH, "a damaged row")
+    known = sound(_damaged, row) or DamagedRow(MessageId(row[0]), _EPOCH, UNREADABLE)
     return replace(known, settled=tuple(sorted((settled | dict(known.settled)).items())))
 
 

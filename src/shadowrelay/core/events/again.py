@@ -36,6 +36,8 @@ def said_again(ledger: Ledger, unsound: Iterable[UnsoundEvent], now: datetime) -
 
 
 def _verdicts(ledger: Ledger, event: UnsoundEvent) -> tuple[Verdict, ...]:
+    if not event.addressee:
+        return ()
     if copy := ledger.copy(event.message_id):
         return (*known(copy), *_moved(ledger, copy, event.addressee))
     outcome = ledger.outcome(event.message_id)

@@ -28,8 +28,9 @@ class Amount:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """The state of one round, which reads everything that the node keeps. ``at_once``: it does not pause.
-    ``contents``, ``rows``: messages with damaged content or rows, known before or not. ``mended``: messages
-    whose only fault was a derived column. ``unreadable``: contents that could not be read for now.
+    ``contents``, ``rows``: messages with damaged content or rows, known before or not, and damaged rows that
+    are of no message. ``mended``: messages whose only fault was a derived column. ``unreadable``: contents
+    that could not be read for now.
     ``complete_at``: when the last complete round ended.
     """
 
