@@ -381,3 +381,30 @@ async def test_what_a_member_said_of_a_job_ends_with_its_disk(
             await came_to(third, job, "done", within=30)
         finally:
             await again.stop()
+
+
+async def test_a_bounce_is_done_when_each_report_has_two_copies_and_every_holder_knows(
+    tmp_path: Path,
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        await running(owner, holder)
+        for _ in range(3):
+            await sent(owner, MESSAGE)
+        job = await give(owner, Verb.BOUNCE)
+        shown = await came_to(owner, job, "pending")
+        assert (shown["did"], shown["pending"]) == (3, 3)
+        assert [copy.exposed for copy in await owner.copies() if copy.reports_on] == [True] * 3
+        await holder.quiet()  # it asks for nothing, and takes copies
+        owner.run_repair()
+
+        async def safe() -> bool:
+            return not any(copy.exposed for copy in await owner.copies())
+
+        await eventually(safe, within=20)
+        assert (await came_to(owner, job, "pending"))["pending"] == 3
+        assert Status.READY in await statuses(holder)
+        carrying_on(holder)
+        shown = await came_to(owner, job, "done", within=30)
+        assert (shown["did"], shown["pending"]) == (3, 0)
+        told = [copy for copy in await holder.copies() if copy.reports_on is None and not copy.held]
+        assert {each.status for copy in told for each in copy.recipients} == {Status.FAILED}

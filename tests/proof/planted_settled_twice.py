@@ -59,4 +59,28 @@ SETTLED_TWICE = (
         test="operator/test_suspended_queues.py::"
         "test_a_member_that_comes_back_without_its_disk_is_told_what_is_suspended[False]",
     ),
+    Fault(
+        name="changes of a request are counted from one after a disk is lost",
+        rule="a later change counts, whatever its node has lost",
+        file="core/safety_net/requesting.py",
+        edits=(("revision=next_revision(known.revision, now)", "revision=known.revision + 1"),),
+        test="core/safety_net/test_requesting.py::"
+        "test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk",
+    ),
+    Fault(
+        name="a bounce is done while its reports have one copy",
+        rule="done is what every holder knows",
+        file="database/job_selection.py",
+        edits=(('else ("unacknowledged", "unreported"):', 'else ("unacknowledged",):'),),
+        test="operator/test_jobs.py::"
+        "test_a_bounce_is_done_when_each_report_has_two_copies_and_every_holder_knows",
+    ),
+    Fault(
+        name="a bounce is done before the holders know",
+        rule="done is what every holder knows",
+        file="database/jobs.sql",
+        edits=(("-- name: unacknowledged_bounce", "-- name: unacknowledged_bounced"),),
+        test="operator/test_jobs.py::"
+        "test_a_bounce_is_done_when_each_report_has_two_copies_and_every_holder_knows",
+    ),
 )

@@ -1,8 +1,8 @@
 """Operators' orders about single messages, at any moment and under any fault; and what must then be true.
 
 An order is *confirmed* when its node can show it as done: it is durable there, no attempt is under way, and
-no database that may hold a copy still has to acknowledge it. From then on a removed message is never
-delivered, and a suspended one only after an operator has asked to resume it.
+no database that may hold a copy still has to acknowledge it. From then on a removed or bounced message is
+never delivered, and a suspended one only after an operator has asked to resume it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def give(
                 return operated.retry(ledger, message_id, numbers, BY, now, sending=sending)
 
     def durable(done: Done) -> None:
-        if done.numbers and verb in (Verb.REMOVE, Verb.SUSPEND):
+        if done.numbers and verb in (Verb.REMOVE, Verb.BOUNCE, Verb.SUSPEND):
             order = Order(verb, node.name, node.ledger.state.database_id, message_id, done.numbers, world.now)
             world.orders.append(order)
         node.pump()
@@ -106,17 +106,29 @@ def look(world: World) -> None:
         if copy is None or not all(_shows(copy, order, number) for number in order.numbers):
             continue  # the node forgot it, or something overtook it
         busy = any(one == order.message_id for one, _ in node.active)
-        if not busy and not operated.pending(node.ledger, order.message_id):
+        if not busy and not _pending(node, copy, order):
             order.confirmed = world.now
             order.processes = {str(name): one.generation for name, one in world.nodes.items()}
             world.say("operator", f"{order.verb.value} of {order.message_id} is confirmed")
             world.point("confirmed", order.verb.value, order.message_id)
 
 
+def _pending(node: Node, copy: Copy, order: Order) -> bool:
+    """As ``job_selection.unacknowledged`` has it of a job."""
+    if order.verb is not Verb.BOUNCE:
+        return bool(operated.pending(node.ledger, order.message_id))
+    waits = any(one.waits for one in copy.recipients if one.number in order.numbers)
+    events = node.ledger.state.events.values()
+    return waits or any(
+        (told.verdict.message_id, told.verdict.argument) == (copy.id, "failed") for told in events
+    )
+
+
 def _shows(copy: Copy, order: Order, number: int) -> bool:
     """Does the node have the recipient as the order wants it?"""
     (one,) = (one for one in copy.recipients if one.number == number)
-    return one.status is Status.REMOVED if order.verb is Verb.REMOVE else one.suspended is not None
+    ended = {Verb.REMOVE: Status.REMOVED, Verb.BOUNCE: Status.FAILED}.get(order.verb)
+    return one.status is ended if ended else one.suspended is not None
 
 
 def against(world: World) -> list[str]:

@@ -740,7 +740,8 @@ def _ordered(copy: Copy) -> Copy:
     """Holders in the order in which SQL returns them."""
     if len(copy.holders) < 2:
         return copy
-    return replace(copy, holders=tuple(sorted(copy.holders, key=lambda holder: (holder.rank, holder.name))))
+    in_order = sorted(copy.holders, key=lambda holder: (holder.rank, holder.name, holder.database_id))
+    return replace(copy, holders=tuple(in_order))
 
 
 @lru_cache(maxsize=1)

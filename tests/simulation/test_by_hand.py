@@ -39,5 +39,5 @@ def test_most_orders_are_confirmed_and_some_wait_for_a_member_that_is_away() -> 
         assert run.go().problems == []
         orders += run.world.orders
     waited = [one.confirmed - one.given for one in orders if one.confirmed is not None]
-    assert {one.verb for one in orders if one.confirmed} == {Verb.REMOVE, Verb.SUSPEND}
+    assert {one.verb for one in orders if one.confirmed} == {Verb.REMOVE, Verb.BOUNCE, Verb.SUSPEND}
     assert max(waited) > 2.0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from shadowrelay.core.delivery.operated import BOUNCED
 from shadowrelay.core.filtering import numbers, reaches
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.jobs import Filter, Verb
@@ -156,12 +157,16 @@ def sending(ledger: SqlLedger, queue: NextHop) -> int:
     return found
 
 
-def unacknowledged(ledger: SqlLedger, verb: Verb, since: datetime) -> int:
-    """Messages to which the verb was done since then, and of which a member may still not know it."""
+def unacknowledged(ledger: SqlLedger, verb: Verb, since: datetime, *, alone: bool = False) -> int:
+    """Messages to which the verb was done since then, and of which a member may still not know it: because it
+    has not acknowledged it, or because nobody is told before what was made of the message is safe. ``alone``:
+    there is no other member, so nothing has two copies, and no report is waited for.
+    """
     found = 0
-    for kind in ("unacknowledged", "unreported"):
+    for kind in ("unacknowledged",) if alone else ("unacknowledged", "unreported"):
         if query := SQL.get(f"{kind}_{verb.value}"):
-            found += ledger.connection.execute(query, (micros(since),)).fetchone()[0]
+            given = {"since": micros(since), "bounced": BOUNCED}
+            found += ledger.connection.execute(query, given).fetchone()[0]
     return found
 
 

@@ -73,18 +73,30 @@ SELECT COUNT(*) FROM temp.active
 
 -- name: unacknowledged_remove
 -- Messages of which a member has not acknowledged the removal yet.
-SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE argument = 'removed' AND created_at >= ?;
+SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE argument = 'removed' AND created_at >= :since;
 
 -- name: unreported_remove
 -- Messages that were removed, of which nobody is told before a report is safe.
 SELECT COUNT(DISTINCT message_id) FROM recipient INDEXED BY recipient_settled
- WHERE settled_at IS NOT NULL AND settled_at >= ? AND status = 'removed' AND report IS NOT NULL;
+ WHERE settled_at IS NOT NULL AND settled_at >= :since AND status = 'removed' AND report IS NOT NULL;
+
+-- name: unacknowledged_bounce
+-- The same of messages that an operator bounced: the reply tells them from those that failed by themselves.
+SELECT COUNT(DISTINCT e.message_id) FROM discard_event e INDEXED BY discard_event_failed
+ WHERE e.argument = 'failed' AND e.created_at >= :since
+   AND EXISTS (SELECT 1 FROM recipient r
+                WHERE r.message_id = e.message_id AND r.status = 'failed' AND r.last_reply = :bounced);
+
+-- name: unreported_bounce
+SELECT COUNT(DISTINCT message_id) FROM recipient INDEXED BY recipient_settled
+ WHERE settled_at IS NOT NULL AND settled_at >= :since AND status = 'failed' AND last_reply = :bounced
+   AND (report IS NOT NULL OR journal IS NOT NULL);
 
 -- name: unacknowledged_suspend
-SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'suspended' AND created_at >= ?;
+SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'suspended' AND created_at >= :since;
 
 -- name: unacknowledged_resume
-SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'resumed' AND created_at >= ?;
+SELECT COUNT(DISTINCT message_id) FROM discard_event WHERE kind = 'resumed' AND created_at >= :since;
 
 -- name: promoting
 SELECT EXISTS (SELECT 1 FROM message INDEXED BY message_open

@@ -16,7 +16,7 @@ SELECT message_id, number, address, next_hop, notify, orcpt, status, attempts, n
 
 -- name: holders
 SELECT message_id, database_id, name, incarnation, sequence, rank, state, row_sum
-  FROM holder WHERE message_id = ? ORDER BY rank, name;
+  FROM holder WHERE message_id = ? ORDER BY rank, name, database_id;
 
 -- name: put_message
 INSERT OR REPLACE INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,

@@ -291,10 +291,13 @@ class Carrying:
     async def _count_pending(self, job: Job) -> None:
         """Count the messages of which not every member that may hold a copy knows yet what was done."""
 
+        alone = not self.contacts().members
+
         def count(ledger: SqlLedger) -> bool:
             own = jobs.own(ledger, job.id)
             began = own.since and own.since - SET_BACK
-            pending = min(own.did, job_selection.unacknowledged(ledger, job.verb, began)) if began else 0
+            left = job_selection.unacknowledged(ledger, job.verb, began, alone=alone) if began else 0
+            pending = min(own.did, left)
             if pending == own.pending or ledger.job(job.id) is None:
                 return False
             ledger.apply(Decision(None, (jobs.further(replace(own, pending=pending)),)))

@@ -96,11 +96,25 @@ def test_each_change_is_a_revision_and_no_change_is_none() -> None:
     again = on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, C, NOW))
     assert paused == again
     assert paused is not None
-    assert (paused.state, paused.revision, paused.changed_by) == (RequestState.PAUSED, 2, B)
+    assert (paused.state, paused.revision > 1, paused.changed_by) == (RequestState.PAUSED, True, B)
     gone = on.apply(requesting.change(on, REQUEST, None, B, NOW, gone=[C]))
     assert gone is not None
-    assert (gone.state, gone.gone, gone.revision) == (RequestState.PAUSED, (C,), 3)
+    assert (gone.state, gone.gone, gone.revision > paused.revision) == (RequestState.PAUSED, (C,), True)
     assert on.apply(requesting.change(on, RequestId("another"), RequestState.PAUSED, B, NOW)) is None
+
+
+def test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk() -> None:
+    """The member that still has these is away."""
+    away, lost = ledger_of(B), ledger_of(A)
+    for on in (away, lost):
+        on.apply(requesting.add(on, request(), POLICY, NOW))
+    for state in (RequestState.PAUSED, RequestState.RUNNING, RequestState.PAUSED):
+        before = away.apply(requesting.change(away, REQUEST, state, B, NOW))
+    later = NOW + timedelta(minutes=1)
+    resumed = lost.apply(requesting.change(lost, REQUEST, RequestState.PAUSED, A, later))
+    assert before is not None
+    assert resumed is not None
+    assert newest(before, resumed) == newest(resumed, before) == resumed
 
 
 def test_a_member_tells_its_own_progress_and_nobody_elses() -> None:

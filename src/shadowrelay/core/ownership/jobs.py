@@ -14,6 +14,7 @@ from shadowrelay.core.events.announcements import MILLISECOND
 from shadowrelay.core.identifiers import FIRST, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, ForgetJob, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.shared_records import next_revision
 from shadowrelay.core.values import dataclass, replace
 
 MOST_KEPT = 200
@@ -82,7 +83,8 @@ def stop(ledger: Ledger, job_id: RequestId, by: ServerName, now: datetime) -> De
     known = ledger.job(job_id)
     if known is None or known.state is JobState.STOPPED:
         return Decision(known)
-    after = replace(known, state=JobState.STOPPED, revision=known.revision + 1, changed_by=by, changed_at=now)
+    revision = next_revision(known.revision, now)
+    after = replace(known, state=JobState.STOPPED, revision=revision, changed_by=by, changed_at=now)
     return Decision(after, (after,))
 
 

@@ -10,7 +10,7 @@ from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector, newest
-from shadowrelay.core.shared_records import ForgetRequest
+from shadowrelay.core.shared_records import ForgetRequest, next_revision
 from shadowrelay.core.values import dataclass, replace
 
 OFF = timedelta(seconds=15)
@@ -71,7 +71,10 @@ def change(
     if known is None:
         return Decision(None)
     after = known.changed(state or known.state, by, now, gone=tuple(gone))
-    return Decision(after, (after,) if after is not known else ())
+    if after is known:
+        return Decision(known)
+    after = replace(after, revision=next_revision(known.revision, now))
+    return Decision(after, (after,))
 
 
 def merge(
