@@ -37,11 +37,13 @@ from shadowrelay.admin import server
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import HopStatus, MemberState, RefusalView
 from shadowrelay.core.decisions import Decision, Outcome
+from shadowrelay.core.delivery.operated import suspend
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.hops import Handed
-from shadowrelay.core.identifiers import DatabaseId, NextHop, ServerName
+from shadowrelay.core.identifiers import DatabaseId, NextHop, RequestId, ServerName
 from shadowrelay.core.members.damage import digested
+from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.heartbeat import cut_off
 from shadowrelay.database import queue_views
 from shadowrelay.database.queue import claim
@@ -159,6 +161,15 @@ async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_ask
     assert (inside["status"], inside["asking"], inside["next_attempt"]) == ("asking", 1, None)
     assert (outside["status"], outside["active"]) == ("active", 1)
     assert [item["id"] for item in asking] == [message_id(2)]
+
+
+async def test_a_queue_of_which_every_message_is_suspended_says_so(node):
+    await fill(node, received(1, MX2))
+    by = By("ann", "spam", RequestId("01900000-0000-7000-9000-0000000000aa"))
+    await fill(node, lambda ledger: ledger.apply(suspend(ledger, message_id(1), None, by, NOW)))
+    async with serving(node) as port:
+        queues = (await ask(port, "/api/v1/queues")).json["queues"]
+    assert {(one["status"], one["asking"], one["next_attempt"]) for one in queues} == {("suspended", 0, None)}
 
 
 def resting(until: timedelta) -> HopStatus:

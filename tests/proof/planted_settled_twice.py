@@ -83,4 +83,19 @@ SETTLED_TWICE = (
         test="operator/test_jobs.py::"
         "test_a_bounce_is_done_when_each_report_has_two_copies_and_every_holder_knows",
     ),
+    Fault(
+        name="a hop's heartbeat blames the host that was asked last",
+        rule="a failure names the address that failed",
+        file="delivery/hop_shadows.py",
+        edits=(('"; ".join((there or elsewhere)[:MOST_TOLD])', '"; ".join((there + elsewhere)[-1:])'),),
+        test="delivery/test_tracked_hops.py::"
+        "test_a_heartbeat_that_fails_names_the_address_of_the_hop_and_no_other",
+    ),
+    Fault(
+        name="a queue of suspended messages says that members are asked",
+        rule="a queue says what holds it",
+        file="admin/render.py",
+        edits=(('return "asking" if found.asking else "suspended"', 'return "asking"'),),
+        test="admin/test_admin_api.py::test_a_queue_of_which_every_message_is_suspended_says_so",
+    ),
 )

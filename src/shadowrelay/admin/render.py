@@ -300,7 +300,7 @@ def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
     if found.active:
         return "active"
     if found.due is None:
-        return "asking"
+        return "asking" if found.asking else "suspended"
     return "retry" if found.due > now else "ready"
 
 

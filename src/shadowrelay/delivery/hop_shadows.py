@@ -34,6 +34,7 @@ AGAIN = 60.0  # seconds until the whole shadow queue is looked at again, if noth
 AT_ONCE = 100  # messages in one transaction
 FEW = 20  # messages whose next hops tell where a hop may be found
 PATIENCE = 60.0  # seconds that a session of its own may take
+MOST_TOLD = 3  # addresses that one failed heartbeat names
 
 
 class HopShadows:
@@ -97,16 +98,21 @@ class HopShadows:
 
     async def heartbeat(self, hop: ServerName) -> None:
         """Ask the hop in a session of its own, wherever its mail may have gone."""
-        began, error, bad = seconds(), "its mail has no way to it in the settings", set()
+        began, there, elsewhere, bad = seconds(), [], [], set()
         met_at, before = self._conversations.met_at.get(hop, ()), self._conversations.watch(hop)
         for host, group in await self._places(hop):
-            error, is_another = await self._talk(hop, host, group)
-            if not error:
+            failure, is_another = await self._talk(hop, host, group)
+            if not failure:
                 self._bad.pop(hop, None)
                 self._past = {one: past for one, past in self._past.items() if past != hop}
                 return
             if not is_another or (host.name, host.port) in met_at:
                 bad.add((host.name, host.port))
+                there.append(failure)
+            else:
+                elsewhere.append(failure)
+        # What is said is of the hop's own address, as far as that is known: another server has not failed.
+        error = "; ".join((there or elsewhere)[:MOST_TOLD]) or "its mail has no way to it in the settings"
         self._bad[hop] = frozenset(bad)
         self._taking &= {address for known in self._bad.values() for address in known}
         watch = before.failed(began, error)  # a greeting alone is no answer to the question
@@ -162,9 +168,9 @@ class HopShadows:
                     return f"{host} does not track messages as {hop}", session.shown != hop
                 await self._conversations.ask(session)
         except ConnectionFailed as failed:
-            return f"{failed.step}: {failed.reply or failed.error}", False
+            return f"{host}: {failed.step}: {failed.reply or failed.error}", False
         except TimeoutError:
-            return "no answer in time", False
+            return f"{host}: no answer in time", False
         finally:
             await session.close()
         return "", False
