@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,13 @@ from shadowrelay.authority import authority_pair, init, issue
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
+from shadowrelay.core.reckoning import ClockReading
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.queue import Queue
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.drain import Drain
 from shadowrelay.service.adapters import hosts, machines
 from shadowrelay.service.connectors import for_members, for_senders
@@ -72,6 +75,19 @@ class Clock:
 
     def __call__(self) -> datetime:
         return datetime.now(UTC) + self.ahead
+
+
+@dataclass
+class MachineClocks:
+    """The clocks of one machine. The wall clock can be set, and time passes for both as a test wants."""
+
+    ahead: timedelta = timedelta()  # of the wall clock
+    passed: timedelta = timedelta()
+    boot_id: str = "one"
+
+    def read(self) -> ClockReading:
+        boot = timedelta(seconds=time.clock_gettime(time.CLOCK_BOOTTIME))
+        return ClockReading(datetime.now(UTC) + self.passed + self.ahead, boot + self.passed, self.boot_id)
 
 
 @dataclass
@@ -244,32 +260,54 @@ def settings(
 
 
 async def station(
-    directory: Path, name: str, others: Sequence[str], *, disk: int = 0, **changes: Any
+    directory: Path,
+    name: str,
+    others: Sequence[str],
+    *,
+    disk: int = 0,
+    clocks: MachineClocks | None = None,
+    **changes: Any,
 ) -> Station:
     """A node that listens, without any background stage. Another ``disk`` has a database of its own."""
     found = settings(directory, name, others, **changes)
-    made = await opened(found, int(name[-1]) + 16 * disk)
+    made = await opened(found, int(name[-1]) + 16 * disk, clocks=clocks)
     await made.listen()
     return made
 
 
-async def opened(found: Settings, number: int, *, start: int = 0) -> Station:
+async def opened(
+    found: Settings, number: int, *, start: int = 0, clocks: MachineClocks | None = None
+) -> Station:
     """A node that does not listen yet. ``number``: what tells its database from others. ``start``: how often
-    it was started before.
+    it was started before. ``clocks``: those of its machine; without them its time is that of ``wall``.
     """
+    reading = clocks.read() if clocks else None
     name = ServerName(found.name)
     database = await TransportDatabase.open(
         found.data_dir,
         name,
         incarnation(number + (start << 16)),
         database_id(number),
-        datetime.now(UTC),
+        reading.wall if reading else datetime.now(UTC),
         machines(found),
+        reading,
     )
     wall = Clock()
-    node = Node(found, database, wall)
+    node = Node(found, database, NodeClock(database.opened.reckoning, clocks.read) if clocks else wall)
     content.prepare(node.spool)
     made = Station(name, node, found.data_dir, wall)
+    if not clocks:
+        _give_clock(made, found)
+    for link in node.links.values():
+        link.changed = node.queue.wake.set
+    assert found.peer
+    made.connectors = [for_members(node, found.peer), for_senders(node, "default", found.receive["default"])]
+    return made
+
+
+def _give_clock(made: Station, found: Settings) -> None:
+    """Give the queue a clock of its own."""
+    node, database = made.node, made.database
     reporter = replace(node.reporter, clock=made.clock)
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
@@ -287,23 +325,23 @@ async def opened(found: Settings, number: int, *, start: int = 0) -> Station:
     )
     node.queue.detour = node.detour
     node.queue.failed = node.acknowledgements.release
-    for link in node.links.values():
-        link.changed = node.queue.wake.set
-    assert found.peer
-    made.connectors = [for_members(node, found.peer), for_senders(node, "default", found.receive["default"])]
-    return made
 
 
 @asynccontextmanager
 async def boundary(
-    directory: Path, *names: str, own: dict[str, dict[str, Any]] | None = None, **changes: Any
+    directory: Path,
+    *names: str,
+    own: dict[str, dict[str, Any]] | None = None,
+    clocks: Mapping[str, MachineClocks] = MappingProxyType({}),
+    **changes: Any,
 ) -> AsyncIterator[list[Station]]:
-    """Nodes that know each other; ``own`` has settings for some of them alone."""
+    """Nodes that know each other; ``own`` has settings for some of them alone, ``clocks`` their clocks."""
     async with AsyncExitStack() as stack:
         made: list[Station] = []
         for name in names:
             others = [other for other in names if other != name]
-            one = await station(directory, name, others, **changes | (own or {}).get(name, {}))
+            more = changes | (own or {}).get(name, {})
+            one = await station(directory, name, others, clocks=clocks.get(name), **more)
             stack.push_async_callback(one.stop)
             made.append(one)
         for one in made:

@@ -35,6 +35,8 @@ FRESH = timedelta(minutes=15)
 QUICK = timedelta(seconds=20)
 """An answer that took longer says nothing about the time."""
 
+OFTEN = timedelta(seconds=1)
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -68,6 +70,7 @@ class NodeClock:
         self._told: dict[ServerName, _Told] = {}
         self._confirmed = False
         self._doubts: frozenset[Doubt] = frozenset()
+        self._looked_at: timedelta | None = None
 
     @classmethod
     def following(cls, clock: Callable[[], datetime]) -> NodeClock:
@@ -96,15 +99,19 @@ class NodeClock:
         return saved(self._reckoning, self.read())
 
     def endings(self) -> Endings:
-        """What may end now."""
-        return self.look().endings(self.read())
+        """What may end now. The wall clock is looked at once a second: ages do not depend on it."""
+        reading = self.read()
+        if self._looked_at is None or reading.boot - self._looked_at >= OFTEN:
+            self.look()
+        found = self._reckoning
+        return Endings(found.at(reading.boot), found.doubtful, bool(self._doubts))
 
     def look(self) -> Judgement:
         """Judge the wall clock now. A doubt that begins or ends is logged."""
         reading = self.read()
         differences = self.differences(reading)
         found = judged(self._reckoning, reading, list(differences.values()), confirmed=self._confirmed)
-        self._reckoning = found.reckoning
+        self._reckoning, self._looked_at = found.reckoning, reading.boot
         if self._confirmed and not self._differ(differences):
             self._confirmed = False
         if found.doubts != self._doubts:

@@ -57,6 +57,7 @@ from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import ByHop, Measures
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.view import View
@@ -109,6 +110,8 @@ class FakeNode:
     alive: bool = True
     active: bool = False  # being drained
     opening: bool = False
+    clock: NodeClock = field(default_factory=lambda: NodeClock.following(lambda: NOW))
+    saved_times: int = 0
     told_of: list[ServerName] = field(default_factory=list)
     given_up: list[MessageId] = field(default_factory=list)
     refused: dict[MessageId, list[RefusalView]] = field(default_factory=dict)
@@ -191,6 +194,9 @@ class FakeNode:
 
     def login_counts(self) -> Mapping[str, int]:
         return {"succeeded": 3, "failed": 2, "put_off": 1}
+
+    async def save_time(self) -> None:
+        self.saved_times += 1
 
     def redundancy_on(self) -> bool:
         return self.redundant

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     FRONT,
     QueuePlace,
-    bring_forward,
     claim,
     claim_late,
     due_hops,
@@ -254,16 +252,3 @@ async def test_late_mail_is_looked_for_part_by_part(tmp_path: Path, monkeypatch:
         )
         assert [await look(8, 20) for _ in range(3)] == [[], [], []]  # its sender was told
         assert [await look(8, 9) for _ in range(3)] == [[], [copies[4].id], []]
-
-
-async def test_what_arrived_by_a_clock_that_was_set_back_has_arrived_and_is_due(tmp_path: Path) -> None:
-    async with database(tmp_path) as found:
-        hours = timedelta(hours=3)
-        early = message(received_at=NOW + hours)
-        await found.transact(save(early))
-        assert await claimed(found) == []
-        await found.transact(lambda ledger: bring_forward(ledger, NOW, hours, MessageId("")))
-        stored = await found.transact(lambda ledger: ledger.copy(early.id))
-        assert stored
-        assert stored.received_at == NOW
-        assert await claimed(found) == [early.id]

@@ -989,18 +989,6 @@ async def test_the_pauses_follow_the_documented_order(tmp_path: Path) -> None:
     assert pauses == [1, 5, 5, 10, 10]
 
 
-async def test_a_clock_set_back_by_hours_does_not_put_mail_off_by_hours(tmp_path: Path) -> None:
-    async with (
-        ScriptedHop(DOT=[b"451 4.2.1 not today\r\n", b"250 2.0.0 ok\r\n"]) as hop,
-        relay(tmp_path, hop, queue_glitch_retry_interval="1s") as found,
-    ):
-        later(found, timedelta(hours=3))
-        await sent(found, MESSAGE)
-        await eventually(tried(1, found))
-        later(found, timedelta())
-        await eventually(lambda: settled(found))
-
-
 async def test_a_session_lost_after_the_dot_leaves_the_message_in_doubt(tmp_path: Path) -> None:
     async with ScriptedHop(DOT=[CLOSE, b"250 2.0.0 ok\r\n"]) as hop, relay(tmp_path, hop) as found:
         await sent(found, MESSAGE)

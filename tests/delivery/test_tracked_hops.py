@@ -18,6 +18,7 @@ from tracked_hops import HOP, accepting, certificates, hop, leads, sending, tell
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Status
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.safety_net.expiry import Expiry
 
 TO = ("b@example.net", "c@example.net")
@@ -407,7 +408,7 @@ async def test_safety_net_keeps_what_the_hop_has_not_delivered_until_age_decides
     async with sending(tmp_path) as node, hop(tmp_path) as edge:
         await hand_over(node, edge)
         policy = node.node.policy
-        expiry = Expiry(node.database, policy, node.wall, lambda: ())
+        expiry = Expiry(node.database, policy, lambda: Endings(node.wall()), lambda: ())
         node.wall.ahead = policy.safety_net_hold_time + timedelta(hours=1)
         await node.read(expiry._sweep)
         assert await shadows(node) == len(await node.copies()) == 1

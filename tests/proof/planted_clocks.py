@@ -5,6 +5,7 @@ from __future__ import annotations
 from .planting import Fault
 
 _LAW = "core/test_reckoning.py::"
+_STEPS = "delivery/test_clocks_that_step.py::"
 
 CLOCKS = (
     Fault(
@@ -74,5 +75,68 @@ CLOCKS = (
         ),
         test=_LAW
         + "test_members_that_differ_veto_though_the_clock_goes_as_ever_and_an_operator_overrules_them",
+    ),
+    Fault(
+        name="decisions go by the wall clock",
+        rule="no mail ends by a step of the wall clock, and none waits for it",
+        file="node_clock.py",
+        edits=(
+            ("        return self._reckoning.at(self.read().boot)\n", "        return self.read().wall\n"),
+        ),
+        test=_STEPS + "test_a_retry_that_was_planned_by_a_clock_that_is_ahead_is_due_in_time",
+    ),
+    Fault(
+        name="endings go by the wall clock",
+        rule="no mail ends by a step of the wall clock",
+        file="node_clock.py",
+        edits=(
+            (
+                "        return Endings(found.at(reading.boot), found.doubtful, bool(self._doubts))\n",
+                "        return Endings(reading.wall)\n",
+            ),
+        ),
+        test=_STEPS + "test_an_owner_whose_clock_is_wrong_for_four_seconds_expires_none_of_twenty",
+    ),
+    Fault(
+        name="endings go by the upper bound",
+        rule="after a boot mail has the age that is certain",
+        file="members/suspended.py",
+        edits=(
+            (
+                "        return within(self._spans(next_hop, ends), received_at, ends.now)\n",
+                "        return within(self.queues.spans(next_hop, ends.now), received_at, ends.now)\n",
+            ),
+        ),
+        test=_STEPS + "test_after_a_boot_mail_has_the_age_that_is_certain",
+    ),
+    Fault(
+        name="the veto counts for nothing",
+        rule="a node whose clock is in doubt ends nothing",
+        file="core/reckoning.py",
+        edits=(("        return NEVER if self.doubt else self.now\n", "        return self.now\n"),),
+        test=_STEPS
+        + "test_while_the_clock_is_in_doubt_even_old_mail_waits_until_an_operator_confirms_the_time",
+    ),
+    Fault(
+        name="members do not tell their time",
+        rule="a node that differs from the members knows it",
+        file="members/pool.py",
+        edits=(("        if theirs.time is not None:\n", "        if theirs.time is None:\n"),),
+        test=_STEPS + "test_members_tell_their_time_and_a_node_that_differs_from_them_knows_it",
+    ),
+    Fault(
+        name="rows of the log have reckoned time",
+        rule="the log says what the wall clock said",
+        file="database/ledger.py",
+        edits=(("        ahead = self.ahead()\n", "        ahead = None\n"),),
+        test=_STEPS + "test_what_the_tracking_log_says_is_what_the_wall_clock_said",
+    ),
+    Fault(
+        name="an absence of unknown length is a short one",
+        rule="whether others may have forgotten goes by the upper bound",
+        file="core/reckoning.py",
+        edits=(("else UNKNOWN\n", "else timedelta(0)\n"),),
+        test="database/test_reckonings.py::"
+        "test_after_a_boot_with_a_clock_that_went_back_nobody_knows_how_long_the_node_was_away",
     ),
 )

@@ -213,7 +213,7 @@ DOCUMENTS: tuple[Fault, ...] = (
         name="Safety Net is empty at once",
         rule="settled messages stay for the hold time",
         file="core/safety_net/expiry.py",
-        edits=((" or now - copy.settled_at < policy.safety_net_hold_time:\n", ":\n"),),
+        edits=((" or copy.settled_at > ends.before(policy.safety_net_hold_time):\n", ":\n"),),
         test="core/safety_net/test_expiry_rules.py::test_a_settled_copy_goes_after_the_hold_time_and_its_outcome_stays",
     ),
     Fault(
@@ -222,7 +222,7 @@ DOCUMENTS: tuple[Fault, ...] = (
         file="core/safety_net/expiry.py",
         edits=(
             (
-                "not copy.damaged and not suspended and age >= remembered_for(policy):\n",
+                "not copy.damaged and not suspended and old:\n",
                 "False:\n",
             ),
         ),

@@ -48,9 +48,9 @@ HOLDING = (
                 "        self.boundary.called",
             ),
             (
-                "        return await self.database.transact("
+                "        ours = await self.database.transact("
                 "lambda ledger: introduce(ledger, theirs.name))\n",
-                "        return answer\n",
+                "        ours = answer\n",
             ),
         ),
         test="test_persist_then_speak.py::test_a_greeting_that_could_not_be_written_is_not_answered",

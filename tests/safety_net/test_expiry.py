@@ -12,6 +12,7 @@ from stations import boundary, eventually, offer, pieces, station
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.messages import Copy, Role, Stage, Status
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.safety_net.expiry import Expiry
 
 POLICY = Policy(safety_net_hold_time=timedelta(seconds=1), message_expiration_timeout=timedelta(seconds=5))
@@ -38,7 +39,7 @@ async def test_a_settled_message_stays_for_the_hold_time_and_is_remembered_longe
     )
     decision = Decision(None, (SaveCopy(None, copy, Content(path=str(content))),))
     await found.read(lambda ledger: ledger.apply(decision))
-    found.run(Expiry(found.database, POLICY, lambda: datetime.now(UTC), frozenset).run())
+    found.run(Expiry(found.database, POLICY, lambda: Endings(datetime.now(UTC)), frozenset).run())
     assert len(await found.copies()) == 1
 
     async def gone() -> bool:
@@ -60,7 +61,7 @@ async def test_a_shadow_copy_that_nobody_ever_settled_goes_in_the_end(tmp_path: 
         await owner.node.members.offer(step, pieces(old))
         step = offer(holder.name, 2, young, received_at=datetime.now(UTC))
         await owner.node.members.offer(step, pieces(young))
-        holder.run(Expiry(holder.database, POLICY, lambda: datetime.now(UTC), frozenset).run())
+        holder.run(Expiry(holder.database, POLICY, lambda: Endings(datetime.now(UTC)), frozenset).run())
 
         async def one_left() -> bool:
             return [copy.id for copy in await holder.copies()] == [step.message_id]
@@ -80,7 +81,7 @@ async def test_of_very_many_copies_each_sweep_looks_at_a_part_and_the_next_goes_
         gone = offer(holder.name, 2, old, received_at=datetime.now(UTC) - timedelta(seconds=7))
         await owner.node.members.offer(gone, pieces(old))
         assert kept.message_id < gone.message_id
-        holder.run(Expiry(holder.database, POLICY, lambda: datetime.now(UTC), frozenset).run())
+        holder.run(Expiry(holder.database, POLICY, lambda: Endings(datetime.now(UTC)), frozenset).run())
 
         async def one_left() -> bool:
             return [copy.id for copy in await holder.copies()] == [kept.message_id]

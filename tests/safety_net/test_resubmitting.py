@@ -16,6 +16,7 @@ from shadowrelay.core.events.reports import resubmitted_id
 from shadowrelay.core.identifiers import MessageId, RequestId
 from shadowrelay.core.members.conversation import Answered
 from shadowrelay.core.messages import Copy, Role, Stage, Status
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.requests import Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.steps import Ask
@@ -335,7 +336,7 @@ async def test_what_a_request_asks_for_does_not_expire_and_the_rest_does(tmp_pat
             lambda ledger: ledger.apply(Decision(None, (SaveCopy(None, older, Content(data=OCTETS)),)))
         )
         await ask(owner, request())
-        expiry = Expiry(owner.database, owner.node.policy, lambda: datetime.now(UTC), frozenset)
+        expiry = Expiry(owner.database, owner.node.policy, lambda: Endings(datetime.now(UTC)), frozenset)
         await owner.read(expiry._sweep)
         assert [one.id for one in await owner.copies()] == [kept]
         await change(owner, RequestState.REMOVED)

@@ -26,6 +26,7 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import Status
 from shadowrelay.core.reception.by_reference import MadeOf
+from shadowrelay.core.values import replace
 from shadowrelay.wire.esmtp import (
     RCPT_KEYWORDS,
     MailFrom,
@@ -37,6 +38,7 @@ from shadowrelay.wire.esmtp import (
 )
 from shadowrelay.wire.xshadow import (
     MAX_LINE,
+    VERSIONS,
     Fork,
     Malformed,
     OfferParameter,
@@ -44,6 +46,7 @@ from shadowrelay.wire.xshadow import (
     format_greeting,
     format_offer,
     format_origin,
+    milliseconds,
     parse_fork,
     parse_greeting,
     parse_offer,
@@ -112,11 +115,26 @@ def test_what_a_greeting_says() -> None:
     assert parse_greeting(GREETING.rpartition(" ")[0]).known is None
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_greeting_tells_the_time_from_version_5_on(version: int) -> None:
+    told = f"{GREETING} VERSION=5 TIME=1795255200123"
+    greeting = parse_greeting(told)
+    assert greeting.time is not None
+    assert milliseconds(greeting.time) == 1795255200123
+    assert format_greeting(greeting) == told
+    again = parse_greeting(format_greeting(replace(greeting, version=version)))
+    assert again.time == (greeting.time if version > 4 else None)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         GREETING + " MORE=1",
         GREETING + " VERSION=6",
+        GREETING + " VERSION=4 TIME=1795255200123",
+        GREETING + " VERSION=5 TIME=",
+        GREETING + " VERSION=5 TIME=253402300799001",
+        GREETING + " TIME=1795255200123 VERSION=5",
         GREETING + " VERSION=2 VERSION=2",
         GREETING.replace("KNOWN=", "known="),
         GREETING.replace(NAME, "MX1.example.org"),

@@ -19,6 +19,7 @@ from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
 from shadowrelay.admin.cluster import ClusterRoutes
+from shadowrelay.admin.confirming import TimeRoutes
 from shadowrelay.admin.events import EventRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.jobs import JobRoutes
@@ -79,6 +80,8 @@ def build_app(
         *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
         *_redirect_routes(api, RedirectRoutes(node)),
         *_redundancy_routes(api, RedundancyRoutes(node)),
+        api.read("/api/v1/time", TimeRoutes(node).show),
+        api.change("/api/v1/time/confirm", TimeRoutes(node).confirm),
         *SessionRoutes(api).routes(),
         api.change("/api/v1/reload", ReloadRoutes(node).reload),
         *JobRoutes(api).routes(),
@@ -304,6 +307,7 @@ class _Api(Answers):
             logins=node.login_counts(),
             extra_hops=node.extra_hops(),
             redundancy=node.redundancy_on(),
+            clock_in_doubt=bool(node.clock.look().doubts),
             late=node.late(),
             commits=node.database.commits,
             resubmit=await node.resubmission.figures(),

@@ -99,6 +99,8 @@ class Front(Guarded):
             self._all_read(f"{v1}/redirect", self._redirected),
             self._all_change(f"{v1}/redirect", self._redirected, "DELETE"),
             self._all_change(f"{v1}/redirect/{{name}}", self._redirected),
+            self._all_read(f"{v1}/time", front_sums.timed),
+            self._all_change(f"{v1}/time/confirm", front_sums.timed),
             Route(f"{v1}/reload", self.changes(self._reload), methods=["POST"]),
             *MessageRoutes(self, self._passing, self._call).routes(),
         ]

@@ -39,8 +39,9 @@ _SUMS = (
     "waiting_acknowledgements"
 )
 _MOST = (
-    "build_info corrupt_database hop_failures minimum_free_disk_bytes oldest_queued_seconds peer_failures "
-    "queue_oldest_seconds ready resubmit_requests_open scrub_interval_seconds start_time_seconds"
+    "build_info clock_in_doubt corrupt_database hop_failures minimum_free_disk_bytes oldest_queued_seconds "
+    "peer_failures queue_oldest_seconds ready resubmit_requests_open scrub_interval_seconds "
+    "start_time_seconds"
 )
 _LEAST = (
     "certificate_expiry_timestamp_seconds free_disk_bytes peer_reachable redundancy_on "

@@ -38,6 +38,7 @@ class Scrape:
     logins: Mapping[str, int]
     extra_hops: Mapping[str, int]
     redundancy: bool
+    clock_in_doubt: bool
     late: LateStatus
     commits: int
     resubmit: Figures
@@ -98,6 +99,11 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("minimum_free_disk_bytes", "With less free space mail is put off.", scrape.minimum_free),
         ("waiting_acknowledgements", "Sessions whose 250 waits for next hops.", scrape.late.waiting),
         ("ready", "1 while this node takes mail.", int(scrape.ready)),
+        (
+            "clock_in_doubt",
+            "1 while the wall clock is in doubt, and nothing ends.",
+            int(scrape.clock_in_doubt),
+        ),
         ("redundancy_on", "1 while shadow redundancy is on.", int(scrape.redundancy)),
         ("start_time_seconds", "When the node started, seconds since 1970.", scrape.started_at.timestamp()),
     ]

@@ -22,6 +22,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import Measures
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
@@ -234,6 +235,13 @@ class RunningNode(Protocol):
 
     @property
     def hand(self) -> OperatorsHand: ...
+
+    @property
+    def clock(self) -> NodeClock: ...
+
+    async def save_time(self) -> None:
+        """Note durably that the node runs, and what time it is."""
+        ...
 
     def redundancy_on(self) -> bool:
         """Is shadow redundancy on, by the settings file or a later switch?"""

@@ -69,6 +69,16 @@ _REDUNDANCY = answer(
     switch=maybe(OBJECT),
     members=OBJECTS,
 )
+_TIME = answer(
+    name=TEXT,
+    reckoned=TEXT,
+    wall=TEXT,
+    ahead=NUMBER,
+    stepped=NUMBER,
+    doubts=ANY,
+    uncertain=NUMBER,
+    members=OBJECTS,
+)
 _NODES = answer(nodes=OBJECTS)
 
 _NODE = (
@@ -150,6 +160,14 @@ _NODE = (
         "Switch shadow redundancy for all members.",
         _REDUNDANCY,
         body=body("value", "reason", value=one_of("on", "off"), reason=TEXT, operator=MAYBE),
+    ),
+    Operation("GET", f"{_V1}/time", "What this node knows of the time.", _TIME),
+    Operation(
+        "POST",
+        f"{_V1}/time/confirm",
+        "Say that the wall clock is right.",
+        _TIME,
+        body=body("reason", reason=TEXT, operator=MAYBE),
     ),
     Operation("GET", f"{_V1}/redirect", "The redirect that runs, or ran last.", _REDIRECT),
     Operation("POST", f"{_V1}/redirect/{{name}}", "Move the queue to a member.", _REDIRECT, body=_NOTHING),

@@ -38,6 +38,7 @@ COMMANDS = {
     "scrub": "Read all that a node keeps now, and say what is damaged.",
     "shadow": "Show the shadow queues of a node.",
     "user": "Add, list and remove users who may log in to send.",
+    "time": "Show whether a node trusts its wall clock, or confirm the time.",
     "status": "Show how the nodes are: exposure, backlog, copies, members.",
     "top": "Show what nodes do, live.",
     "mailbox": "Run a mailbox service, or look after its table.",

@@ -188,11 +188,6 @@ class Judgement:
     step: timedelta
     doubts: frozenset[Doubt] = frozenset()
 
-    def endings(self, reading: ClockReading) -> Endings:
-        """What may end now."""
-        found = self.reckoning
-        return Endings(found.at(reading.boot), found.doubtful, bool(self.doubts))
-
 
 def judged(
     reckoning: Reckoning,

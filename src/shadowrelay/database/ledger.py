@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TypeVar, assert_never
 
 from shadowrelay import failpoints
@@ -77,6 +77,7 @@ T = TypeVar("T")
 
 SQL = load("queries.sql")
 
+_MILLISECOND = timedelta(milliseconds=1)
 AT_ONCE = 500
 """Messages that one transaction goes through; all other writes wait meanwhile."""
 
@@ -115,6 +116,7 @@ class SqlLedger(RecordRows, EventRows, Copies):
         self.chores: list[Chore] = []
         self.listing: Listing | None = None
         self.at_once = AT_ONCE
+        self.ahead: Callable[[], timedelta] = timedelta  # of the wall clock, of which rows of the log tell
         self._members: dict[ServerName, Member] = {}  # as stored; every message reads them
         self.refresh()
 
@@ -281,7 +283,8 @@ class SqlLedger(RecordRows, EventRows, Copies):
             self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
 
     def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed) -> None:
-        row = event.columns()
+        ahead = self.ahead()
+        row = (replace(event, at=event.at + ahead) if abs(ahead) > _MILLISECOND else event).columns()
         failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
         if what := counted(event, self.name):

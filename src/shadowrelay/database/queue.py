@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from shadowrelay.core.decisions import Content
-from shadowrelay.core.delivery.retry import brought_forward, since
+from shadowrelay.core.delivery.retry import since
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.ownership import chores
-from shadowrelay.core.ownership.transfer import NO_INCARNATION, saved
+from shadowrelay.core.ownership.transfer import NO_INCARNATION
 from shadowrelay.core.reception.acknowledging import REPEATED_WITHIN
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records, sums
 from shadowrelay.database.content import stored
@@ -24,7 +25,6 @@ QueuePlace: TypeAlias = tuple[int, str, int]
 _NEVER = 1 << 62  # microseconds
 FRONT: QueuePlace = (-1, "", 0)
 LATE_LOOK = 1000  # recipients in one look; all other writes wait meanwhile
-FORWARD = 1000  # messages in one step; all other writes wait meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +135,6 @@ def may_be_sent(ledger: SqlLedger, claimed: ActiveFork, now: datetime) -> bool:
 def _is_due(copy: Copy, recipient: Recipient, now: datetime) -> bool:
     at = records.due_at(copy, recipient)
     return at is not None and at <= records.micros(now)
-
-
-def bring_forward(ledger: SqlLedger, now: datetime, by: timedelta, after: MessageId) -> MessageId | None:
-    """The clock was set back ``by`` so much: make what was planned by the old clock due that much earlier.
-
-    Changes some messages behind ``after``; returns the last of them, or None when no more are left.
-    """
-    rows = ledger.connection.execute(SQL["page_in_transit"], (after, FORWARD)).fetchall()
-    for (message_id,) in rows:
-        if copy := ledger.expected(message_id):
-            ledger.apply(saved(copy, brought_forward(copy, now, by)))
-    return MessageId(rows[-1][0]) if rows else None
 
 
 def unclaim(ledger: SqlLedger, message_id: MessageId, next_hop: NextHop) -> None:
@@ -262,11 +250,11 @@ def _copies(ledger: SqlLedger, query: str, *values: int) -> Iterator[Copy]:
             yield copy
 
 
-def forget_expired(ledger: SqlLedger, events_before: datetime, now: datetime) -> None:
+def forget_expired(ledger: SqlLedger, events_before: datetime, ends: Endings) -> None:
     """Drop discard events that no member polled in time, expired outcomes and tombstones, and what clients
     sent a day ago.
     """
     ledger.connection.execute(SQL["expire_events"], (records.micros(events_before),))
-    ledger.connection.execute(SQL["expire_outcomes"], (records.micros(now),))
-    ledger.connection.execute(SQL["expire_tombstones"], (records.micros(now),))
-    ledger.connection.execute(SQL["expire_unacknowledged"], (records.micros(now - REPEATED_WITHIN),))
+    ledger.connection.execute(SQL["expire_outcomes"], (records.micros(ends.planned_by),))
+    ledger.connection.execute(SQL["expire_tombstones"], (records.micros(ends.planned_by),))
+    ledger.connection.execute(SQL["expire_unacknowledged"], (records.micros(ends.before(REPEATED_WITHIN)),))

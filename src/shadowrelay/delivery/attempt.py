@@ -130,6 +130,7 @@ class Sender:
     _routes: Sequence[Route]
     _policy: Policy
     _clock: Callable[[], datetime]
+    _ending: Callable[[], datetime]  # what would have ended by then has ended
 
     async def send(
         self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
@@ -143,7 +144,7 @@ class Sender:
         if not groups:
             claimed, groups = self._rerouted(claimed)
         hop = self._hop(groups)
-        if retry.expired(claimed.aging_since, self._clock(), self._policy):
+        if retry.expired(claimed.aging_since, self._ending(), self._policy):
             match await self._examiner.compare(claimed.copy, claimed.content):
                 case Finding.DAMAGED:
                     return Sent((), hop), None  # a damaged message waits for a good copy, whatever its age
@@ -349,7 +350,7 @@ class Sender:
 
     async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:
         """Connect, until the message expires at the latest: a silent next hop must not delay its DSN."""
-        left = retry.expires_at(claimed.aging_since, self._policy) - self._clock()
+        left = retry.expires_at(claimed.aging_since, self._policy) - self._ending()
         try:
             async with asyncio.timeout(left.total_seconds()):
                 await session.connect()
@@ -420,7 +421,7 @@ class Sender:
         return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
 
     def _late(self, claimed: ActiveFork, recipient: Recipient) -> bool:
-        return retry.delay_notice_due(recipient, claimed.aging_since, self._clock(), self._policy)
+        return retry.delay_notice_due(recipient, claimed.aging_since, self._ending(), self._policy)
 
     def _rerouted(self, claimed: ActiveFork) -> tuple[ActiveFork, tuple[Group, ...]]:
         """Route a fork by domain, if its next hop is not in the settings (another member named it, or the

@@ -222,12 +222,6 @@ class Hosts:
         known.fewer_until = asyncio.get_running_loop().time() + pause
         return True
 
-    def brought_forward(self, by: timedelta) -> None:
-        """The wall clock was set back by so much."""
-        for known in self._known.values():
-            known.standing = _earlier(known.standing, by)
-        self._by_route = {key: _earlier(standing, by) for key, standing in self._by_route.items()}
-
     def end_rests(self, hosts: Iterable[Host]) -> None:
         """These hosts may be tried at once. That they failed is remembered."""
         for host in hosts:
@@ -260,10 +254,6 @@ def worn_out(
     ]
     stay = {id(session) for session, _ in kept}
     return kept, [session for session, _ in idle if id(session) not in stay]
-
-
-def _earlier(standing: Standing, by: timedelta) -> Standing:
-    return replace(standing, rests_until=standing.rests_until - by) if standing.rests_until else standing
 
 
 def _ended(standing: Standing, before: datetime) -> bool:

@@ -36,7 +36,7 @@ class Lists:
     _examiner: Examiner
     _routes: Sequence[Route]
     _policy: Policy
-    _clock: Callable[[], datetime]
+    _ending: Callable[[], datetime]  # what would have ended by then has ended
     _ways: Mapping[str, SitePath]
 
     async def expand(self, claimed: ActiveFork) -> Sent:
@@ -81,7 +81,7 @@ class Lists:
         return self._put_off(claimed, one, "451 4.2.4 This node has no list of that name"), None
 
     def _put_off(self, claimed: ActiveFork, one: Recipient, reply: str) -> AttemptResult:
-        now, since = self._clock(), retry.since(claimed.copy, (one,)) + claimed.not_aged
+        now, since = self._ending(), retry.since(claimed.copy, (one,)) + claimed.not_aged
         if retry.expired(since, now, self._policy):
             return AttemptResult(one.number, Ending.EXPIRED, reply, remote=False)
         late = retry.delay_notice_due(one, since, now, self._policy)

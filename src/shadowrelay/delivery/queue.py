@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -14,17 +14,17 @@ import structlog
 
 from shadowrelay import failpoints, measures
 from shadowrelay.core.delivery.settling import Ending, Hop, settle
-from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import LISTS, AddressBook, no_book
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.steps import SendOn, Sent
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     ActiveFork,
-    bring_forward,
     claim,
     claim_late,
     due_hops,
@@ -51,7 +51,6 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-STEP = timedelta(minutes=1)  # a wall clock that moved at least this far was set, and did not drift
 IDLE = 1.0  # seconds between looks at the queue if nothing wakes it
 PRUNE = 60.0  # seconds between looks for next hops that nobody needs
 LOOKS = 4.0  # times what a look took, until the next one: looking through thousands of domains takes a while
@@ -74,6 +73,7 @@ class Queue:
         clock: Callable[[], datetime],
         book: Callable[[], AddressBook] = no_book,
         ways: Mapping[str, SitePath] = MappingProxyType({}),
+        endings: Callable[[], Endings] | None = None,
     ) -> None:
         self.wake = asyncio.Event()
         self.hosts = hosts
@@ -85,10 +85,10 @@ class Queue:
         self._database = database
         self._boundary = boundary
         self._examiner = Examiner(self._database, clock)
-        self.suspended = Suspended(clock)
+        self.suspended = Suspended(clock, endings)
         self._still_ours = StillOurs(database, boundary, self.suspended, clock)
-        self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock)
-        self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, clock, ways)
+        self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock, self._ending)
+        self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, self._ending, ways)
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
@@ -101,7 +101,9 @@ class Queue:
         self._idle_at = 0.0  # when sessions are looked at again, on the loop's clock
         self._look_took = 0.0  # seconds
         self._short = False  # at the last look, more forks were due than sessions were allowed
-        self._ahead: timedelta | None = None  # how far the wall clock is ahead of the one that is never set
+
+    def _ending(self) -> datetime:
+        return self.suspended.endings().at
 
     def rerouted(self, routes: Sequence[Route]) -> None:
         """The settings changed, and the hosts with them."""
@@ -135,7 +137,6 @@ class Queue:
     async def _dispatch(self) -> float:
         """Start workers for next hops whose mail is due. Returns seconds until there may be more to do."""
         now = self._clock()
-        await self._watch_the_clock(now)
         pause, self._short = IDLE, False
         waiting = await self._database.transact_briefly(self._look)
         for name, due in waiting:
@@ -166,21 +167,6 @@ class Queue:
         found = due_hops(ledger)
         self._look_took = seconds() - began
         return found
-
-    async def _watch_the_clock(self, now: datetime) -> None:
-        """If the wall clock was set back, bring planned times forward: mail must not wait for hours."""
-        ahead = timedelta(seconds=now.timestamp() - seconds())
-        back, self._ahead = self._ahead - ahead if self._ahead is not None else timedelta(0), ahead
-        if back < STEP:
-            return
-        log.warning("clock_set_back", by=back.total_seconds())
-        last: MessageId | None = MessageId("")
-        while last is not None:
-            last = await self._database.transact(partial(bring_forward, now=now, by=back, after=last))
-        for outbound in self.hops.values():
-            if outbound.retry_at is not None:
-                outbound.retry_at -= back
-        self.hosts.brought_forward(back)
 
     async def _start(self, name: NextHop, outbound: Outbound, most: int) -> int:
         """Start up to ``most`` workers. Returns how many were started."""

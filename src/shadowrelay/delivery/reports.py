@@ -35,11 +35,15 @@ def _aged(next_hop: NextHop, received_at: datetime) -> timedelta:
     return timedelta(0)
 
 
+def _as_it_is(at: datetime) -> datetime:
+    return at
+
+
 @dataclass(frozen=True, slots=True)
 class Reporter:
     """Writes DSNs, and says which journal copy a message has. ``routes`` tell the next hop for the sender's
-    address. ``not_aged``: how long a message to a next hop, received then, did not age, since its queue was
-    suspended.
+    address. ``not_aged``: how long a message to a next hop, received then, did not age. ``wall``: what the
+    wall clock says for a time of ours.
     """
 
     name: ServerName
@@ -49,6 +53,7 @@ class Reporter:
     journals: Journals = field(default_factory=dict)
     book: Callable[[], AddressBook] = no_book
     not_aged: Callable[[NextHop, datetime], timedelta] = _aged
+    wall: Callable[[datetime], datetime] = _as_it_is
 
     async def write(self, step: WriteReports, content: Content) -> tuple[Report | JournalCopy, ...]:
         """One report for each recipient whose sender is to be told how the attempt ended, and the journal
@@ -120,13 +125,13 @@ class Reporter:
             report_id=report,
             reporting_mta=self.name,
             envelope=copy.envelope,
-            received_at=copy.received_at,
+            received_at=self.wall(copy.received_at),
             recipient=recipient,
             kind=kind,
             reply=result.reply,
             remote_mta=mta(step.hop.server) if result.remote and step.hop.server else None,
-            now=now,
-            will_retry_until=self._until(copy, recipient) if kind is ReportKind.DELAYED else None,
+            now=self.wall(now),
+            will_retry_until=self.wall(self._until(copy, recipient)) if kind is ReportKind.DELAYED else None,
             original=original,
             original_is_complete=whole and len(original) == copy.envelope.size,
         )

@@ -29,6 +29,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.in_hand import NOWHERE
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.smtp.members.offer import SEND_CONTENT
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
@@ -68,7 +69,7 @@ class AnsweringSessions:
     boundary: Boundary
     options: AnsweringOptions
     policy: Policy
-    clock: Callable[[], datetime]
+    clock: NodeClock
     meet: Callable[[Greeting], Awaitable[None]]  # stores the greeting of a member that called
     in_flight: Collection[MessageId]
     met: Callable[[ServerName], None]  # called after the greeting of a new or restarted member is stored
@@ -147,7 +148,8 @@ class AnsweringSession:
         self._greeting = theirs
         if new_contact or restarted:
             self._met(theirs.name)
-        return await self.database.transact(lambda ledger: introduce(ledger, theirs.name))
+        ours = await self.database.transact(lambda ledger: introduce(ledger, theirs.name))
+        return replace(ours, time=self.clock.read().wall)
 
     async def ask(self, query: Query) -> QueryResponse:
         asker = self._member()

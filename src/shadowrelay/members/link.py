@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -199,9 +199,8 @@ class Link:
                 self._session = await self.members.dial(self.name, self._patience())
             except MemberFailed as failed:
                 return Unanswered(failed.step, failed.error)
-        if (
-            fresh or self._greeting is None or not self._holding
-        ):  # XSHADOW again is the heartbeat of an idle pair
+        # XSHADOW again is the heartbeat of an idle pair, and tells the time to one that is not idle.
+        if fresh or self._greeting is None or not self._holding or self.members.time_is_old(self.name):
             silent = self.boundary.silent
             greeting = await self._performer().run(
                 greet(self.name, self.clock, lambda: fresh or silent(self.name))
@@ -220,11 +219,9 @@ class Link:
         if self._session is None:
             return NO_SESSION
         try:
-            theirs = await self._session.greet(step.greeting)
+            return await self.members.introduced(self._session, step)
         except MemberFailed as failed:
             return Unanswered(failed.step, failed.error)
-        self.boundary.greeted(theirs.name)
-        return theirs
 
     async def _ask(self, step: Ask) -> Answered | Unanswered:
         if step.to != self.name:  # a second opinion
@@ -249,7 +246,7 @@ class Link:
                 "heartbeat_restored", member=self.name, failures=watch.failures, was=watch.error or self.error
             )
         self.boundary.answered(self.name, asked_at)
-        self.contact_at = datetime.now(UTC)
+        self.contact_at = self.clock()
         self.step = self.error = ""
         self.failing_since = None
         self.opinion = NOTHING
@@ -258,7 +255,7 @@ class Link:
 
     async def _failed(self, failure: Unanswered) -> None:
         self.step, self.error = failure.step, failure.error
-        self.failing_since = self.failing_since or datetime.now(UTC)
+        self.failing_since = self.failing_since or self.clock()
         alarms = self.boundary.failed(self.name, seconds(), f"{failure.step}: {failure.error}")
         log.warning(
             "heartbeat_failed",

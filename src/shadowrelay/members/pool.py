@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import TypeVar
 
 import structlog
@@ -22,10 +21,12 @@ from shadowrelay.core.members.conversation import Answered, Greeting, met
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
+from shadowrelay.core.spans import within
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Unanswered
 from shadowrelay.core.values import replace
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.running import Performer
 from shadowrelay.smtp.members.client import (
     NO_ANSWER,
@@ -59,7 +60,7 @@ class Members:
         boundary: Boundary,
         addresses: Mapping[ServerName, MemberAddress],
         policy: Policy,
-        clock: Callable[[], datetime],
+        clock: NodeClock,
     ) -> None:
         self._database = database
         self._boundary = boundary
@@ -122,9 +123,7 @@ class Members:
         asked_at = seconds()
 
         async def introduced(step: Greet) -> Greeting:
-            theirs = await session.greet(step.greeting)
-            self._boundary.greeted(theirs.name)
-            return theirs
+            return await self.introduced(session, step)
 
         performer = Performer(transact=self._database.transact, greet=introduced)
         theirs = await performer.run(greet(name, self._clock, lambda: self._boundary.silent(name)))
@@ -132,6 +131,19 @@ class Members:
             raise MemberFailed(theirs.step, theirs.error)
         self._boundary.answered(name, asked_at)
         return theirs
+
+    async def introduced(self, session: MemberConnection, step: Greet) -> Greeting:
+        """Greet in a session. What the member's wall clock says is noted. Raises MemberFailed."""
+        ours = self._clock.read()
+        theirs = await session.greet(replace(step.greeting, time=ours.wall))
+        self._boundary.greeted(theirs.name)
+        if theirs.time is not None:
+            self._clock.heard(theirs.name, theirs.time, ours.boot)
+        return theirs
+
+    def time_is_old(self, name: ServerName) -> bool:
+        """Is it long ago that the member told what its wall clock says?"""
+        return self._clock.told_before(name, self._policy.shadow_heartbeat_frequency)
 
     async def meet(self, theirs: Greeting) -> None:
         """Store the greeting of a member that called; its lineage may be broken."""
@@ -182,7 +194,9 @@ class Members:
 
     def offering(self, session: MemberConnection, step: OfferCopy) -> OutgoingOffer:
         """An offer of a copy, to be made in that session."""
-        return OutgoingOffer(session, step, self._database.lineage.mark, self._clock())
+        ends = self._clock.endings()  # the holder is told the age that the message certainly has
+        now = ends.now - within(ends.spans, step.received_at, ends.now)
+        return OutgoingOffer(session, step, self._database.lineage.mark, now)
 
     def offered(
         self, session: MemberConnection, offering: OutgoingOffer, attempt: OfferAttempt

@@ -1,4 +1,7 @@
-"""The suspended queues, in the memory of this process: who delivers asks here, each time."""
+"""Which time mail ages, in the memory of this process: who delivers asks here, each time.
+
+Mail does not age while its queue is suspended, nor by time that may not have passed (``core.reckoning``).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.reckoning import NEVER, Endings
+from shadowrelay.core.spans import Span, joined, since_when, within
 from shadowrelay.core.suspending import NONE, SuspendedQueues
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.values import replace
@@ -18,8 +23,9 @@ class Suspended:
     The records are durable before they are in force here.
     """
 
-    def __init__(self, clock: Callable[[], datetime]) -> None:
+    def __init__(self, clock: Callable[[], datetime], endings: Callable[[], Endings] | None = None) -> None:
         self._clock = clock
+        self.endings = endings or (lambda: Endings(clock()))
         self.queues: SuspendedQueues = NONE
 
     def __call__(self, next_hop: NextHop) -> bool:
@@ -40,14 +46,20 @@ class Suspended:
 
     def aged(self, claimed: ActiveFork) -> ActiveFork:
         """The fork with the time in which its message did not age."""
-        if not self.queues.records:  # nearly always
-            return claimed
-        return replace(claimed, not_aged=self.not_aged(claimed.next_hop, claimed.copy.received_at))
+        not_aged = self.not_aged(claimed.next_hop, claimed.copy.received_at)
+        return replace(claimed, not_aged=not_aged) if not_aged else claimed
 
     def not_aged(self, next_hop: NextHop, received_at: datetime) -> timedelta:
         """How long a message to that next hop, received then, did not age."""
-        return self.queues.not_aged(next_hop, received_at, self._clock())
+        ends = self.endings()
+        if not (self.queues.records or ends.spans):  # nearly always
+            return timedelta(0)
+        return within(self._spans(next_hop, ends), received_at, ends.now)
 
     def received_by(self, next_hop: NextHop, age: timedelta) -> datetime:
-        """A message to that next hop which was received then has that age now."""
-        return self.queues.received_by(next_hop, age, self._clock())
+        """A message to that next hop which was received then certainly has that age now."""
+        ends = self.endings()
+        return NEVER if ends.doubt else since_when(self._spans(next_hop, ends), age, ends.now)
+
+    def _spans(self, next_hop: NextHop, ends: Endings) -> list[Span]:
+        return joined((*self.queues.spans(next_hop, ends.now), *ends.spans))

@@ -88,7 +88,9 @@ class Intake:
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
         acknowledgements: Acknowledgements | None = None,
+        wall: Callable[[datetime], datetime] | None = None,
     ) -> None:
+        self.wall = wall or (lambda at: at)  # what the wall clock says for a time of ours
         self.acknowledgements = acknowledgements
         self.members = members
         self.database = database
@@ -382,16 +384,19 @@ class IntakeSink:
 
     def _header(self) -> bytes:
         """Our Received field; for submission, fields that the sender left out; then the sender's header."""
-        scan, arrival = self._scan, self._arrival
+        scan, dated = (
+            self._scan,
+            replace(self._arrival, received_at=self._intake.wall(self._arrival.received_at)),
+        )
         if scan.received > self._intake.policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = node_of(self._intake.boundary.own.name)
         self._refuse_what_comes_back(scan.section)
-        added, message_id = trace_field(arrival, self._session, own), scan.message_id
+        added, message_id = trace_field(dated, self._session, own), scan.message_id
         if self._intake.options.submission:
-            fields, message_id = completed(arrival, own, scan.names, message_id)
+            fields, message_id = completed(dated, own, scan.names, message_id)
             added += fields
-        envelope = replace(arrival.envelope, message_id=message_id, subject=scan.subject)
-        self._arrival = replace(arrival, envelope=envelope)
+        envelope = replace(self._arrival.envelope, message_id=message_id, subject=scan.subject)
+        self._arrival = replace(self._arrival, envelope=envelope)
         self._added = len(added)
         return added + scan.section

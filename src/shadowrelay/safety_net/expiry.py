@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Collection
 
 import structlog
 
@@ -12,6 +11,7 @@ from shadowrelay.core.delivery.hop_shadows import given_up
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.expiry import expire
 from shadowrelay.database.ledger import SqlLedger
@@ -38,13 +38,15 @@ class Expiry:
         self,
         database: TransportDatabase,
         policy: Policy,
-        clock: Callable[[], datetime],
+        endings: Callable[[], Endings],
         reachable: Callable[[], Collection[ServerName]],
+        save: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._database = database
         self._reachable = reachable  # owners that are asked before a copy held for them expires by age
         self._policy = policy
-        self._clock = clock
+        self._endings = endings
+        self._save = save or self._touch  # what time it is
         self._place = FIRST  # the next sweep looks at copies behind it
 
     async def run(self) -> None:
@@ -55,34 +57,40 @@ class Expiry:
             swept = BATCH
             while swept >= BATCH:
                 swept = await self._database.transact(self._sweep)
-            await self._database.touch(self._clock())
+            await self._save()
+
+    async def _touch(self) -> None:
+        await self._database.touch(self._endings().now)
 
     def _sweep(self, ledger: SqlLedger) -> int:
-        policy, now = self._policy, self._clock()
+        policy, ends = self._policy, self._endings()
+        if ends.doubt:
+            return 0
+        now = ends.now
         hold, reachable = policy.safety_net_hold_time, self._reachable()
         gone = 0
         kept = requesting.kept(ledger, policy, now)
         span = (min(one.since for one in kept), max(one.until for one in kept)) if kept else None
-        too_old = now - hold - policy.message_expiration_timeout
+        too_old = ends.before(hold + policy.message_expiration_timeout)
         held, self._place = held_since_before(ledger, too_old, self._place, LOOKS)
         old = (
-            *settled_before(ledger, now - hold, BATCH, span),
-            *waiting_since_before(ledger, now - hold, BATCH),
+            *settled_before(ledger, ends.before(hold), BATCH, span),
+            *waiting_since_before(ledger, ends.before(hold), BATCH),
             *held,
         )
         for copy in old:
-            gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept))
-        for message_id in ledger.hop_shadow_rows.since_before(now - remembered_for(policy), BATCH):
-            gone += self._given_up(ledger, message_id, now)
+            gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept, ends))
+        for message_id in ledger.hop_shadow_rows.since_before(ends.before(remembered_for(policy)), BATCH):
+            gone += self._given_up(ledger, message_id, ends)
         ledger.apply(requesting.forget(ledger, policy, now))
-        forget_expired(ledger, now - policy.shadow_message_auto_discard_interval, now)
+        forget_expired(ledger, ends.before(policy.shadow_message_auto_discard_interval), ends)
         if gone:
             log.info("safety_net_expired", messages=gone)
         return gone
 
-    def _given_up(self, ledger: SqlLedger, message_id: MessageId, now: datetime) -> bool:
+    def _given_up(self, ledger: SqlLedger, message_id: MessageId, ends: Endings) -> bool:
         """Discard by age what no hop says is delivered."""
-        gone = ledger.apply(given_up(ledger, message_id, self._policy, now))
+        gone = ledger.apply(given_up(ledger, message_id, self._policy, ends.now, ends))
         if gone:
             log.warning("hop_shadow_expired", message=message_id)
         return gone

@@ -17,6 +17,7 @@ from shadowrelay.core.workers import node_of
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
@@ -181,14 +182,16 @@ def log_limits(settings: Settings) -> LogLimits:
 
 
 def tracking_writer(
-    settings: Settings, database: TransportDatabase, events: TrackingEvents, clock: Callable[[], datetime]
+    settings: Settings, database: TransportDatabase, events: TrackingEvents, clock: NodeClock
 ) -> TrackingWriter:
+    """Files are named by the wall clock. While that is in doubt, none is deleted by age."""
     return TrackingWriter(
         Outbox(database),
         directory=Path(settings.tracking.directory),
         node=ServerName(settings.name),
         limits=log_limits(settings),
         committed=database.when_tracked(asyncio.Event()),
-        clock=clock,
+        clock=lambda: clock.read().wall,
+        ending=lambda: clock.wall(clock.endings().at),
         events=events,
     )

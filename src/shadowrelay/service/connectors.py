@@ -84,6 +84,7 @@ def for_senders(
         mint,
         node.in_flight,
         node.acknowledgements,
+        node.clock.wall,
     )
     shared = of_connector(node.counts, name)
     if not connector.accept_xshadow:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
@@ -40,8 +40,10 @@ from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, Acts
 from shadowrelay.operator.bounce import give_up
+from shadowrelay.operator.confirming import doubt_told
 from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.redirect import Redirecting
@@ -70,11 +72,13 @@ if TYPE_CHECKING:
     from shadowrelay.service.reload import Reloading
     from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 
-__all__ = ["Node", "NodeFailed", "utcnow"]
+__all__ = ["Node", "NodeFailed"]
 
 
-def utcnow() -> datetime:
-    return datetime.now(UTC)
+def _clock_of(database: TransportDatabase, given: Callable[[], datetime] | None) -> NodeClock:
+    if isinstance(given, NodeClock):
+        return given
+    return NodeClock.following(given) if given else NodeClock(database.opened.reckoning)
 
 
 class Node:
@@ -86,9 +90,11 @@ class Node:
     counts: SessionCounts | None = None  # of the sessions of all workers, if it is one of several
 
     def __init__(
-        self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] = utcnow
+        self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] | None = None
     ) -> None:
-        self.settings, self.database, self.clock = settings, database, clock
+        self.settings, self.database = settings, database
+        self.clock = clock = _clock_of(database, clock)
+        database.ledger.ahead = clock.ahead
         self.started_at = clock()
         self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
         self.current = Current(settings, recipients_of(settings))
@@ -98,7 +104,8 @@ class Node:
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
         boundary, policy = self.boundary, self.policy
         self.members = Members(database, boundary, addresses(settings), policy, clock)
-        away_too_long = database.opened.away_for > self.policy.shadow_message_auto_discard_interval
+        # Where nobody else may have its messages, nobody can have delivered them.
+        away_too_long = places and database.opened.away_for > self.policy.shadow_message_auto_discard_interval
         self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
         self.examiner = Examiner(database, clock)
         self._log = TrackingLookup(database, settings.tracking.directory)
@@ -116,6 +123,7 @@ class Node:
             self.current.journals,
             self.current.book,
             lambda hop, at: self.queue.suspended.not_aged(hop, at),  # noqa: PLW0108 – made below
+            clock.wall,
         )
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
@@ -123,7 +131,16 @@ class Node:
             database, clock, enabled=lambda: self.in_force.redundancy
         )
         self.queue = Queue(
-            database, boundary, self.hosts, self.routes, self.reporter, policy, clock, self.book, self.ways
+            database,
+            boundary,
+            self.hosts,
+            self.routes,
+            self.reporter,
+            policy,
+            clock,
+            self.book,
+            self.ways,
+            clock.endings,
         )
         self.hop_shadows = HopShadows(
             database,
@@ -212,6 +229,10 @@ class Node:
         )
         self.membership = Membership(self)
 
+    async def save_time(self) -> None:
+        """Note durably that the node runs, and what time it is."""
+        await self.database.touch(self.clock(), self.clock.to_save())
+
     def new_link(self, name: ServerName) -> Link:
         return Link(
             name=name,
@@ -270,7 +291,7 @@ class Node:
 
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
-        found = hop_status(self.queue.hops, name, self.policy, at, utcnow(), self.hosts)
+        found = hop_status(self.queue.hops, name, self.policy, at, self.clock(), self.hosts)
         return replace(found, suspension=self.queue.suspended.by(name))
 
     def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
@@ -337,7 +358,8 @@ class Node:
         recipients = self.current.recipients
         wrong = recipients.wrong if recipients else ""
         told = f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
-        return "; ".join(filter(None, [told, self.reloading.warning if self.reloading else ""]))
+        doubt, reloading = doubt_told(self.clock), self.reloading.warning if self.reloading else ""
+        return "; ".join(filter(None, [doubt, told, reloading]))
 
     def live(self) -> bool:
         return not self.database.failed.is_set()

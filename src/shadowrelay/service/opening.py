@@ -7,6 +7,8 @@ none takes it for dead (docs/decisions/0024-opening-and-cut-off.md).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import datetime
 from uuid import uuid4
 
 import structlog
@@ -17,9 +19,11 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.snapshot import PAGE, list_part
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.chores import Chores
-from shadowrelay.service.node import Node, NodeFailed, utcnow
+from shadowrelay.service.node import Node, NodeFailed
 
 log = structlog.get_logger(__name__)
+
+Now = Callable[[], datetime]
 
 SNAPSHOT_INTERVAL = 3600.0
 FEW = 100  # messages in a part of a snapshot while the node works
@@ -52,30 +56,30 @@ async def opened(node: Node) -> None:
     log.info("opening_ended", seconds=round(loop.time() - began, 3))
 
 
-async def take_snapshots(database: TransportDatabase, *, listed: bool) -> None:
+async def take_snapshots(database: TransportDatabase, now: Now, *, listed: bool) -> None:
     """Until cancelled, finish the snapshot of the start unless it is ``listed``, and take one every hour."""
     taken = Taken.START
     while True:
         if not listed:
-            await take_snapshot(database, taken)
+            await take_snapshot(database, now, taken)
         listed, taken = False, Taken.HOURLY
         await asyncio.sleep(SNAPSHOT_INTERVAL)
 
 
-async def take_snapshot(database: TransportDatabase, taken: Taken) -> None:
+async def take_snapshot(database: TransportDatabase, now: Now, taken: Taken) -> None:
     """Take a snapshot of all that this node holds, part by part, or finish one that was begun.
 
     While the node works, it pauses after each part for as long as the part took.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
-    while not await list_part_of(database, taken):
+    while not await list_part_of(database, now, taken):
         if taken is not Taken.STOP:
             await asyncio.sleep(clock() - began)
         began = clock()
 
 
-async def list_part_of(database: TransportDatabase, taken: Taken) -> bool:
+async def list_part_of(database: TransportDatabase, now: Now, taken: Taken) -> bool:
     """Take one part of a snapshot. Returns whether it was the last."""
     most = PAGE if taken is Taken.STOP else FEW
-    return await database.transact(lambda ledger: list_part(ledger, str(uuid4()), utcnow(), taken, most))
+    return await database.transact(lambda ledger: list_part(ledger, str(uuid4()), now(), taken, most))

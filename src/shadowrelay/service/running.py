@@ -24,12 +24,13 @@ from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.chores import Chores
+from shadowrelay.node_clock import NodeClock, of_machine
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors, tracing
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.failing import cannot_listen, why
-from shadowrelay.service.node import Node, NodeFailed, utcnow
+from shadowrelay.service.node import Node, NodeFailed
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
 from shadowrelay.service.sharing import counts_of
@@ -72,16 +73,18 @@ async def run_node(
     it is, if it has a supervisor; then it stops when the supervisor is gone, too. Raises NodeFailed,
     CannotOpen or OSError when the node cannot go on.
     """
-    now = utcnow()
+    reading = of_machine()
     name = ServerName(settings.name)
     database = await TransportDatabase.open(
         settings.data_dir,
         name,
         Incarnation(secrets.token_hex(8)),
         DatabaseId(str(uuid4())),
-        now,
+        reading.wall,
         machines(settings),
+        reading,
     )
+    clock = NodeClock(database.opened.reckoning)
     again = asyncio.Event()
     with signals.heard(again) as stop:  # before anyone can see that the node runs
         _tell_what_was_opened(settings, database)
@@ -89,7 +92,7 @@ async def run_node(
         lifeline = worker.lifeline if worker else None
         hearing = asyncio.create_task(lifeline.hear(stop, again)) if lifeline else None
         try:
-            node = Node(settings, database)
+            node = Node(settings, database, clock)
             node.counts = counts_of(worker)
             if lifeline is not None:
                 node.hand.tell_supervisor = lifeline.tell
@@ -100,7 +103,7 @@ async def run_node(
         finally:
             if hearing is not None:
                 hearing.cancel()
-            await database.close(utcnow())
+            await database.close(clock(), clock.to_save())
 
 
 def _tell_what_was_opened(settings: Settings, database: TransportDatabase) -> None:
@@ -145,10 +148,10 @@ async def _serve(
     again: asyncio.Event,
     worker: WorkerPlace | None,
 ) -> None:
-    settings, database = node.settings, node.database
+    settings, database, clock = node.settings, node.database, node.clock
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
-    writer = tracking_writer(settings, database, node.hand.events, utcnow)
+    writer = tracking_writer(settings, database, node.hand.events, clock)
     listening = _admin_socket(settings, worker)
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))
@@ -156,7 +159,7 @@ async def _serve(
             _track(writer, settings.tracking.directory, log_stop), name="tracking writer"
         )
         pages = console(node, node.hand.access, audit=settings.admin.audit_verdict)
-        app = pages.into(build_app(node, access=node.hand.access))
+        app = pages.into(build_app(node, access=node.hand.access, clock=clock))
         api = group.create_task(serve(_reached(app, worker), listening, admin_stop), name="admin")
         sampling = group.create_task(pages.run(), name="console")
         members = connectors.for_members(node, settings.peer) if settings.peer else None
@@ -165,8 +168,8 @@ async def _serve(
         named |= {f"receive.{sender.options.name}": sender for sender in senders}
         for key, connector in named.items():  # all of them, before anybody is greeted
             await _listen(key, connector)
-        listed = await list_part_of(database, Taken.START)  # before any other row of this start
-        await crashes.count(database, utcnow(), tracing.in_hand(settings))
+        listed = await list_part_of(database, clock, Taken.START)  # before any other row of this start
+        await crashes.count(database, clock(), tracing.in_hand(settings))
         node.hand.traces = tracing.traces(settings, database)
         if node.hand.traces is not None:
             group.create_task(node.hand.traces.run(node.hand.events), name="traces")
@@ -202,7 +205,7 @@ async def _serve(
         await node.giver.close()
         await node.members.close()
         node.resolver.close()
-        await take_snapshot(database, Taken.STOP)
+        await take_snapshot(database, clock, Taken.STOP)
         node.hand.events.close()
         admin_stop.set()
         log_stop.set()
@@ -261,12 +264,13 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(node.mend.run(), name="mend"),
         group.create_task(node.scrub.run(), name="scrub"),
         group.create_task(
-            Expiry(database, node.policy, utcnow, node.boundary.reachable).run(), name="expiry"
+            Expiry(database, node.policy, node.clock.endings, node.boundary.reachable, node.save_time).run(),
+            name="expiry",
         ),
         group.create_task(node.resubmitting.run(), name="resubmitting"),
         group.create_task(node.hand.carrying.run(), name="jobs"),
         group.create_task(node.hop_shadows.run(), name="hop shadows"),
-        group.create_task(take_snapshots(database, listed=listed), name="snapshots"),
+        group.create_task(take_snapshots(database, node.clock, listed=listed), name="snapshots"),
     ]
 
 

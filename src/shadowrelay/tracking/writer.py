@@ -61,9 +61,10 @@ class TrackingWriter:
         clock: Callable[[], datetime],
         sync_interval: float = SYNC_INTERVAL,
         events: TrackingEvents | None = None,
+        ending: Callable[[], datetime] | None = None,
     ) -> None:
         """``committed``: other code sets it when a commit added rows; only this class clears it. ``events``
-        hears of rows once they are durable.
+        hears of rows once they are durable. ``ending``: by this time the age of files is measured.
         """
         self._outbox = outbox
         self._directory = directory
@@ -71,6 +72,7 @@ class TrackingWriter:
         self._limits = limits
         self._committed = committed
         self._clock = clock
+        self._ending = ending or clock
         self._interval = sync_interval
         self._turn = asyncio.Lock()
         self._file: LogFile | None = None
@@ -206,7 +208,7 @@ class TrackingWriter:
 
     def _enforce_limits(self) -> None:
         if self._limits_due:
-            deleted = enforce_limits(self._directory, self._node, now=self._clock(), limits=self._limits)
+            deleted = enforce_limits(self._directory, self._node, now=self._ending(), limits=self._limits)
             self._limits_due = False
             for path in deleted:
                 log.info("tracking_log_deleted", file=path.name)

@@ -3,6 +3,7 @@
 ::
 
     XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=5]
+        [TIME=<milliseconds>]
     MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>]
         [XMADEOF=<message-id>[;<request>][;<octets>]] ...
     RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]|;<order>]
@@ -14,7 +15,8 @@ reset it, and no node counts it by the clock of another. In version 1 the fifth 
 the time of reception, in Unix milliseconds, and is the last; XFORK has no outcome, and BDAT no digest. Before
 version 3 no outcome says when, and there is no XMADEOF. Version 4 brings the outcome ``removed``, and the
 order of an operator: ``suspended[:<end>]@<milliseconds>`` or ``resumed@<milliseconds>``. Version 5 brings
-XUNREAD: that host took the content in so many tries, and its answers could not be read.
+XUNREAD: that host took the content in so many tries, and its answers could not be read. It also brings
+``TIME``: what the wall clock of who greets says.
 """
 
 from __future__ import annotations
@@ -168,13 +170,17 @@ def format_greeting(greeting: Greeting) -> str:
     text = f"{greeting.name} {lineage.database_id} {format_mark(lineage.mark)} {beginnings}"
     if greeting.known:
         text += f" KNOWN={greeting.known}"
-    return text if greeting.version == 1 else f"{text} VERSION={greeting.version}"
+    if greeting.version > 1:
+        text += f" VERSION={greeting.version}"
+    if greeting.version > 4 and greeting.time:
+        text += f" TIME={milliseconds(greeting.time)}"
+    return text
 
 
 def parse_greeting(text: str) -> Greeting:
     """Read the arguments of XSHADOW. Raises Malformed."""
     words = text.split(" ")
-    if len(words) not in (4, 5, 6) or not is_uuid(words[1]):
+    if not 4 <= len(words) <= 7 or not is_uuid(words[1]):
         raise Malformed("XSHADOW needs name, database id, mark and lineage")
     mark = parse_mark(words[2])
     beginnings = []
@@ -188,15 +194,17 @@ def parse_greeting(text: str) -> Greeting:
         raise Malformed("lineage does not lead to the mark")
     if mark.sequence < sequences[-1]:
         raise Malformed("mark lies before its incarnation")
-    known, version, more = None, 1, words[4:]
+    known, version, time, more = None, 1, None, words[4:]
     if more and more[0].startswith("KNOWN="):
         known = incarnation(more.pop(0).removeprefix("KNOWN="))
     if more and more[0] in _LATER:
         version = _LATER[more.pop(0)]
+    if more and version > 4 and more[0].startswith("TIME="):
+        time = moment(more.pop(0).removeprefix("TIME="))
     if more:
         raise Malformed("unknown argument")
     lineage = Lineage(DatabaseId(words[1]), tuple(beginnings), mark.sequence)
-    return Greeting(server_name(words[0]), lineage, known, version)
+    return Greeting(server_name(words[0]), lineage, known, version, time)
 
 
 def format_offer(offer: OfferParameter) -> str:

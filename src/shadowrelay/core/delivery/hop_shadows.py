@@ -31,6 +31,7 @@ from shadowrelay.core.messages import Copy, Digests, Reason, Recipient, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.recipients import LISTS
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
 from shadowrelay.core.values import dataclass, replace
 
@@ -128,13 +129,15 @@ def _left(row: HopShadow, gone: Collection[int]) -> HopShadow | DropHopShadow:
     return replace(row, recipients=left) if left else DropHopShadow(row.message_id, row.hop)
 
 
-def given_up(ledger: Ledger, message_id: MessageId, policy: Policy, now: datetime) -> Decision[bool]:
+def given_up(
+    ledger: Ledger, message_id: MessageId, policy: Policy, now: datetime, ends: Endings | None = None
+) -> Decision[bool]:
     """Discard by age what no hop says is delivered. The result: something was discarded.
 
     So do rows that cannot be believed, or Safety Net would keep their message for ever. Nobody sends a
     message again that is as old as Safety Net's outcomes (``remembered_for``).
     """
-    before = now - remembered_for(policy)
+    before = (ends or Endings(now)).before(remembered_for(policy))
     old: Decision[bool] = Decision(False)
     for row in ledger.hop_shadows_of(message_id):
         if row.since <= before:

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from shadowrelay.core.messages import FOREVER, Copy, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.values import replace
 
 
 def after(failures: int, policy: Policy) -> timedelta:
@@ -52,23 +51,6 @@ def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime,
     if recipient.settled or recipient.delay_notified or expired(received_at, now, policy):
         return False
     return now - received_at >= policy.delay_notification_timeout
-
-
-def brought_forward(copy: Copy, now: datetime, by: timedelta) -> Copy:
-    """The wall clock was set back by ``by``: the copy with all its times in the future moved back as much."""
-
-    def earlier(moment: datetime | None) -> datetime | None:
-        return moment - by if moment is not None and moment > now else moment
-
-    return replace(
-        copy.with_recipients(
-            replace(one, next_attempt=earlier(one.next_attempt))
-            for one in copy.recipients
-            if one.next_attempt is not None and one.next_attempt > now
-        ),
-        check_at=earlier(copy.check_at),
-        received_at=copy.received_at - by if copy.received_at > now else copy.received_at,
-    )
 
 
 def _aware(moment: datetime) -> datetime:

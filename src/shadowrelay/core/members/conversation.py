@@ -35,12 +35,16 @@ MAX_QUESTIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Who a member is: its name, the lineage as far as the listener needs it, and what it knows of ours."""
+    """Who a member is: its name, the lineage as far as the listener needs it, and what it knows of ours.
+
+    ``time``: what its wall clock says, in milliseconds; None if it does not tell.
+    """
 
     name: ServerName
     lineage: Lineage
     known: Incarnation | None = None
-    version: int = 4  # of the protocol, as this session speaks it
+    version: int = 5  # of the protocol, as this session speaks it
+    time: datetime | None = None
 
     @property
     def speaker(self) -> Speaker:

@@ -13,6 +13,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.requests import Selector
 from shadowrelay.core.tracking import HaDiscard
 from shadowrelay.core.values import replace
@@ -25,6 +26,7 @@ def expire(
     now: datetime,
     reachable: Collection[ServerName],
     kept: Collection[Selector] = (),
+    ends: Endings | None = None,
 ) -> Decision[bool]:
     """Forget a copy that was kept long enough. Its id and outcome are remembered longer. True if it is gone.
 
@@ -33,11 +35,12 @@ def expire(
     from when its owner last said that it has the message. An owner that can be reached is asked first. A
     damaged shadow copy does not expire by age, nor a suspended one. What was settled in a ``kept`` window, of
     an open resubmit request, stays. So does what a hop beyond the boundary has not delivered yet
-    (``delivery.hop_shadows.given_up``).
+    (``delivery.hop_shadows.given_up``). ``ends`` says how old things certainly are.
     """
+    ends = ends or Endings(now)
     remembered = now + remembered_for(policy)
     if copy.stage is Stage.SAFETY_NET:
-        if copy.settled_at is None or now - copy.settled_at < policy.safety_net_hold_time:
+        if copy.settled_at is None or copy.settled_at > ends.before(policy.safety_net_hold_time):
             return Decision(False)
         if any(window.covers(recipient.settled_at) for window in kept for recipient in copy.recipients):
             return Decision(False)
@@ -49,9 +52,9 @@ def expire(
             return Decision(False)
         numbers = tuple(recipient.number for recipient in copy.recipients)
         return Decision(True, (DropCopy(copy), Outcome(copy.id, copy.epoch, numbers, remembered)))
-    age = now - max(copy.received_at, copy.renewed_at or copy.received_at)
+    old = max(copy.received_at, copy.renewed_at or copy.received_at) <= ends.before(remembered_for(policy))
     suspended = any(one.is_suspended(now) for one in copy.unsettled)
-    if copy.held and not copy.damaged and not suspended and age >= remembered_for(policy):
+    if copy.held and not copy.damaged and not suspended and old:
         if ledger.hop_shadows_of(copy.id):
             return Decision(False)
         if copy.owner in reachable:

@@ -1,0 +1,47 @@
+"""Answers the routes about the time (docs/reference/api.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+
+from shadowrelay.admin.body import body_of, operator_of, text_of
+from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.operator.confirming import TimeShown, confirm_time, time_shown
+from shadowrelay.wire.told import MOST_TEXT
+
+
+class TimeRoutes:
+    """The handlers: each takes a request and returns JSON. Raise RequestRefused."""
+
+    def __init__(self, node: RunningNode) -> None:
+        self._node = node
+
+    async def show(self, request: Request) -> dict[str, Any]:
+        del request
+        return self._told(time_shown(self._node.clock))
+
+    async def confirm(self, request: Request) -> dict[str, Any]:
+        body = await body_of(request, {"operator", "reason"})
+        reason, operator = text_of(body, "reason"), operator_of(body)
+        if max(len(reason), len(operator)) > MOST_TEXT:
+            raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
+        return self._told(await confirm_time(self._node.clock, self._node.save_time, operator, reason))
+
+    def _told(self, shown: TimeShown) -> dict[str, Any]:
+        return {
+            "name": self._node.name,
+            "reckoned": timestamp(shown.reckoned),
+            "wall": timestamp(shown.wall),
+            "ahead": shown.ahead.total_seconds(),
+            "stepped": shown.stepped.total_seconds(),
+            "doubts": list(shown.doubts),
+            "uncertain": shown.uncertain.total_seconds(),
+            "members": [
+                {"name": name, "ahead": round(by.total_seconds(), 3)}
+                for name, by in sorted(shown.members.items())
+            ],
+        }
