@@ -60,7 +60,10 @@ def about(content: bytes, recipient: str) -> bool:
     message: Any = email.message_from_bytes(content, policy=email.policy.SMTP)
     text, status, returned = message.iter_parts()
     told = status.get_payload()[1]["Final-Recipient"]
-    plain = {"b@bücher.example": "b@xn--bcher-kva.example", "ä@bücher.example": r"\x{E4}@b\x{FC}cher.example"}
+    plain = {
+        "b@bücher.example": "b@xn--bcher-kva.example",
+        "ä@bücher.example": r"\x{E4}@xn--bcher-kva.example",
+    }
     assert not message.defects
     assert returned.get_content_maintype() in {"text", "message"}
     return recipient in text.get_content() and told.endswith(f"; {plain.get(recipient, recipient)}")

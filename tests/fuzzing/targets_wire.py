@@ -210,6 +210,7 @@ def check_report(data: bytes) -> None:
         original=content,
         original_is_complete=True,
     )
+    must(text.isascii() and max(map(len, text.split(b"\r\n"))) <= 998, "every hop can take it")
     head = text.partition(b"\r\n\r\n")[0].split(b"\r\n")
     must(
         [line.split(b":")[0] for line in head if line[:1] not in b" \t"][:2] == [b"Date", b"From"],

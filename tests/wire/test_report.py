@@ -208,7 +208,9 @@ WORDS = [
     *(b"Subject: ", b"X: ", b"hello", b" ", b"\t", b"=", b"=3D", b".", b"From ", b"--", b"\0", b"\r", b"\n"),
     *("ä".encode(), "例え".encode(), b"\xe4", b"\xff\xfe", b"y" * 75, b"z" * 1200, b"\r\n", b"\r\n "),
 ]
+LONGEST = f"{'+' * 62}ä@{'ü' * 45}.{'ü' * 20}.{'ü' * 20}.example"
 ADDRESSES = [
+    LONGEST,
     "a@example.net",
     "ä@example.net",
     "a@bücher.example",
@@ -221,7 +223,17 @@ ADDRESSES = [
     st.lists(st.sampled_from(WORDS), max_size=30).map(b"".join),
     st.sampled_from(ADDRESSES),
     st.sampled_from(ADDRESSES),
-    st.sampled_from([None, "rfc822;a+2Bb@example.net", "rfc822;+C3+A4@x", "utf-8;ä@x", r"utf-8;\x{E4}@x"]),
+    st.sampled_from(
+        [
+            None,
+            f"utf-8;{'ü' * 400}",
+            f"rfc822;{'x' * 490}",
+            "rfc822;a+2Bb@example.net",
+            "rfc822;+C3+A4@x",
+            "utf-8;ä@x",
+            r"utf-8;\x{E4}@x",
+        ]
+    ),
     st.booleans(),
     st.sampled_from(["FULL", "HDRS"]),
 )
@@ -252,7 +264,9 @@ def test_a_report_is_7_bit_in_short_lines_and_returns_what_was_sent_whatever_tha
     assert about["Reporting-MTA"]
     address = told["Final-Recipient"].partition("; ")[2]
     shown = re.sub(r"\\x\{([0-9A-F]+)\}", lambda one: chr(int(one[1], 16)), address)
-    assert shown == recipient.replace("a@bücher", "a@xn--bcher-kva")
+    assert shown.rpartition("@")[0] == recipient.rpartition("@")[0]
+    assert shown.isascii() or not recipient.isascii()
+    assert shown.rpartition("@")[2].isascii()
     assert recipient in found_parts[0].get_content()
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.recipients import in_ascii
+from shadowrelay.core.recipients import canonical, in_ascii
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.xtext import decode_xtext
 
@@ -117,18 +117,22 @@ def typed_address(address: str) -> str:
     """``rfc822;`` and the address in ASCII, or else ``utf-8;`` and its 7-bit form (RFC 3464 2.3.2, RFC 6533
     3).
     """
-    plain = in_ascii(address)
-    return f"utf-8; {_escaped(address)}" if plain is None else f"rfc822; {clean(plain)}"
+    if (plain := in_ascii(address)) is not None:
+        return f"rfc822; {clean(plain)}"[:_LONGEST_TEXT]
+    local, at, domain = address.rpartition("@")
+    return f"utf-8; {_escaped(local + at + canonical(domain))}"[:_LONGEST_TEXT]
 
 
 def original_recipient(recipient: Recipient) -> str | None:
-    """ORCPT with its xtext decoded, in ASCII; None if it is absent or malformed."""
+    """ORCPT with its xtext decoded, in ASCII; None if it is absent, malformed, or too long for a line."""
     kind, separator, address = (recipient.orcpt or "").partition(";")
     if not separator or not kind or not address:
         return None
     if kind.lower() == "utf-8":
-        return f"utf-8; {_escaped(_EMBEDDED.sub(_character, _decoded(address)))}"
-    return f"{ascii_only(kind)}; {ascii_only(_decoded(address))}"
+        found = f"utf-8; {_escaped(_EMBEDDED.sub(_character, _decoded(address)))}"
+    else:
+        found = f"{ascii_only(kind)}; {ascii_only(_decoded(address))}"
+    return found if len(found) <= _LONGEST_TEXT else None
 
 
 def _escaped(address: str) -> str:
