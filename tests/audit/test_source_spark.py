@@ -122,12 +122,26 @@ def test_filters_choose_files_and_rows(tracking: Any, logs: Path) -> None:
     )
     assert files_read(events.where("node IN ('mx1.example.net', 'mx2.example.net')")) > files_read(here)
     at = max(row["date_time"] for row in expected(logs) if row["date_time"])
-    assert files_read(events.where(f"date_time > timestamp '{at}Z' + interval 1 day")) <= 1
+    assert events.where(f"date_time > timestamp '{at}Z' + interval 1 day").count() == 0
     some = events.where(f"date_time >= timestamp '{at}Z' - interval 1 second")
     assert some.count() == sum(
         row["date_time"] is not None and row["date_time"] >= at - timedelta(seconds=1)
         for row in expected(logs)
     )
+
+
+def test_a_row_of_a_clock_that_was_set_is_found_by_its_time(tracking: Any, tmp_path: Path) -> None:
+    """It stands between rows of another day."""
+    times = ["2026-11-21T10:00:00.000Z", "2027-11-21T10:00:00.000Z", "2026-11-21T10:00:09.000Z"]
+    lines = [exchange_row(2016, "RECEIVE", number, date_time=at) for number, at in enumerate(times, 1)]
+    events = tracking.load(str(exchange_log(tmp_path, 2016, lines)))
+    for condition, count in (
+        ("date_time > timestamp '2027-01-01T00:00:00Z'", 1),
+        ("date_time = timestamp '2027-11-21T10:00:00Z'", 1),
+        ("date_time < timestamp '2027-01-01T00:00:00Z'", 2),
+        ("date_time > timestamp '2028-01-01T00:00:00Z'", 0),
+    ):
+        assert events.where(condition).count() == count, condition
 
 
 def test_what_cannot_be_read_is_told_left_out_or_refused(tracking: Any, logs: Path) -> None:

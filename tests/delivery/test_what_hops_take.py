@@ -76,7 +76,7 @@ async def test_damage_of_a_file_is_not_taken_for_8_bit_content(tmp_path: Path) -
         found.run_queue()
 
         async def noticed() -> bool:
-            return (await only(found)).damaged is not None
+            return (await only(found)).damaged
 
         await eventually(noticed, within=30)
         assert (await only(found)).recipients[0].status is Status.READY

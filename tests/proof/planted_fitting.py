@@ -19,12 +19,7 @@ FITTING = (
         name="a report shows an address in UTF-8 in its status",
         rule="a report is 7-bit (RFC 6533 3)",
         file="wire/report_fields.py",
-        edits=(
-            (
-                'return f"utf-8; {_escaped(address)}" if',
-                'return f"utf-8; {address}" if',
-            ),
-        ),
+        edits=(("_escaped(local + at + canonical(domain))", "clean(local + at + canonical(domain))"),),
         test="wire/test_report.py::test_addresses_in_utf_8_are_escaped_in_the_status_and_shown_in_the_text",
     ),
     Fault(
