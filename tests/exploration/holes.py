@@ -183,7 +183,7 @@ HOLES = {
         _two("content mx1", grain="talks"),
         edits=(
             (
-                answers.answer,
+                answers._answer,
                 "(*known, Verdict(copy.id, copy.epoch, VerdictKind.DAMAGED))",
                 "(*known, Verdict(copy.id, copy.epoch, VerdictKind.UNKNOWN))",
             ),

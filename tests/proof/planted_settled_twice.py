@@ -78,8 +78,8 @@ SETTLED_TWICE = (
     Fault(
         name="a bounce is done before the holders know",
         rule="done is what every holder knows",
-        file="database/jobs.sql",
-        edits=(("-- name: unacknowledged_bounce", "-- name: unacknowledged_bounced"),),
+        file="database/job_selection.py",
+        edits=(('else ("unacknowledged", "unreported"):', 'else ("unreported",):'),),
         test="operator/test_jobs.py::"
         "test_a_bounce_is_done_when_each_report_has_two_copies_and_every_holder_knows",
     ),
