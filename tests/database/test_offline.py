@@ -19,7 +19,15 @@ from opened import (
     shadow,
 )
 
-from shadowrelay.core.decisions import Content
+from shadowrelay.core.decisions import (
+    Content,
+    Decision,
+    DiscardEvent,
+    Outcome,
+    Tombstone,
+    Verdict,
+    VerdictKind,
+)
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Holder, HolderState
@@ -143,3 +151,24 @@ def test_there_is_nothing_to_damage_of_a_message_that_is_not_there(tmp_path: Pat
     unknown = message().id
     assert offline.flip_row(tmp_path, unknown, Random(1)) is False
     assert offline.flip_body(tmp_path, unknown, Random(1)) is False
+
+
+async def test_whatever_bit_flips_of_what_is_told_of_a_message_nothing_else_is_told(tmp_path: Path) -> None:
+    """Behind the back of SQLite, whose indexes keep the old value."""
+    about = message("inside").id
+    told = Verdict(about, 1, VerdictKind.DELIVERED, "", (1,), NOW)
+    event, outcome = DiscardEvent(OTHER_DATABASE, told, NOW, 1), Outcome(about, 1, (1, 2), NOW + SECOND)
+    grave = Tombstone(about, OTHER, 1, 1, NOW + SECOND)
+    for seed in range(40):
+        directory = tmp_path / str(seed)
+        async with database(directory) as there:
+            await there.transact(lambda ledger: ledger.apply(Decision(None, (event, outcome, grave))))
+        assert offline.flip_told(directory, about, Random(seed)) == 3
+        async with database(directory) as there:
+            try:
+                events = await there.transact(lambda ledger: ledger.events_for(OTHER_DATABASE, 9))
+                assert set(events) <= {event}, seed
+                assert await there.transact(lambda ledger: ledger.outcome(about)) in (None, outcome), seed
+                assert await there.transact(lambda ledger: ledger.tombstone(about)) in (None, grave), seed
+            except DatabaseFailed:
+                continue

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .node import Node
 
 CONTENT, ROW, PAGE = "content damaged", "row damaged", "stale page"
+EVENT = "event damaged"
 KINDS = (CONTENT, ROW, PAGE)
 
 
@@ -66,8 +67,20 @@ def put_page_back(node: Node, draw: random.Random) -> list[MessageId]:
     return [chosen]
 
 
+def damage_event(node: Node, draw: random.Random) -> list[MessageId]:
+    """A discard event that waits for its addressee; the message it is about."""
+    there = sorted(node.ledger.state.events)
+    if not there:
+        return []
+    chosen = draw.choice(there)
+    about = node.ledger.state.events[chosen].verdict.message_id
+    node.ledger.rot_event(chosen)
+    return [about]
+
+
 WAYS: dict[str, Callable[[Node, random.Random], list[MessageId]]] = {
     CONTENT: damage_content,
     ROW: damage_row,
     PAGE: put_page_back,
+    EVENT: damage_event,
 }

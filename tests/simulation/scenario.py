@@ -249,6 +249,11 @@ class Scenario:
             contents = node.ledger.state.contents
             keeper = node.ledger.state.keeper(message_id)
             contents[keeper] = contents[keeper][:-1] + b"?"
+        elif words[2] == "event":
+            events = node.ledger.state.events.values()
+            (number,) = [one.number for one in events if one.verdict.message_id == message_id]
+            node.ledger.rot_event(number)
+            return
         else:
             node.ledger.rot_row(message_id)
         self.checks.rotted(node, [message_id], rot.CONTENT if words[2] == "content" else rot.ROW)

@@ -116,6 +116,9 @@ class Run:
             kinds = (self.rot.choice((*rot.KINDS, "both off")),)
             if self.rot.random() < 0.5:  # then what the damage has made of it is relied on
                 kinds = (*kinds, self.rot.choice(("disk lost", "rolled back", "away", *rot.KINDS)))
+        if seed % 16 == 7:  # what a holder is told is damaged, and then the holder is relied on
+            losses = ("disk lost", "rolled back", "away", "crash")
+            kinds = (rot.EVENT, random.Random(seed ^ 0x0E7E).choice(losses))
         self.machines = random.Random(seed ^ 0x7A58)  # likewise
         shared: tuple[ServerName, ...] = ()
         self.victims: list[ServerName] = []  # of the faults, where they are chosen
@@ -315,6 +318,8 @@ class Run:
                 world.after(at, self._freeze, node, draw.choice((brief, long)))
             case rot.CONTENT | rot.ROW | rot.PAGE:
                 world.after(at, self._rot, node, kind)
+            case rot.EVENT:
+                world.after(at, self._rot_event, node, world.now + at + 5.0)
             case "host killed" | "host away" | "host disks lost":
                 away = long if kind == "host away" else draw.choice((brief, brief, long))
                 disk = "disk lost" if kind == "host disks lost" else None
@@ -360,6 +365,15 @@ class Run:
         self.world.say(node.name, f"{kind}: {hit}")
         self.checks.rotted(node, hit, kind)
         self._end(self.world.impair(kind, node.name))
+
+    def _rot_event(self, node: Node, until: float) -> None:
+        """At the next moment at which an event waits, and nothing is on its way to the disk."""
+        if (node.ledger.dirty or not node.ledger.state.events) and self.world.now < until:
+            self.world.after(0.003, self._rot_event, node, until)
+            return
+        hit = [] if node.ledger.dirty else rot.damage_event(node, self.rot)
+        self.world.say(node.name, f"{rot.EVENT}: {hit}")
+        self._end(self.world.impair(rot.EVENT, node.name))
 
     def _want_snapshot(self, node: Node) -> None:
         if node.up and not node.ledger.dirty:

@@ -110,11 +110,14 @@ class _DatabaseSpoilt(Down, ABC):
 
 @dataclass(frozen=True, slots=True)
 class RowsFlipped(_DatabaseSpoilt):
-    """Flip a bit in one row of each message: its own, a recipient's or a holder's."""
+    """Flip a bit in one row of each message: its own, a recipient's or a holder's; and in each row that says
+    what became of it.
+    """
 
     def spoil(self, data: Path, chosen: Collection[MessageId], chance: Random) -> None:
         for one in chosen:
             offline.flip_row(data, one, chance)
+            offline.flip_told(data, one, chance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ SQL = load("offline.sql")
 ROWS = ("message", "recipient", "holder")
 """Tables whose rows decide what becomes of a message."""
 
+TOLD = ("discard_event", "outcome", "tombstone")
+"""Tables whose rows say what became of a message."""
+
 TABLES = (*ROWS, "content", "shared_content")
 _IN_ONE_PAGE = 480  # octets: the part of a row that is in one page, however long the row is
 _PIECE = 64  # octets of a content by which it is found in the file
@@ -55,6 +58,17 @@ def flip_row(directory: Path, message_id: MessageId, chance: Random) -> bool:
     found = rows_of(directory, (message_id,))[message_id]
     rows = [row for table in ROWS for row in found[table]]
     return bool(rows) and _flip(directory / FILE, record(chance.choice(rows)), chance)
+
+
+def flip_told(directory: Path, message_id: MessageId, chance: Random) -> int:
+    """Flip a bit of each row that says what became of a message: waiting discard events, its outcome, and the
+    tombstone of an offer. Returns how many were found in the file.
+    """
+    with _opened(directory) as connection:
+        rows = [row for table in TOLD for row in connection.execute(SQL[table], (message_id,)).fetchall()]
+    # A row has no number of its own in the file: that is its place.
+    stored = [(None, *row[1:]) if isinstance(row[0], int) else row for row in rows]
+    return sum(_flip(directory / FILE, record(row), chance) for row in stored)
 
 
 def flip_body(directory: Path, message_id: MessageId, chance: Random) -> bool:

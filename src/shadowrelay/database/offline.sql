@@ -9,6 +9,15 @@ SELECT * FROM recipient WHERE message_id = ?;
 -- name: holder
 SELECT * FROM holder WHERE message_id = ?;
 
+-- name: discard_event
+SELECT * FROM discard_event WHERE message_id = ?;
+
+-- name: outcome
+SELECT * FROM outcome WHERE message_id = ?;
+
+-- name: tombstone
+SELECT * FROM tombstone WHERE message_id = ?;
+
 -- name: content
 SELECT message_id, data, path FROM content WHERE message_id = ?;
 
