@@ -19,16 +19,20 @@ from sending import MESSAGE, sender, sent
 from stations import Station, eventually, station
 from structlog.testing import capture_logs
 
+from shadowrelay.admin import render, render_messages
 from shadowrelay.core.delivery import operated
-from shadowrelay.core.identifiers import RequestId
+from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.messages import Copy, Recipient, Stage, Status, Unread
 from shadowrelay.core.operating import By
 from shadowrelay.core.policy import Policy
+from shadowrelay.database.queue_views import Queues, QueueView
+from shadowrelay.database.views import counts, message
 
 PLAIN = Policy().queue_glitch_retry_interval
 PAUSES = [timedelta(minutes=15), timedelta(hours=1), timedelta(hours=4)]
 """Before the second, the third and the fourth try; then an operator decides."""
 
+BY = By("someone", "it was lost there", RequestId("01900000-0000-7000-9000-000000000001"))
 TWO_DAYS = timedelta(days=2)
 
 ODD = {
@@ -160,9 +164,8 @@ async def test_the_pauses_grow_and_then_an_operator_decides(tmp_path: Path) -> N
         copy = await only(found)
 
         # The operator lets it go on, and the count begins anew.
-        by = By("someone", "it was lost there", RequestId("job"))
         await found.read(
-            lambda ledger: ledger.apply(operated.retry(ledger, copy.id, None, by, found.clock()))
+            lambda ledger: ledger.apply(operated.retry(ledger, copy.id, None, BY, found.clock()))
         )
         found.node.queue.wake.set()
         await eventually(lambda: asyncio.ensure_future(_taken(hop, 2 + len(PAUSES))))
@@ -171,6 +174,37 @@ async def test_the_pauses_grow_and_then_an_operator_decides(tmp_path: Path) -> N
 
 async def _taken(hop: OddHop, count: int) -> bool:
     return hop.taken == count
+
+
+async def test_queue_and_message_and_metric_say_what_happened_until_an_operator_lets_it_go(
+    tmp_path: Path,
+) -> None:
+    async with OddHop(Odd(b"25x what\r\n")) as hop, relay(tmp_path, hop.port) as found:
+        await post(found)
+        await eventually(attempted(found, 1))
+        now = found.clock()
+
+        async def view() -> QueueView:
+            queues = Queues(now)
+            assert await found.read(queues.read)
+            return queues.result()[0]
+
+        seen = await view()
+        assert seen.unread == 1
+        shown = render.queue("mx1", seen, found.node.hop(NextHop("out")), now)
+        assert shown["unread"] == 1
+        assert shown["why"] == "it took the content, its answer cannot be read, for 1 recipients"
+        assert (await found.read(counts)).unread == 1
+        copy = await only(found)
+        known = await found.read(lambda ledger: message(ledger, copy.id))
+        assert known is not None
+        (said,) = render_messages.message(known, found.node.hop, (), now)["recipients"]
+        assert said["why"] == f"127.0.0.1:{hop.port} took the content once, its answer cannot be read"
+        await found.read(lambda ledger: ledger.apply(operated.suspend(ledger, copy.id, None, BY, now)))
+        await found.read(lambda ledger: ledger.apply(operated.retry(ledger, copy.id, None, BY, now)))
+        assert (await one(found)).unread == Unread(1, f"127.0.0.1:{hop.port}"), "it stays suspended"
+        await found.read(lambda ledger: ledger.apply(operated.resume(ledger, copy.id, None, BY, now)))
+        assert (await one(found)).unread in (Unread(0), Unread(1, f"127.0.0.1:{hop.port}"))
 
 
 async def test_it_expires_as_ever_and_the_report_says_that_it_may_have_been_delivered(tmp_path: Path) -> None:

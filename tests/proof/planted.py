@@ -52,6 +52,7 @@ from .planted_specified import SPECIFIED
 from .planted_supervising import SUPERVISING
 from .planted_switching import SWITCHING
 from .planted_transactions import TRANSACTIONS
+from .planted_unread import UNREAD
 from .planted_very_many import VERY_MANY
 from .planted_view import VIEWING
 from .planted_workers import WORKERS
@@ -97,6 +98,7 @@ RELAY: tuple[Fault, ...] = (
     *DOCUMENTS,
     *SETTLED_TWICE,
     *SITES,
+    *UNREAD,
 )
 AUDIT: tuple[Fault, ...] = (
     *READING,

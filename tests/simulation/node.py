@@ -49,6 +49,7 @@ from shadowrelay.core.steps import (
 )
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
+from shadowrelay.core.unread import next_look, pause_after
 from shadowrelay.delivery.script import deliver
 from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
@@ -631,7 +632,8 @@ class Node:
         if recipient.is_suspended(now):
             return False
         due = recipient.next_attempt
-        return due is None or due <= now or due > now + self.policy.outbound_connection_failure_retry_interval
+        longest = self.policy.outbound_connection_failure_retry_interval
+        return due is None or due <= now or (recipient.unread is None and due > now + longest)
 
     def _deliver(self, copy: Copy, hop: NextHop) -> None:
         due = tuple(
@@ -667,7 +669,7 @@ class Node:
         content = self.ledger.state.content(copy.id) or b""
 
         def finish(answers: dict[int, str] | None, made: tuple[Delivery, ...]) -> None:
-            results = tuple(self._result(r.number, r.attempts, answers) for r in step.recipients)
+            results = tuple(self._result(copy, r, answers) for r in step.recipients)
 
             def settled() -> None:
                 if generation == self.generation:
@@ -712,11 +714,17 @@ class Node:
         )
         return Sent(results, hop, expansions=expansions)
 
-    def _result(self, number: int, attempts: int, answers: dict[int, str] | None) -> AttemptResult:
-        wait = retry.after(attempts + 1, self.policy)
+    def _result(self, copy: Copy, to: Recipient, answers: dict[int, str] | None) -> AttemptResult:
+        number, wait = to.number, retry.after(to.attempts + 1, self.policy)
         if answers is None:
             return AttemptResult(number, Ending.IN_DOUBT, "No reply", wait)
         reply = answers[number]
+        if not reply[:3].isdigit():
+            pause = pause_after(1 + (to.unread.tries if to.unread else 0), self.policy)
+            if pause is None:
+                now = self.clock()
+                pause = next_look(to, copy.received_at, now, self.policy) - now
+            return AttemptResult(number, Ending.UNREADABLE, reply, pause)
         if reply[0] == "2":
             return AttemptResult(number, Ending.ACCEPTED, reply)
         if reply[0] == "4":

@@ -49,11 +49,13 @@ from shadowrelay.wire.xshadow import (
     format_mark,
     format_offer,
     format_origin,
+    format_unread,
     parse_fork,
     parse_greeting,
     parse_mark,
     parse_offer,
     parse_origin,
+    parse_unread,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
 
 OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN"})
 MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW", "XMADEOF"}
-RCPT_HERE = RCPT_KEYWORDS | {"XFORK"}
+RCPT_HERE = RCPT_KEYWORDS | {"XFORK", "XUNREAD"}
 SEND_IT = "450 4.6.0 "
 RESET = "connection reset"
 Reply = Callable[[tuple[str, ...]], None]
@@ -318,8 +320,10 @@ class Peers:
         ]
         for r in step.recipients:
             offered = replace(r, status=Status.READY, settled_at=None) if r.waits else r
-            fork = format_fork(*fork_of(offered))
-            lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, {"XFORK": fork}), OFFERED))
+            told = {"XFORK": format_fork(*fork_of(offered))}
+            if r.unread is not None and not offered.settled:
+                told["XUNREAD"] = format_unread(r.unread)
+            lines.append(format_rcpt(RcptTo(r.address, r.notify, r.orcpt, told), OFFERED))
         sent = b"" if step.refers else content
         lines.append(f"BDAT {len(sent)} LAST {step.digests.content}\r\n".encode() + sent)
         database = session.theirs.lineage.database_id
@@ -467,7 +471,10 @@ class Peers:
         for text in texts[1:]:
             rcpt = parse_rcpt(text.removeprefix("RCPT "), smtputf8=False, keywords=RCPT_HERE)
             fork = parse_fork(rcpt.extra["XFORK"])
-            recipients.append(fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt))
+            recipient = fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt)
+            if "XUNREAD" in rcpt.extra:
+                recipient = replace(recipient, unread=parse_unread(rcpt.extra["XUNREAD"]))
+            recipients.append(recipient)
         envelope = Envelope(
             sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
         )

@@ -18,6 +18,7 @@ Commands, one per line (``#`` begins a comment):
     redirect mx1 mx3                         its queue, to that member, whether or not it holds copies
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
+    odd-reply example.net                    its next answer to a content cannot be read
     hang example.net 12                      the next attempt takes so long to get as far as the content
     when <point>: <command>                  once, at that instant: see below
     drain                                    faults are over; wait until everything is quiet
@@ -236,6 +237,9 @@ class Scenario:
 
     def lose_reply(self, words: list[str]) -> None:
         self.world.hops[NextHop(words[0])].lose_next += 1
+
+    def odd_reply(self, words: list[str]) -> None:
+        self.world.hops[NextHop(words[0])].odd_next += 1
 
     def hang(self, words: list[str]) -> None:
         self.world.hops[NextHop(words[0])].hanging.append(float(words[1]))

@@ -35,6 +35,7 @@ SCALED = Policy(
     queue_glitch_retry_interval=seconds(1.5),
     transient_failure_retry_interval=seconds(3),
     outbound_connection_failure_retry_interval=seconds(5),
+    unreadable_answer_retry_interval=seconds(8),
 )
 """The documented timings, a thousand times shorter: what counts is their order."""
 

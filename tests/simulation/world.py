@@ -295,8 +295,9 @@ LATE = 7.0
 class Sink:
     """A next hop. ``closed_until``: answers 4xx before; ``lose``: chance that its reply never arrives.
 
-    ``lose_next`` does so for certain, once; ``delay`` is how long it takes over a message. ``hanging`` are
-    the seconds that pass before the next attempts reach it, and ``hang`` draws such for others.
+    ``lose_next`` does so for certain, once; ``odd_next``: so many answers that cannot be read; ``delay`` is
+    how long it takes over a message. ``hanging`` are the seconds that pass before the next attempts reach it,
+    and ``hang`` draws such for others.
     """
 
     world: World
@@ -304,6 +305,7 @@ class Sink:
     closed_until: float = 0.0
     lose: float = 0.0
     lose_next: int = 0
+    odd_next: int = 0
     hang_up: float = 0.0
     delay: tuple[float, float] = (0.005, 0.05)
     taken: list[Delivery] = field(default_factory=list)
@@ -332,17 +334,18 @@ class Sink:
             return
         lost = self.lose_next > 0 or (self.lose > 0 and world.random.random() < self.lose)
         self.lose_next -= 1 if self.lose_next > 0 else 0
+        odd, self.odd_next = self.odd_next > 0, max(0, self.odd_next - 1)
         answers: dict[int, str] = {}
         made = []
         for number, address in recipients:
             if address.startswith("bad"):
                 answers[number] = "550 5.1.1 No such user"
                 continue
-            answers[number] = "250 2.0.0 Taken"
-            made.append(Delivery(message_id, number, node, generation, started, world.now, lost))
+            answers[number] = "25x Taken" if odd else "250 2.0.0 Taken"
+            made.append(Delivery(message_id, number, node, generation, started, world.now, lost or odd))
             world.deliveries.setdefault((message_id, number), []).append(made[-1])
         if world.verbose:
-            note = " (reply lost)" if lost else ""
+            note = " (reply lost)" if lost else " (reply unreadable)" if odd else ""
             world.say(self.name, f"took {message_id} for {[m.recipient for m in made]} from {node}{note}")
         self.taken += made
         if made:

@@ -36,7 +36,7 @@ _SUMS = (
     "asking_messages damaged_messages discard_events exposed_messages hop_shadow_messages in_doubt_messages "
     "peer_holds_messages peer_shadow_messages queue_messages queued_messages resubmit_left_messages "
     "resubmit_made_messages resubmit_skipped_messages safety_net_messages set_aside_messages shadow_messages "
-    "waiting_acknowledgements"
+    "unread_recipients waiting_acknowledgements"
 )
 _MOST = (
     "build_info clock_in_doubt corrupt_database hop_failures minimum_free_disk_bytes oldest_queued_seconds "

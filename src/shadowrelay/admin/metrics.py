@@ -86,6 +86,11 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         ("exposed_messages", "Queued messages without a second copy.", counts.exposed),
         ("asking_messages", "Queued messages that members are asked about first.", counts.asking),
         ("in_doubt_messages", "Queued messages that go out though a member did not answer.", counts.in_doubt),
+        (
+            "unread_recipients",
+            "Recipients that a next hop may have: it took the content, and its answer cannot be read.",
+            counts.unread,
+        ),
         ("set_aside_messages", "Messages that wait for the operator.", counts.set_aside),
         ("shadow_messages", "Copies held for other members. Not backlog.", counts.shadow_held),
         ("safety_net_messages", "Settled messages that are kept. Not backlog.", counts.safety_net),

@@ -244,6 +244,9 @@ def _peer(peer: MemberStatus, member: Member, seen: Snapshot) -> Json:
     }
 
 
+UNREAD = "it took the content, its answer cannot be read"
+
+
 def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
     return {
         "identity": f"{name}\\{found.next_hop}",
@@ -255,11 +258,13 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
         "active": found.active,
         "asking": found.asking,
         "exposed": found.exposed,
+        "unread": found.unread,
         "oldest": timestamp(found.oldest),
         "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
         "last_error": found.last_error,
         "why": (hop.keeps(now) if found.waiting or hop.resting(now) or hop.suspension else "")
-        or hop.awaited(now),
+        or hop.awaited(now)
+        or (f"{UNREAD}, for {found.unread} recipients" if found.unread else ""),
         "suspension": suspension(hop.suspension, now),
         **next_hop(hop, now),
     }

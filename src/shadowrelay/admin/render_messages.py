@@ -159,17 +159,27 @@ def _recipient(copy: Copy, recipient: Recipient, view: MessageView, hop: HopStat
         "next_hop": recipient.next_hop,
         "status": recipient.status.value,
         "doing": doing,
-        "why": hop.keeps(now) if kept else "",
+        "why": hop.keeps(now) if kept else _unread(recipient),
         "attempts": recipient.attempts,
         "next_attempt": maybe(hop.tried_at(recipient.next_attempt, now) if kept else recipient.next_attempt),
         "last_reply": recipient.last_reply,
         "suspended": maybe(None if recipient.settled else recipient.suspended),
         "delay_notified": recipient.delay_notified,
+        "unread": recipient.unread and {"tries": recipient.unread.tries, "host": recipient.unread.host},
         "notify": list(recipient.notify),
         "orcpt": recipient.orcpt,
         "report": recipient.report,
         "journal": recipient.journal,
     }
+
+
+def _unread(recipient: Recipient) -> str:
+    """Why a recipient waits longer than after a failure."""
+    unread = recipient.unread
+    if recipient.settled or unread is None or not unread.tries:
+        return ""
+    tries = "once" if unread.tries == 1 else f"{unread.tries} times"
+    return f"{unread.host} took the content {tries}, its answer cannot be read"
 
 
 def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> str:

@@ -208,6 +208,7 @@ def _show(out: Console, hop: str, one: JsonTree) -> None:
         ["messages", found.get("messages")],
         ["due", found.get("waiting")],
         ["exposed", found.get("exposed")],
+        ["took it, answer unreadable", found.get("unread") or None],
         ["oldest", found.get("oldest")],
         ["next attempt", found.get("next_attempt")],
         ["why it waits", found.get("why") or None],

@@ -38,6 +38,7 @@ class QueueView:
     waiting: int
     asking: int  # recipients that wait until the members are asked
     exposed: int
+    unread: int  # recipients that the hop may have: it took the content, and its answer cannot be read
     oldest: datetime
     due: datetime | None
     last_error: str
@@ -129,6 +130,7 @@ class Queues:
             waiting=max(0, due - active),
             asking=counts.asking,
             exposed=counts.exposed,
+            unread=int(run(SQL["unread_to"], (hop,)).fetchone()[0]),
             oldest=oldest,
             due=records.maybe_moment(run(SQL["first_due"], (hop,)).fetchone()[0]),
             last_error=error[0] if error else "",

@@ -45,6 +45,7 @@ class Counts:
     """Messages on this node. ``asking``: wait until the members are asked. ``oldest_*``: times of reception.
     ``arriving``: no messages yet; one from before the start becomes a message once its holder was asked.
     ``promoting``: the part of ``shadow_held`` whose promotion is pending. ``damaged``: wait for a good copy.
+    ``unread``: a next hop took the content, and its answer cannot be read.
     ``damaged_aside``: the part of ``set_aside`` of which no member has a good copy.
     """
 
@@ -53,6 +54,7 @@ class Counts:
     exposed: int = 0
     asking: int = 0
     in_doubt: int = 0
+    unread: int = 0  # recipients
     set_aside: int = 0
     damaged: int = 0
     damaged_aside: int = 0
@@ -130,6 +132,7 @@ def counts(ledger: SqlLedger) -> Counts:
         exposed=tally.exposed,
         asking=tally.confirming(Confirmation.ASK),
         in_doubt=tally.confirming(Confirmation.IN_DOUBT),
+        unread=run(SQL["unread"]).fetchone()[0],
         # After an unclean stop the whole queue is to be confirmed, and the query would look at all of it.
         promoting=run(SQL["promoting"]).fetchone()[0] if tally.promoting else 0,
         set_aside=sum(tally.staged(role, Stage.SET_ASIDE) for role in Role) + rows_aside,

@@ -91,6 +91,14 @@ SELECT due_at, message_id, number FROM recipient
  WHERE next_hop = :hop AND due_at <= :now AND (due_at, message_id, number) > (:due, :id, :number)
  ORDER BY due_at, message_id, number LIMIT 1 OFFSET :most;
 
+-- name: unread
+-- Recipients that a next hop may have, since its answer could not be read. A count of 0: an operator let them go on.
+SELECT COUNT(*) FROM recipient WHERE unread IS NOT NULL AND unread > '1' AND due_at IS NOT NULL;
+
+-- name: unread_to
+SELECT COUNT(*) FROM recipient
+ WHERE next_hop = ? AND unread IS NOT NULL AND unread > '1' AND due_at IS NOT NULL;
+
 -- name: due_in_part
 SELECT COUNT(DISTINCT message_id) FROM recipient
  WHERE next_hop = :hop AND due_at <= :now AND (due_at, message_id, number) > (:due, :id, :number)

@@ -56,7 +56,7 @@ def _queue(node: str, hop: str, found: Sequence[Entry]) -> Entry:
         "identity": f"{node}\\{hop}",
         **{
             key: sum(one[key] for one in found)
-            for key in ("messages", "waiting", "recipients", "active", "asking", "exposed")
+            for key in ("messages", "waiting", "recipients", "active", "asking", "exposed", "unread")
         },
         "oldest": min(one["oldest"] for one in found),
         "next_attempt": least(one["next_attempt"] for one in found),
