@@ -14,6 +14,7 @@ from shadowrelay.mailbox.maildir import messages
 from shadowrelay.mailbox.maildir_store import MaildirStore
 from shadowrelay.mailbox.server import TABLE_FILE, MailboxOptions, MailboxServer
 from shadowrelay.mailbox.store import Store
+from shadowrelay.node_clock import NodeClock
 
 Address = tuple[str, int]
 MESSAGE = b"Message-ID: <1@example.org>\r\nDate: today\r\n\r\n..hello\r\n"
@@ -62,8 +63,8 @@ def options(directory: Path, **changes: Any) -> MailboxOptions:
 
 
 @asynccontextmanager
-async def serving(directory: Path, **changes: Any) -> AsyncIterator[Lab]:
-    server = MailboxServer(options(directory, **changes))
+async def serving(directory: Path, clock: NodeClock | None = None, **changes: Any) -> AsyncIterator[Lab]:
+    server = MailboxServer(options(directory, **changes), clock)
     bound = await server.start()
     try:
         yield Lab(directory, bound, server)

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from mailboxes import MESSAGE, options, serving
+from stations import MachineClocks
 
 from shadowrelay.database.delivered_to import DeliveredTo, TableError, TableUnusable
 from shadowrelay.mailbox import maildir, server
 from shadowrelay.mailbox.server import MailboxCannotListen, MailboxServer
+from shadowrelay.node_clock import NodeClock
 
 DELIVERED = "250 2.0.0 Delivered"
 DROPPED = "250 2.0.0 Duplicate dropped, delivered before"
@@ -65,6 +67,21 @@ async def test_the_same_message_is_delivered_once(tmp_path: Path, port: str) -> 
         assert lab.delivered() == ["alice@example.net"]
     async with serving(tmp_path) as lab:
         assert (await lab.send(MESSAGE, port=port))[-1] == DROPPED
+
+
+@pytest.mark.parametrize("step", [timedelta(days=365), timedelta(days=-365), timedelta(hours=20)])
+async def test_a_wall_clock_that_steps_forgets_no_delivery(tmp_path: Path, step: timedelta) -> None:
+    clocks = MachineClocks()
+    often = timedelta(milliseconds=50)
+    async with serving(tmp_path, NodeClock(read=clocks.read), sweep_interval=often) as lab:
+        assert (await lab.send(MESSAGE))[-1] == DELIVERED
+        clocks.ahead = step
+        await asyncio.sleep(0.3)  # some sweeps
+        assert (await lab.send(MESSAGE))[-1] == DROPPED
+        clocks.ahead = timedelta(0)
+        assert (await lab.send(MESSAGE))[-1] == DROPPED
+        clocks.passed = timedelta(hours=2)  # longer than track_duplicates
+        assert (await lab.send(MESSAGE))[-1] == DELIVERED
 
 
 async def test_copies_that_arrive_at_the_same_time_are_one(tmp_path: Path) -> None:

@@ -139,4 +139,11 @@ CLOCKS = (
         test="database/test_reckonings.py::"
         "test_after_a_boot_with_a_clock_that_went_back_nobody_knows_how_long_the_node_was_away",
     ),
+    Fault(
+        name="the mailbox server forgets by the wall clock",
+        rule="a step of the wall clock forgets no delivery",
+        file="mailbox/server.py",
+        edits=(("            now = self.clock()\n", "            now = self.clock.read().wall\n"),),
+        test="mailbox/test_mailbox_server.py::test_a_wall_clock_that_steps_forgets_no_delivery",
+    ),
 )

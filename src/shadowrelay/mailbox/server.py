@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -17,6 +17,7 @@ from shadowrelay.mailbox.control import ControlServer
 from shadowrelay.mailbox.counts import MailboxCounts
 from shadowrelay.mailbox.receiving import MailboxReceiver, MailboxSession
 from shadowrelay.mailbox.store import Store
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
 from shadowrelay.smtp.receiving.limits import Register
@@ -58,9 +59,10 @@ class MailboxCannotListen(Exception):
 class MailboxServer:
     """A mailbox service. Start and stop it once."""
 
-    def __init__(self, options: MailboxOptions) -> None:
+    def __init__(self, options: MailboxOptions, clock: NodeClock | None = None) -> None:
         self.counts = MailboxCounts()
-        self.started_at = _now()
+        self.clock = clock or NodeClock()  # a step of the wall clock forgets no delivery
+        self.started_at = self.clock()
         self.store: Store | None = None
         self.table: DeliveredTo | None = None
         self._options = options
@@ -90,7 +92,7 @@ class MailboxServer:
                 table=table,
                 hostname=options.hostname,
                 spool=options.table.parent,
-                clock=_now,
+                clock=self.clock,
                 counts=self.counts,
                 patience=options.patience,
             )
@@ -128,7 +130,7 @@ class MailboxServer:
 
     async def _sweep(self, table: DeliveredTo) -> None:
         while True:
-            now = _now()
+            now = self.clock()
             try:
                 self.counts.swept += await table.sweep(now)
                 self.counts.swept_at = now
@@ -175,7 +177,3 @@ def _connector_options(options: MailboxOptions, name: str, address: tuple[str, i
 
 def _session(receiver: Receiver, options: ConnectorOptions, register: Register) -> ReceiveSession:
     return MailboxSession(cast(MailboxReceiver, receiver), options, register)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -136,7 +136,7 @@ class Announcing:
             _member(announcement)
         except ValueError as error:
             raise AnnouncementRefused(str(error)) from error
-        now = self._node.clock()
+        now = self._node.clock.read().wall  # as the authority's machine has it
         try:
             known = authority.signed(signed_octets(announcement), signature, trusted=peer.ca, now=now)
         except authority.AuthorityError as error:
