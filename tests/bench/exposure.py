@@ -18,7 +18,7 @@ _OPTIONS = (
     "shadow_resubmit_time_span=1h",
     "queue_glitch_retry_interval=1h",
     "receive.default.max_acknowledgement_delay=0s",
-    "shadow_retry_interval=10ms",  # as it ships, each message waits 1.5 s before it is taken with one copy
+    "shadow_retry_interval=10ms",  # as it ships, the messages of the first 1.5 s wait for the pauses
 )
 
 

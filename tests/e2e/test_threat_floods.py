@@ -178,6 +178,48 @@ def test_a_node_without_descriptors_puts_mail_off_and_goes_on(lab: RunningLab):
         assert process.alive
 
 
+def test_a_node_without_descriptors_for_its_next_tracking_file_puts_mail_off_and_lives(lab: RunningLab):
+    lab.up(*QUICK, "tracking.max_file_age=1s")
+    process = lab.cluster.process("mx1")
+    with (
+        unharmed(lab, growth=60 * MIB),
+        connected(lab.cluster.node("mx1").smtp) as client,
+        ExitStack() as stack,
+    ):
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (120, hard))
+        for _ in range(200):
+            connection = stack.enter_context(socket.socket())
+            connection.setblocking(False)
+            with suppress(BlockingIOError):
+                connection.connect(lab.cluster.node("mx1").smtp)
+        wait_until(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) >= 119, "descriptors run out")
+        # Below what is in use by now: whatever a file gives back, no other one can be opened.
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (20, hard))
+        heard: list[str] = []
+
+        def put_off() -> bool:
+            time.sleep(0.3)
+            token = f"waits{len(heard)}"
+            if (reply := client.say("MAIL FROM:<sender@outside.test>")).startswith("250 "):
+                assert client.say(f"RCPT TO:<{INSIDE}>").startswith("250 ")
+                if (reply := client.data(text(token))).startswith("250 "):
+                    lab.sent_otherwise(token, INSIDE)
+            heard.append(reply)
+            return reply.startswith("452 ")
+
+        client.say("EHLO client.example")
+        wait_until(put_off, "mail is put off", SLOW)
+        assert {reply[:3] for reply in heard} <= {"250", "452"}
+        assert client.say("NOOP").startswith("250 ")
+        assert process.alive
+        stack.close()
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        wait_until(lambda: lab.offer(to="mx1", recipients=(INSIDE,)), "mail is taken again", SLOW)
+        assert process.alive
+        assert lab.said("mx1", "tracking_waits_for_a_descriptor")
+
+
 def test_connections_past_the_limit_are_turned_away_and_members_keep_their_places(lab: RunningLab):
     lab.up(*QUICK, "receive.default.max_inbound_connection=50")
     with unharmed(lab, growth=40 * MIB):

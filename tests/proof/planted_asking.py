@@ -6,6 +6,7 @@ from .planting import Fault
 
 _ONLY = "the only candidate left is never skipped"
 _COUNTED = "attempts are counted as documented, and spaced"
+_REMEMBERED = "what failed for one message is remembered for the next"
 _COPY = "a copy that is refused is not a member that is gone"
 _ALL = "a holder takes every envelope that an owner took"
 _SERVERS = "core/reception/test_shadow_servers.py::"
@@ -166,5 +167,61 @@ ASKING = (
         ),
         test="members/test_repair.py::"
         "test_a_copy_that_is_refused_says_nothing_of_its_member_and_why_is_remembered",
+    ),
+    Fault(
+        name="every message waits for a member that is down",
+        rule=_REMEMBERED,
+        file="core/reception/shadow_servers.py",
+        edits=(("if not (asked[name] and name in spent))", "if name)"),),
+        test="reception/test_remembered_failures.py::test_of_a_hundred_messages_the_first_one_waits",
+    ),
+    Fault(
+        name="a member that is down is not asked at all",
+        rule=_ONLY,
+        file="core/reception/shadow_servers.py",
+        edits=(("if not (asked[name] and name in spent))", "if name not in spent)"),),
+        test="reception/test_remembered_failures.py::"
+        "test_every_member_that_is_left_is_asked_once_for_every_message",
+    ),
+    Fault(
+        name="a member that is back is still asked once only",
+        rule=_COUNTED,
+        file="members/boundary.py",
+        edits=(("            del self._spent[name]\n", "            pass\n"),),
+        test="reception/test_remembered_failures.py::"
+        "test_a_member_that_is_back_is_used_at_once_and_tried_as_often_as_documented",
+    ),
+    Fault(
+        name="a member without room is waited for because it answers",
+        rule=_REMEMBERED,
+        file="members/boundary.py",
+        edits=(("and not spent.refuses:\n", "and spent:\n"),),
+        test="reception/test_remembered_failures.py::"
+        "test_a_member_that_takes_no_copies_is_not_waited_for_because_it_answers_other_questions",
+    ),
+    Fault(
+        name="its own failure takes a message's attempts away",
+        rule=_COUNTED,
+        file="members/boundary.py",
+        edits=(
+            (
+                "known.policy, self.spent)\n",
+                "known.policy, self.spent | known.skipped(self.began))\n",
+            ),
+        ),
+        test="reception/test_remembered_failures.py::test_of_a_hundred_messages_the_first_one_waits",
+    ),
+    Fault(
+        name="while heartbeats fail the memory ends all the same",
+        rule=_REMEMBERED,
+        file="members/boundary.py",
+        edits=(
+            (
+                "or ((watch := self.watches.get(name)) and watch.failing_since is not None)\n",
+                "\n",
+            ),
+        ),
+        test="reception/test_remembered_failures.py::"
+        "test_while_heartbeats_fail_too_no_later_message_waits_however_late_it_comes",
     ),
 )

@@ -172,4 +172,48 @@ TRANSACTIONS = (
         edits=(("        (AF.UNIX, PROTO.STREAM),\n", ""),),
         test="smtp/test_receive_proxy.py::test_a_proxy_may_speak_for_itself",
     ),
+    Fault(
+        name="a copy may be of any age",
+        rule="any number of a member is within bounds, or an error of its line",
+        file="wire/xshadow.py",
+        edits=(("    if length > (_LAST if len(parts) == 5 else _OLDEST):\n", "    if length > _LAST:\n"),),
+        test="smtp/test_member_session.py::test_an_age_of_thousands_of_years_is_an_error_of_its_line",
+    ),
+    Fault(
+        name="without a descriptor for the tracking log the node ends",
+        rule="who connects cannot end a node",
+        file="tracking/writer.py",
+        edits=(
+            ("            if error.errno not in _PASSING:\n                raise\n", "            raise\n"),
+        ),
+        test="tracking/test_tracking_writer.py::"
+        "test_without_a_descriptor_rows_wait_in_the_outbox_and_the_node_lives",
+    ),
+    Fault(
+        name="a tracking file needs a descriptor to be closed",
+        rule="who connects cannot end a node",
+        file="tracking/files.py",
+        edits=(("    if folder is None:\n", "    if True:\n"),),
+        test="tracking/test_tracking_writer.py::test_a_node_may_stop_without_descriptors",
+    ),
+    Fault(
+        name="the tracking log has no descriptor in reserve",
+        rule="who connects cannot end a node",
+        file="tracking/writer.py",
+        edits=(("            while len(self._spare) < _SPARE:\n", "            while False:\n"),),
+        test="tracking/test_tracking_writer.py::test_the_next_file_finds_a_descriptor_though_all_are_taken",
+    ),
+    Fault(
+        name="mail is taken though the tracking log waits",
+        rule="who connects cannot end a node",
+        file="database/room.py",
+        edits=(
+            (
+                "        return not (self._short or self.without_descriptors) and",
+                "        return not self._short and",
+            ),
+        ),
+        test="reception/test_failing_disk.py::"
+        "test_while_the_tracking_log_waits_for_a_descriptor_mail_and_copies_are_put_off",
+    ),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sending import sent
+from sending import sender, sent
 from stations import boundary, offer, pieces
 
 from shadowrelay.core.reception.redundancy import Leg
@@ -64,6 +64,23 @@ async def test_a_flush_that_failed_is_not_tried_again(
         assert failed
         assert owner.database.failed.is_set()
         assert await holder.copies() == []
+
+
+async def test_while_the_tracking_log_waits_for_a_descriptor_mail_and_copies_are_put_off(
+    tmp_path: Path,
+) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
+        for one in (owner, holder):
+            one.node.room.wait_for_descriptors(True)
+        async with sender(owner) as client:
+            await client.say("EHLO client.example")
+            assert await client.say("MAIL FROM:<a@example.org>") == "452 4.3.1 Insufficient system resources"
+        attempt = await owner.node.members.offer(offer(holder.name, content=LARGE), pieces(LARGE))
+        assert (attempt.leg, attempt.reply[:3]) == (Leg.REFUSED, "452")
+        assert "file descriptor" in owner.node.room.shortage
+        for one in (owner, holder):
+            one.node.room.wait_for_descriptors(False)
+        assert (await sent(owner, LARGE)).startswith("250 ")
 
 
 async def test_without_a_descriptor_for_the_content_a_message_is_put_off_and_the_node_lives(

@@ -597,7 +597,7 @@ MUTANTS = (
         (
             (
                 shadow_servers.next_turn,
-                "name = min(_open(order, attempts, asked), key=lambda name: asked[name], default=None)",
+                "name = min(left, key=lambda name: asked[name], default=None)",
                 "name = None",
             ),
         ),

@@ -241,6 +241,19 @@ async def test_commands_out_of_order_and_bad_arguments(holder: Station) -> None:
         assert MARK.sub("", await client.say("RCPT TO:<b@example.net>")).startswith("501 5.5.4 XFORK needs")
 
 
+async def test_an_age_of_thousands_of_years_is_an_error_of_its_line(holder: Station) -> None:
+    digest = "xxh3-128:00112233445566778899aabbccddeeff"
+    aged = f"MAIL FROM:<a@example.org> XSHADOW={MESSAGE};1;1;{incarnation(1)}:0;%d;{digest}"
+    async with talking(holder) as client:
+        assert (await client.say(f"{HELLO} VERSION=2")).startswith("250 2.0.0 ")
+        for years in (1_001, 2_000, 2_026, 2_027, 7_000, 7_983, 9_000, 31_000):
+            said = await client.say(aged % (years * 31_556_952_000))
+            assert MARK.sub("", said) == "501 5.5.4 bad age"
+        assert (await client.say(aged % (999 * 31_556_952_000), RCPT)).startswith("250 ")
+        reply = await client.content(b"x\r\n")
+        assert reply.startswith("554 5.6.0 "), "the age is no reason"
+
+
 async def test_before_hello_there_is_no_greeting(holder: Station) -> None:
     client = RawClient(*await asyncio.open_connection("127.0.0.1", holder.peer_port))
     await client.line()

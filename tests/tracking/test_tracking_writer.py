@@ -19,6 +19,13 @@ from shadowrelay.tracking.tail import LogDirectory
 from shadowrelay.tracking.verify import verify_file
 from shadowrelay.tracking.writer import TrackingWriter
 
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 - the condition is whatever a test looks at
+            await asyncio.sleep(0.005)
+
+
 BOOT, NEXT = "00112233445566aa", "ffeeddccbbaa9988"
 
 
@@ -261,6 +268,96 @@ async def test_after_a_failed_fsync_nothing_more_is_written_or_forgotten(node, o
     with pytest.raises(OSError, match="disk error"):
         await mx1.drain()
     assert [row.sequence for row in outbox.rows] == [2]
+
+
+class Descriptors:
+    """Descriptors run out: what would open one fails, but for those that ``left`` allows."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None  # None: as many as one likes
+        self._open, self._close, self._scan = os.open, os.close, os.scandir
+        monkeypatch.setattr(log_files.os, "open", self.opened)
+        monkeypatch.setattr(log_files.os, "close", self.closed)
+        monkeypatch.setattr(log_files.os, "scandir", self.scanned)
+
+    def _take(self) -> None:
+        if self.left is not None:
+            if not self.left:
+                raise OSError(errno.EMFILE, "Too many open files")
+            self.left -= 1
+
+    def opened(self, *arguments: object, **named: object) -> int:
+        self._take()
+        return self._open(*arguments, **named)  # type: ignore[arg-type]
+
+    def closed(self, handle: int) -> None:
+        self._close(handle)
+        if self.left is not None:
+            self.left += 1
+
+    def scanned(self, path: object) -> object:
+        self._take()
+        if self.left is not None:
+            self.left += 1
+        return self._scan(path)  # type: ignore[call-overload]
+
+
+async def test_the_next_file_finds_a_descriptor_though_all_are_taken(node, outbox, monkeypatch) -> None:
+    descriptors = Descriptors(monkeypatch)
+    mx1 = node()
+    outbox.add(1)
+    await mx1.writer.flush()
+    descriptors.left = 0
+    outbox.add(2, incarnation=NEXT)
+    descriptors.left = 0
+    await mx1.writer._off_loop(mx1.writer._close)
+    descriptors.left = 0  # a stranger took what the old file gave back
+    await mx1.writer._off_loop(mx1.writer._store, outbox.rows)
+    descriptors.left = None
+    await mx1.drain()
+    assert [sequence for sequence, _ in mx1.logged()] == [1, 2]
+
+
+async def test_without_a_descriptor_rows_wait_in_the_outbox_and_the_node_lives(
+    node, outbox, monkeypatch
+) -> None:
+    descriptors, told = Descriptors(monkeypatch), []
+    mx1 = node()
+    mx1.writer._waits = told.append
+    descriptors.left = 0  # from the first moment on
+    task = mx1.start()
+    outbox.add(1, 2)
+    mx1.committed.set()
+    await eventually(lambda: told == [True])
+    outbox.add(3)
+    mx1.committed.set()
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    assert [row.sequence for row in outbox.rows] == [1, 2, 3]
+    descriptors.left = None
+    await eventually(lambda: told == [True, False] and not outbox.rows)
+    for left in (1, 0):  # half of what a file needs; and none: the spare ones are used, and then no more
+        outbox.add(4 if left else 5, incarnation=NEXT if left else BOOT)
+        descriptors.left = left
+        mx1.committed.set()
+        await asyncio.sleep(0.1)
+        assert not task.done()
+    descriptors.left = None
+    await eventually(lambda: not outbox.rows)
+    mx1.stopping.set()
+    await task
+    assert [sequence for sequence, _ in mx1.logged()] == [1, 2, 3, 4, 5]
+    assert [path.name for path in mx1.directory.iterdir() if path.name.startswith(".")] == []
+
+
+async def test_a_node_may_stop_without_descriptors(node, outbox, monkeypatch) -> None:
+    descriptors = Descriptors(monkeypatch)
+    mx1 = node()
+    outbox.add(1)
+    await mx1.writer.flush()
+    descriptors.left = 0
+    await mx1.drain()
+    assert [sequence for sequence, _ in mx1.logged()] == [1]
 
 
 async def test_a_failing_outbox_ends_the_stage(node, outbox) -> None:

@@ -57,7 +57,7 @@ greetings = st.builds(
     Greeting, server_names, lineages(), st.one_of(st.none(), incarnations), st.sampled_from(VERSIONS)
 )
 digests = st.binary().map(of_content)
-milliseconds = st.integers(0, 253_402_300_799_000).map(lambda value: timedelta(milliseconds=value))
+milliseconds = st.integers(0, 31_556_952_000_000).map(lambda value: timedelta(milliseconds=value))
 marked = (message_ids, numbers, numbers, marks)
 offers = st.one_of(
     st.builds(OfferParameter, *marked, received_at=milliseconds.map(lambda value: EPOCH + value)),

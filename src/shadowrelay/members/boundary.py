@@ -34,6 +34,16 @@ If it is the only candidate, every message tries it, and would otherwise wait as
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A member failed in all attempts that a message has (decision 0040). ``until``: a time after which that
+    says nothing any more, unless its heartbeats fail as well. ``refuses``: it answers, but takes no copies.
+    """
+
+    until: float
+    refuses: bool
+
+
 @dataclass(slots=True)
 class Boundary:
     """The members, in the memory of this process. Times are seconds of a clock that counts suspension."""
@@ -43,6 +53,7 @@ class Boundary:
     policy: Policy
     watches: dict[ServerName, Watch] = field(default_factory=dict)
     _skipped: dict[ServerName, float] = field(default_factory=dict)
+    _spent: dict[ServerName, Spent] = field(default_factory=dict)
     _leaving: dict[ServerName, float] = field(default_factory=dict)
     _turn: int = 0
     _placed: tuple[tuple[MemberPlace, ...], bool, Placed] | None = None  # of which places, by nearness or not
@@ -56,6 +67,7 @@ class Boundary:
         """Forget a member: an operator said that it is gone for good."""
         self.places = tuple(place for place in self.places if place.name != name)
         self.watches.pop(name, None)
+        self._spent.pop(name, None)
         self._silences.discard(name)
 
     def admit(self, place: MemberPlace) -> None:
@@ -93,11 +105,13 @@ class Boundary:
                 self._silences.add(name)
             self.watches[name] = self.watches[name].answered(asked_at)
             self._skipped.pop(name, None)
+            self._is_back(name)
 
     def called(self, name: ServerName, at: float) -> None:
         """That member called us."""
         if name in self.watches:
             self.watches[name] = self.watches[name].called(at)
+            self._is_back(name)
 
     def contacts(self, at: float) -> Contacts:
         """The members, as far as it matters for whom this node answers when a request is carried out."""
@@ -169,8 +183,28 @@ class Boundary:
         """An offer ended. Other messages skip the member only if the failure is about the member itself."""
         if attempt.leg is Leg.ACKNOWLEDGED:
             self._skipped.pop(attempt.name, None)
+            self._spent.pop(attempt.name, None)
         elif attempt.concern is Concern.MEMBER:
             self._skipped[attempt.name] = at + self.policy.member_skip_interval.total_seconds()
+
+    def in_vain(self, attempts: Sequence[OfferAttempt]) -> None:
+        """All attempts for a message are used up, and no member took it: those that failed are ``spent``."""
+        for attempt in {attempt.name: attempt for attempt in attempts}.values():
+            if attempt.concern is Concern.MEMBER and (until := self._skipped.get(attempt.name)) is not None:
+                self._spent[attempt.name] = Spent(until, refuses=attempt.mark is not None)
+
+    def _is_back(self, name: ServerName) -> None:
+        """That member can be reached. If it answered and took no copies, it may still do so."""
+        if (spent := self._spent.get(name)) and not spent.refuses:
+            del self._spent[name]
+
+    def spent(self, at: float) -> frozenset[ServerName]:
+        """The members that failed lately in all attempts of a message, or did and are silent since."""
+        return frozenset(
+            name
+            for name, spent in self._spent.items()
+            if spent.until > at or ((watch := self.watches.get(name)) and watch.failing_since is not None)
+        )
 
     def leaves(self, name: ServerName, at: float) -> None:
         """That member says that it leaves: it takes no copies, and nothing may be handed over to it. It says
@@ -204,15 +238,24 @@ class Candidates:
     began: float
     turn: int
     first: Turn | None = None
+    spent: frozenset[ServerName] = frozenset()  # when the message began: its own attempts take nothing away
 
     def __post_init__(self) -> None:
-        self.first = next_turn(self._order(), (), self.boundary.skipped(self.began), self.boundary.policy)
+        self.spent = self.boundary.spent(self.began)
+        self.first = self._next(())
 
     def after(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
         """The member to ask after these attempts; None if no member or no number of attempts is left."""
         if not attempts:
             return self.first  # a session with it may be open already
-        return next_turn(self._order(), attempts, self.boundary.skipped(self.began), self.boundary.policy)
+        turn = self._next(attempts)
+        if turn is None:
+            self.boundary.in_vain(attempts)
+        return turn
+
+    def _next(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
+        known = self.boundary
+        return next_turn(self._order(), attempts, known.skipped(self.began), known.policy, self.spent)
 
     def healthy(
         self, attempts: Sequence[OfferAttempt], first: Collection[ServerName] = frozenset()

@@ -182,7 +182,11 @@ def log_limits(settings: Settings) -> LogLimits:
 
 
 def tracking_writer(
-    settings: Settings, database: TransportDatabase, events: TrackingEvents, clock: NodeClock
+    settings: Settings,
+    database: TransportDatabase,
+    events: TrackingEvents,
+    clock: NodeClock,
+    waits: Callable[[bool], None],
 ) -> TrackingWriter:
     """Files are named by the wall clock. While that is in doubt, none is deleted by age."""
     return TrackingWriter(
@@ -194,4 +198,5 @@ def tracking_writer(
         clock=lambda: clock.read().wall,
         ending=lambda: clock.wall(clock.endings().at),
         events=events,
+        waits=waits,
     )

@@ -151,7 +151,7 @@ async def _serve(
     settings, database, clock = node.settings, node.database, node.clock
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
-    writer = tracking_writer(settings, database, node.hand.events, clock)
+    writer = tracking_writer(settings, database, node.hand.events, clock, node.room.wait_for_descriptors)
     listening = _admin_socket(settings, worker)
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))

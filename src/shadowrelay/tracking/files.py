@@ -76,17 +76,25 @@ def log_name(file_name: str) -> LogName | None:
 
 def sync_directory(directory: Path) -> None:
     """Make the directory's entries durable. Raises OSError."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = open_directory(directory)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-class LogFile:
-    """The file that is being written. After any OSError only ``abandon`` may be called."""
+def open_directory(directory: Path) -> int:
+    """A descriptor of it, for ``os.fsync``. Raises OSError."""
+    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def __init__(self, directory: Path, name: LogName, opened: datetime, handle: int) -> None:
+
+class LogFile:
+    """The file that is being written. After any OSError only ``abandon`` may be called.
+
+    It has a descriptor of its directory too, so that to close it needs none.
+    """
+
+    def __init__(self, directory: Path, name: LogName, opened: datetime, handle: int, folder: int) -> None:
         """Use ``create`` instead."""
         self.name = name
         self.opened = opened
@@ -95,6 +103,7 @@ class LogFile:
         self.size = 0
         self._directory = directory
         self._handle = handle
+        self._folder = folder
         self._hash = hashlib.sha256()
         self._buffer = bytearray()
 
@@ -102,14 +111,21 @@ class LogFile:
     def create(cls, directory: Path, name: LogName, *, opened: datetime) -> LogFile:
         """Create a file under its dot name, with its header.
 
-        Raises FileExistsError if a file of that name exists: an old file is never appended to.
+        Raises FileExistsError if a file of that name exists: an old file is never appended to. Raises
+        OSError; if no descriptor is left, there is no file.
         """
         if os.path.lexists(directory / name.closed):
             raise FileExistsError(f"{name.closed} exists already")
-        file = cls(directory, name, opened, create_file(directory / name.open))
+        folder = open_directory(directory)
+        try:
+            handle = create_file(directory / name.open)
+        except BaseException:
+            os.close(folder)
+            raise
+        file = cls(directory, name, opened, handle, folder)
         try:
             file._put(header(opened).encode())
-            sync_directory(directory)
+            os.fsync(folder)
         except BaseException:
             file.abandon()
             raise
@@ -138,13 +154,14 @@ class LogFile:
         footer = Footer(self.name.first, self.last, self.rows, self._hash.hexdigest())
         self._buffer += footer.line().encode()
         self.sync()
-        closed = publish(self._directory, self.name.open, self.name.closed)
-        os.close(self._handle)
+        closed = publish(self._directory, self.name.open, self.name.closed, self._folder)
+        self.abandon()
         return closed
 
     def abandon(self) -> None:
         """Close the file as it is; the recovery at the next start seals it."""
         os.close(self._handle)
+        os.close(self._folder)
 
     def _put(self, data: bytes) -> None:
         self._hash.update(data)
@@ -181,15 +198,20 @@ def write_all(handle: int, data: bytes | bytearray) -> None:
             done += os.write(handle, rest[done:])
 
 
-def publish(directory: Path, hidden: str, closed: str) -> Path:
-    """Rename a synced file to its final name, durably. Raises FileExistsError if that name is taken."""
+def publish(directory: Path, hidden: str, closed: str, folder: int | None = None) -> Path:
+    """Rename a synced file to its final name, durably. ``folder``: a descriptor of the directory. Raises
+    FileExistsError if that name is taken.
+    """
     target = directory / closed
     if os.path.lexists(target):
         raise FileExistsError(f"{closed} exists already")
     failpoints.passed("before-log-rename")
     os.rename(directory / hidden, target)
     failpoints.passed("after-log-rename")
-    sync_directory(directory)
+    if folder is None:
+        sync_directory(directory)
+    else:
+        os.fsync(folder)
     return target
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import errno
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -31,6 +33,13 @@ SYNC_INTERVAL = 1.0
 """Seconds between two fsyncs under load, and between two reads of the outbox without a commit."""
 
 
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE})
+"""Errors of a call that opens something, and of no other: they say nothing of the disk."""
+
+_SPARE = 2
+"""Descriptors that a new file needs."""
+
+
 class OutboxSource(Protocol):
     """The outbox table of the transport database."""
 
@@ -48,6 +57,10 @@ class TrackingWriter:
 
     An OSError from the log directory ends the stage and with it the node: what is on disk is then unknown,
     and a failed fsync must never be retried. The recovery at the next start seals what is whole.
+
+    That the process has no descriptor left is no such error, for whoever connects can bring it about. The
+    writer has two in reserve for its next file. If they are not enough, the rows stay in the outbox, and the
+    writer tries again at each interval.
     """
 
     def __init__(
@@ -62,9 +75,11 @@ class TrackingWriter:
         sync_interval: float = SYNC_INTERVAL,
         events: TrackingEvents | None = None,
         ending: Callable[[], datetime] | None = None,
+        waits: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """``committed``: other code sets it when a commit added rows; only this class clears it. ``events``
-        hears of rows once they are durable. ``ending``: by this time the age of files is measured.
+        hears of rows once they are durable. ``ending``: by this time the age of files is measured. ``waits``
+        is told whether rows wait for a descriptor.
         """
         self._outbox = outbox
         self._directory = directory
@@ -85,6 +100,8 @@ class TrackingWriter:
         self._events = events
         self._unsynced: list[WrittenRow] = []  # for ``events``, if anybody subscribes
         self._failure: Exception | None = None
+        self._waits, self._waiting = waits, False
+        self._spare: list[int] = []
 
     def limit(self, limits: LogLimits) -> None:
         """Roll and delete files by these limits from now on."""
@@ -98,14 +115,15 @@ class TrackingWriter:
         try:
             while not stop.is_set():
                 self._committed.clear()
-                await self._round()
+                await self._unless_it_waits(self._round)
                 await self._pause(stop)
-            await self._round()
+            await self._unless_it_waits(self._round)
             async with self._turn:
                 await self._off_loop(self._close)
-                await self._off_loop(self._enforce_limits)
+                await self._unless_it_waits(lambda: self._off_loop(self._enforce_limits))
         finally:
             async with self._turn:
+                self._give_way()
                 if self._file is not None:
                     self._file.abandon()
                     self._file = None
@@ -129,6 +147,24 @@ class TrackingWriter:
                 if not more or loop.time() >= self._synced_at + self._interval:
                     await self._settle()
             await self._off_loop(self._enforce_limits)
+
+    async def _unless_it_waits(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work, or as much of it as there are descriptors for."""
+        try:
+            await work()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+            if not self._waiting:
+                log.error("tracking_waits_for_a_descriptor", error=str(error))
+            waiting = True
+        else:
+            if self._waiting:
+                log.info("tracking_goes_on")
+            waiting = False
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._waits(waiting)
 
     async def _settle(self) -> None:
         upto = self._read
@@ -163,17 +199,18 @@ class TrackingWriter:
         if self._file is not None and not self._file.takes(self._file.name.incarnation, now, self._limits):
             self._close()  # by age, even if no row comes
         for row in rows:
-            self._note_gap(row)
             if row.sequence > (self._written or {}).get(row.incarnation, 0):
                 self._write(row, now)
+            self._note_gap(row)
             self._read = row.sequence
+        self._keep_spare()
 
     def _write(self, row: OutboxRow, now: datetime) -> None:
         if self._file is not None and not self._file.takes(row.incarnation, now, self._limits):
             self._close()
         if self._file is None:
             name = LogName(self._node, row.incarnation, row.sequence)
-            self._file = LogFile.create(self._directory, name, opened=now)
+            self._file = self._created(name, now)
         text = render(
             row.columns,
             sequence=row.sequence,
@@ -185,6 +222,24 @@ class TrackingWriter:
         if self._events is not None and self._events.wanted:
             event_id = row.columns.get("event-id", "")
             self._unsynced.append(WrittenRow(row.sequence, row.incarnation, event_id, text))
+
+    def _created(self, name: LogName, now: datetime) -> LogFile:
+        try:
+            return LogFile.create(self._directory, name, opened=now)
+        except OSError as error:
+            if error.errno not in _PASSING or not self._spare:
+                raise
+        self._give_way()
+        return LogFile.create(self._directory, name, opened=now)
+
+    def _keep_spare(self) -> None:
+        with contextlib.suppress(OSError):  # there are none now; perhaps next time
+            while len(self._spare) < _SPARE:
+                self._spare.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _give_way(self) -> None:
+        while self._spare:
+            os.close(self._spare.pop())
 
     def _note_gap(self, row: OutboxRow) -> None:
         last = self._last
@@ -231,15 +286,19 @@ class TrackingWriter:
                 self._failure = self._failure or _failure_of(job)
             raise
         except Exception as problem:
-            self._failure = problem
+            if not (isinstance(problem, OSError) and problem.errno in _PASSING):
+                self._failure = problem
             raise
 
     async def _pause(self, stop: asyncio.Event) -> None:
         """Wait for a commit or the interval, but never less than the interval after the last fsync."""
+        if self._waiting:
+            return await _first_of(stop, within=self._interval)
         await _first_of(stop, self._committed, within=self._interval)
         early = self._synced_at + self._interval - asyncio.get_running_loop().time()
         if early > 0:
             await _first_of(stop, within=early)
+        return None
 
 
 def _failure_of(job: asyncio.Future[Result]) -> Exception | None:

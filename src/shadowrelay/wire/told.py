@@ -20,7 +20,7 @@ MOST_NAMES = 20
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LAST = 253_402_300_799_000_000  # the year 9999, where datetime ends
+_LAST = 221_845_392_000_000_000  # the year 9000; what a policy adds to a time stays a datetime
 _MOST_COUNT = 1 << 53
 
 

@@ -54,7 +54,8 @@ MAX_LINE = 4096  # octets of a command or reply line between members, CRLF inclu
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,253}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
-_LAST = 253_402_300_799_000  # milliseconds: the year 9999, where datetime ends
+_LAST = 221_845_392_000_000  # milliseconds: the year 9000; what a policy adds to a time stays a datetime
+_OLDEST = 31_556_952_000_000  # milliseconds: a thousand years, so that the time of reception is a datetime
 _LATER = {f"VERSION={version}": version for version in VERSIONS[1:]}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -111,8 +112,8 @@ def number(text: str) -> int:
 
 
 def milliseconds(at: datetime) -> int:
-    """An aware datetime as milliseconds since 1970."""
-    return (at - _EPOCH) // _MILLISECOND
+    """An aware datetime as milliseconds since 1970; the last one that ``moment`` reads, for any later one."""
+    return min((at - _EPOCH) // _MILLISECOND, _LAST)
 
 
 def moment(text: str) -> datetime:
@@ -211,7 +212,7 @@ def format_offer(offer: OfferParameter) -> str:
     """The value of MAIL's XSHADOW parameter; version 1 if there is no digest."""
     words = [offer.message_id, str(offer.epoch), str(offer.rank), format_mark(offer.mark)]
     if offer.age is not None and offer.envelope is not None:
-        words += [str(offer.age // _MILLISECOND), offer.envelope]
+        words += [str(min(offer.age // _MILLISECOND, _OLDEST)), offer.envelope]
     elif offer.received_at is not None:
         words.append(str(milliseconds(offer.received_at)))
     if offer.given_for:
@@ -225,8 +226,8 @@ def parse_offer(text: str) -> OfferParameter:
     if len(parts) not in (5, 6, 7):
         raise Malformed("XSHADOW needs message id, epoch, rank, mark, age and digest")
     length = number(parts[4])
-    if length > _LAST:
-        raise Malformed("bad time")
+    if length > (_LAST if len(parts) == 5 else _OLDEST):
+        raise Malformed("bad time" if len(parts) == 5 else "bad age")
     named = message_id(parts[0]), number(parts[1]), number(parts[2]), parse_mark(parts[3])
     if len(parts) == 5:
         return OfferParameter(*named, received_at=_EPOCH + length * _MILLISECOND)

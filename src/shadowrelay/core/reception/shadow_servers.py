@@ -112,17 +112,20 @@ def next_turn(
     attempts: Sequence[OfferAttempt],
     skipped: Collection[ServerName],
     policy: Policy,
+    spent: Collection[ServerName] = frozenset(),
 ) -> Turn | None:
     """The member to ask after these ``attempts``; None when the documented number of attempts is used up.
 
     While another member is left, a failure causes no wait. When none is left, the members that failed are
     asked after all, the least asked first, so the only candidate is never skipped. Each further round of them
-    begins with a pause.
+    begins with a pause. Members of ``spent`` failed in all attempts of a message before this one: each is
+    asked once more, and no pause is made for it.
     """
     if turn := healthy_turn(order, attempts, skipped):
         return turn
     asked = _counted(attempts)
-    name = min(_open(order, attempts, asked), key=lambda name: asked[name], default=None)
+    left = (name for name in _open(order, attempts, asked) if not (asked[name] and name in spent))
+    name = min(left, key=lambda name: asked[name], default=None)
     if name is None:
         return None
     begins_a_round = asked[name] and asked[name] == max(asked.values())
