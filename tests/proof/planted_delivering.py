@@ -200,8 +200,8 @@ DELIVERING = (
                 "        closed = publish(",
             ),
             (
-                "        os.close(self._handle)\n        return closed\n",
-                "        self.sync()\n        os.close(self._handle)\n        return closed\n",
+                "        self.abandon()\n        return closed\n",
+                "        self.sync()\n        self.abandon()\n        return closed\n",
             ),
         ),
         test="tracking/test_tracking_files.py::"

@@ -168,7 +168,7 @@ SPECIFIED: tuple[Fault, ...] = (
         file="tracking/files.py",
         edits=(
             (
-                "        closed = publish(self._directory, self.name.open, self.name.closed)\n",
+                "        closed = publish(self._directory, self.name.open, self.name.closed, self._folder)\n",
                 "        closed = self._directory / self.name.closed\n"
                 "        os.link(self._directory / self.name.open, closed)\n",
             ),
