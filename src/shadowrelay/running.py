@@ -14,6 +14,7 @@ from shadowrelay.core.members.conversation import Answered, Greeting
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.reception.redundancy import OfferAttempt
 from shadowrelay.core.steps import (
+    AllFound,
     AnyStep,
     Ask,
     Beside,
@@ -53,6 +54,10 @@ def _never(step: object) -> NoReturn:
     raise TypeError(f"{type(step).__name__}: this stage performs no such step")
 
 
+def _not_asked() -> NoReturn:
+    _never(AllFound())
+
+
 @dataclass(slots=True, kw_only=True)
 class Performer:
     """Performs the steps of scripts on a node. A stage gives the functions for the steps of its scripts.
@@ -67,6 +72,7 @@ class Performer:
     ask: Callable[[Ask], Awaitable[Answered | Unanswered]] = _never
     operate: Callable[[Operate], Awaitable[ActAnswer | Unanswered]] = _never
     compare: Callable[[Compare], Awaitable[frozenset[MessageId]]] = _never
+    all_found: Callable[[], Awaitable[bool]] = _not_asked
     send: Callable[[SendOn], Awaitable[Sent]] = _never
     report: Callable[[WriteReports], Awaitable[tuple[Report | JournalCopy, ...]]] = _never
 
@@ -103,6 +109,8 @@ class Performer:
                 return await self.operate(step)
             case Compare():
                 return await self.compare(step)
+            case AllFound():
+                return await self.all_found()
             case SendOn():
                 return await self.send(step)
             case WriteReports():

@@ -55,6 +55,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import ByHop, Measures
+from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
@@ -134,7 +135,9 @@ class FakeNode:
         log = LogDirectory(self.database.file.parent / "tracking", OURS, lambda: self.database.lineage)
         self.events = TrackingEvents(log)
         examiner = Examiner(self.database, lambda: NOW)
-        self.scrub = Scrub(examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW)
+        self.scrub = Scrub(
+            examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW, Indexes(self.database)
+        )
         counting = Counting(
             database=self.database,
             policy=POLICY,

@@ -191,7 +191,12 @@ async def test_a_scrub_that_is_begun_tells_what_it_finds(node):
 
 async def test_nobody_waits_for_a_scrub_any_more_and_it_rests(node):
     node.scrub = Scrub(
-        node.scrub._examiner, node.scrub._inquiry, frozenset, timedelta(days=1), node.scrub._clock
+        node.scrub._examiner,
+        node.scrub._inquiry,
+        frozenset,
+        timedelta(days=1),
+        node.scrub._clock,
+        node.scrub._indexes,
     )
     node.scrub.begin_at_once()
     scrubbing = asyncio.create_task(node.scrub.run())

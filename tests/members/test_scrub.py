@@ -54,7 +54,7 @@ async def scrubbed(on: Station) -> Scrub:
 def scrub_of(on: Station, interval: timedelta) -> Scrub:
     """One that takes that long for a round."""
     node = on.node
-    return Scrub(node.examiner, node.inquiry, node.boundary.reachable, interval, on.clock)
+    return Scrub(node.examiner, node.inquiry, node.boundary.reachable, interval, on.clock, node.indexes)
 
 
 async def run(on: Station, statement: str, *values: object) -> None:

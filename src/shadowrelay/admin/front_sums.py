@@ -9,8 +9,8 @@ from shadowrelay.admin.passing import Said
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.operator.view import Json
 
-_NOT_SOUND = ("damaged_content", "damaged_rows", "mended", "unreadable")
-_ROUND = ("messages", "octets", *_NOT_SOUND)
+_NOT_SOUND = ("damaged_content", "damaged_rows", "damaged_indexes", "mended", "unreadable")
+_ROUND = ("messages", "octets", "compared", *_NOT_SOUND)
 
 
 def each(said: Sequence[Said]) -> list[Json]:
@@ -65,12 +65,17 @@ def scrubbed(said: Sequence[Said]) -> Json:
         "at_once": any(one["at_once"] for one in found),
         "complete_at": _when_all(found, "complete_at"),
         **{key: _sum(found, key) for key in (*_ROUND, "messages_of", "octets_of")},
+        "rebuilt": _names(found),
         "last": _last(lasts) if whole else None,
         "workers": each(said),
     }
     return answer | (
         {"begun": min(one["begun"] for one in found)} if all("begun" in one for one in found) else {}
     )
+
+
+def _names(rounds: Sequence[Json]) -> list[str]:
+    return sorted({name for one in rounds for name in one["rebuilt"]})
 
 
 def _last(lasts: Sequence[Json]) -> Json:
@@ -80,6 +85,7 @@ def _last(lasts: Sequence[Json]) -> Json:
         "began_at": _first(lasts, "began_at"),
         "at_once": all(one["at_once"] for one in lasts),
         **{key: _sum(lasts, key) for key in (*_ROUND, "messages_of", "octets_of")},
+        "rebuilt": _names(lasts),
         "complete_at": _when_all(lasts, "complete_at"),
         "seconds": max(one["seconds"] for one in lasts),
     }

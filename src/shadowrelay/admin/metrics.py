@@ -214,7 +214,7 @@ def _labelled(name: str, text: str, label: str, values: Mapping[str, float]) -> 
 
 def _damage(scrape: Scrape) -> Iterator[Metric]:
     counts, damage, opened = scrape.seen.counts, scrape.seen.damage, scrape.opened
-    found = (Counted.CONTENT, Counted.ROWS, Counted.DERIVED)
+    found = (Counted.CONTENT, Counted.ROWS, Counted.DERIVED, Counted.INDEX)
     restored = (Counted.FETCHED, Counted.GIVEN)
     yield _labelled(
         "damaged_messages",

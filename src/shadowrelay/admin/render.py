@@ -17,6 +17,7 @@ from shadowrelay.admin.node import (
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.forecast import Forecast
 from shadowrelay.core.members.pace import Round, share
 from shadowrelay.core.members.second_opinion import others
@@ -58,6 +59,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "commits": node.database.commits,
         "resubmitted": seen.tracked.get("RESUBMIT", 0),
         "scrub": scrub(node.scrub),
+        "indexes_rebuilt": seen.damage.get(Counted.INDEX, 0),
         "corrupt_database": corrupt_database(node.database.opened),
         "peers": peers(node, seen),
     }
@@ -128,6 +130,9 @@ def _round(found: Round) -> Json:
         "damaged_rows": found.rows,
         "mended": found.mended,
         "unreadable": found.unreadable,
+        "compared": found.compared,
+        "damaged_indexes": len(found.rebuilt),
+        "rebuilt": sorted(set(found.rebuilt)),
     }
 
 

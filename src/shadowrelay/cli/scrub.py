@@ -30,8 +30,10 @@ def scrub(node: AdminClient, *, as_json: bool) -> None:
 
     A scrub reads the queue, the shadow copies and Safety Net from the disk, and compares rows with their
     sums and contents with their digests. The node does not deliver a damaged message: it asks the members
-    for a good copy (shadowrelay message list --state damaged). Each node reads everything within
-    scrub_interval anyway; use this command if you do not trust a disk, or before you remove another node.
+    for a good copy (shadowrelay message list --state damaged). Then the scrub compares every table with its
+    indexes. If they differ, mail may be hidden: the node builds the index again, and finds the mail. Each
+    node reads everything within scrub_interval anyway; use this command if you do not trust a disk, or before
+    you remove another node.
 
     After Ctrl-C the round goes on at its usual pace. Exit status 0 if everything was read and is sound, 1 if
     damage was found or something could not be read.
@@ -45,21 +47,28 @@ def scrub(node: AdminClient, *, as_json: bool) -> None:
     if as_json:
         print_json(last)
     else:
-        rows = [[name, last[field], text or " "] for field, name, text in _ROWS]
+        names = ", ".join(last["rebuilt"])
+        rows = [[name, last[field], _why(field, text, names)] for field, name, text in _ROWS]
         print_table(console(), ("scrub", "count", ""), rows, "")
     sys.exit(1 if any(last[field] for field in _NOT_WELL) else 0)
 
 
-_NOT_WELL = ("damaged_content", "damaged_rows", "mended", "unreadable")
+_NOT_WELL = ("damaged_content", "damaged_rows", "damaged_indexes", "mended", "unreadable")
 _ROWS = (
     ("messages", "messages", "in queue, shadow copies and Safety Net"),
     ("octets", "octets", "of their contents"),
     ("damaged_content", "damaged content", "messages: see shadowrelay message list --state damaged"),
     ("damaged_rows", "damaged rows", "messages, likewise"),
     ("mended", "mended", "messages: a derived column was wrong, and was corrected"),
+    ("compared", "compared", "rows and entries of all tables and indexes"),
+    ("damaged_indexes", "damaged indexes", "they differed from their tables, and were built again"),
     ("unreadable", "unreadable for now", "contents: the node's log says why"),
     ("seconds", "seconds", ""),
 )
+
+
+def _why(field: str, text: str, names: str) -> str:
+    return f"{text}: {names}" if field == "damaged_indexes" and names else text or " "
 
 
 def _followed(node: AdminClient, begun: JsonTree) -> JsonTree:

@@ -206,6 +206,12 @@ def _damage(out: Console, answer: JsonTree) -> None:
         )
     if not aside and not waiting:
         out.print("Damaged: 0", style="green")
+    if rebuilt := answer.get("indexes_rebuilt"):
+        out.print(
+            f"DAMAGED INDEXES: {counted(rebuilt, 'index', 'indexes')} differed from the rows since the "
+            "start, and were built again: do not trust this disk",
+            style="bold red",
+        )
     out.print(_scrub(answer["scrub"]))
 
 

@@ -161,6 +161,14 @@ class Compare(Step[frozenset[MessageId]]):
 
 
 @dataclass(frozen=True, slots=True)
+class AllFound(Step[bool]):
+    """Is it certain that a look through Safety Net by time of settlement found all that is there?
+
+    What the look went by is compared with what is kept. If they differed, they do so no more.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """How an attempt ended: per recipient, and at which hop.
 
@@ -195,5 +203,15 @@ class WriteReports(Step[tuple[Report | JournalCopy, ...]]):
 
 
 AnyStep: TypeAlias = (
-    Transact[Any] | OfferCopy | Beside[Any] | Pause | Greet | Ask | Operate | Compare | SendOn | WriteReports
+    Transact[Any]
+    | OfferCopy
+    | Beside[Any]
+    | Pause
+    | Greet
+    | Ask
+    | Operate
+    | Compare
+    | AllFound
+    | SendOn
+    | WriteReports
 )

@@ -28,6 +28,7 @@ _MOST_PARTS = 64
 _PASSING = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 # Never wait for a writer: a flipped bit may have made a pipe of the file.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ID = 36  # characters of a message id, with which the name of a content's file begins
 _block = memoryview(bytearray(BLOCK))  # used in the event loop, for one read of the page cache at a time
 
 
@@ -256,7 +257,8 @@ def prepare(directory: Path) -> None:
 
 
 def sweep(ledger: SqlLedger, directory: Path, aside: Path | None = None) -> int:
-    """Remove files that no row names: a crash before their commit left them. Returns how many.
+    """Remove files that no row names: a crash before their commit left them. Returns how many. A file whose
+    message is known stays: rows are found through an index, which may be damaged.
 
     ``aside``: move them there instead, because rows may be missing. If the data directory was moved, rows get
     the new paths. A file that cannot be removed stays for the next start.
@@ -267,6 +269,8 @@ def sweep(ledger: SqlLedger, directory: Path, aside: Path | None = None) -> int:
     removed = 0
     for path in directory.glob("*.eml"):
         former = rows.get(path.name)
+        if former is None and run(SQL["message"], (path.name[:_ID],)).fetchone():
+            continue
         if former is None:
             with contextlib.suppress(OSError):
                 if aside is None:

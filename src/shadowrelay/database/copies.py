@@ -46,6 +46,7 @@ class Copies:
         self.suspects: dict[MessageId, str] = {}
         self.freed: list[str] = []
         self.damage: Counter[Counted] = Counter()
+        self.doubted: set[str] = set()  # indexes that said what no row says
         self.awaited: set[MessageId] = set()  # messages for which a sender's 250 waits
         self.awaited_changes: list[Copy] = []  # what became of those since the last commit
         self.planned = 0  # recipients stored so far that this node may send, now or later
@@ -114,6 +115,11 @@ class Copies:
         if found is None and self._run(SQL["message"], (message_id,)).fetchone() is None:
             self.suspects.setdefault(message_id, "its row is missing")
         return found
+
+    def derived_differ(self, copy: Copy) -> bool:
+        """Is a stored time at which a recipient is due another one than follows from the copy?"""
+        due = self._run(SQL["derived_due"], (copy.id,)).fetchall()
+        return due != [(records.due_at(copy, one),) for one in copy.recipients]
 
     @property
     def has_old_rows(self) -> bool:

@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 
@@ -26,7 +27,19 @@ TOLD = ("discard_event", "outcome", "tombstone")
 
 TABLES = (*ROWS, "content", "shared_content")
 _IN_ONE_PAGE = 480  # octets: the part of a row that is in one page, however long the row is
+_LEAVES = frozenset({10, 13})  # kinds of pages
 _PIECE = 64  # octets of a content by which it is found in the file
+
+
+class IndexWay(StrEnum):
+    """How to damage an index. BIT: one bit of one entry. PAGE: one bit of each entry of a page. DOUBLE: a
+    page has what another one has, if there are two.
+    """
+
+    BIT = "bit"
+    PAGE = "page"
+    DOUBLE = "double"
+
 
 RowsByTable = Mapping[str, Sequence[tuple[object, ...]]]
 """The rows of one message, by table."""
@@ -83,6 +96,87 @@ def flip_body(directory: Path, message_id: MessageId, chance: Random) -> bool:
             at = chance.randrange(max(1, len(data) - _PIECE))
             return _flip(directory / FILE, data[at : at + _PIECE], chance)
     return False
+
+
+def indexes(directory: Path) -> tuple[str, ...]:
+    """The indexes, in the order of their names."""
+    with _opened(directory) as connection:
+        return tuple(row[0] for row in connection.execute(SQL["indexes"]))
+
+
+def spoil_index(directory: Path, name: str, way: IndexWay, chance: Random) -> bool:
+    """Change a page of an index, or of a table, behind SQLite's back. Returns False if it has no entries."""
+    with _opened(directory) as connection:
+        root = connection.execute(SQL["root"], (name,)).fetchone()[0]
+    return spoil_tree(directory / FILE, root, way, chance)
+
+
+def spoil_tree(file: Path, root: int, way: IndexWay, chance: Random) -> bool:
+    """The same, for the b-tree that begins at page ``root`` of the file."""
+    octets = file.read_bytes()
+    size = int.from_bytes(octets[16:18], "big")
+    found = {page: cells for page, cells in _cells(octets, size, root).items() if cells}
+    if not found:
+        return False
+    leaves = [page for page in found if octets[(page - 1) * size] in _LEAVES and page != 1]
+    if way is IndexWay.DOUBLE and len(leaves) > 1:
+        one, other = chance.sample(sorted(leaves), 2)
+        with file.open("r+b") as stored:
+            stored.seek((one - 1) * size)
+            stored.write(octets[(other - 1) * size : other * size])
+            os.fsync(stored.fileno())
+        return True
+    cells = found[chance.choice(sorted(found))]
+    with file.open("r+b") as stored:
+        for begin, end in cells if way is IndexWay.PAGE else (chance.choice(cells),):
+            at = chance.randrange(begin, end)
+            stored.seek(at)
+            stored.write(bytes([octets[at] ^ 1 << chance.randrange(8)]))
+        os.fsync(stored.fileno())
+    return True
+
+
+def _cells(octets: bytes, size: int, root: int) -> dict[int, list[tuple[int, int]]]:
+    """Where the records of a b-tree are, by page (SQLite's file format, 1.6): begin and end of the values of
+    each. Takes pages as a sound database has them.
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
+    pages = [root]
+    while pages:
+        page = pages.pop()
+        start = (page - 1) * size
+        header = start + (100 if page == 1 else 0)
+        inner, numbered = octets[header] in {2, 5}, octets[header] in {5, 13}
+        if inner:
+            pages.append(_number(octets, header + 8, 4))
+        found[page] = []
+        for index in range(_number(octets, header + 3, 2)):
+            at = start + _number(octets, header + (12 if inner else 8) + 2 * index, 2)
+            if inner:
+                pages.append(_number(octets, at, 4))
+                at += 4
+            if inner and numbered:
+                continue
+            length, at = _varint_at(octets, at)
+            if numbered:
+                _, at = _varint_at(octets, at)
+            values, _ = _varint_at(octets, at)
+            if length > values:
+                found[page].append((at + values, min(at + min(length, _IN_ONE_PAGE), start + size)))
+    return found
+
+
+def _number(octets: bytes, at: int, length: int) -> int:
+    return int.from_bytes(octets[at : at + length], "big")
+
+
+def _varint_at(octets: bytes, at: int) -> tuple[int, int]:
+    """A varint, and where it ends."""
+    value = 0
+    while octets[at] & 128:
+        value = value << 7 | octets[at] & 127
+        at += 1
+    return value << 7 | octets[at], at + 1
 
 
 def flipped(octets: bytes, chance: Random) -> bytes:

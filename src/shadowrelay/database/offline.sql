@@ -41,3 +41,9 @@ DELETE FROM shared_content WHERE message_id = ?;
 
 -- name: put
 INSERT INTO {table} VALUES ({values});
+
+-- name: indexes
+SELECT name FROM sqlite_schema WHERE type = 'index' ORDER BY name;
+
+-- name: root
+SELECT rootpage FROM sqlite_schema WHERE name = ?;

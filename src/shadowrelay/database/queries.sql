@@ -546,10 +546,11 @@ SELECT COUNT(DISTINCT message_id) FROM discard_event INDEXED BY discard_event_or
  WHERE kind = 'suspended' OR kind = 'resumed' OR argument = 'removed';
 
 -- name: expire_outcomes
-DELETE FROM outcome WHERE keep_until <= ?;
+-- The row itself has to be old, whatever the index says. Likewise below.
+DELETE FROM outcome WHERE message_id IN (SELECT message_id FROM outcome WHERE keep_until <= ?1) AND +keep_until <= ?1;
 
 -- name: expire_tombstones
-DELETE FROM tombstone WHERE keep_until <= ?;
+DELETE FROM tombstone WHERE message_id IN (SELECT message_id FROM tombstone WHERE keep_until <= ?1) AND +keep_until <= ?1;
 
 -- name: unacknowledged
 SELECT message_id, client, envelope, content, received_at, row_sum FROM unacknowledged
@@ -564,7 +565,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 DELETE FROM unacknowledged WHERE message_id = ?;
 
 -- name: expire_unacknowledged
-DELETE FROM unacknowledged WHERE received_at <= ?;
+DELETE FROM unacknowledged
+ WHERE message_id IN (SELECT message_id FROM unacknowledged WHERE received_at <= ?1) AND +received_at <= ?1;
 
 -- name: queued_for
 -- Once for each recipient that waits for a next hop.

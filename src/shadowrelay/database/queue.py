@@ -25,6 +25,7 @@ QueuePlace: TypeAlias = tuple[int, str, int]
 _NEVER = 1 << 62  # microseconds
 FRONT: QueuePlace = (-1, "", 0)
 LATE_LOOK = 1000  # recipients in one look; all other writes wait meanwhile
+DUE = "recipient_due"  # the index by which mail is found that is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,11 @@ def _claimed(
         if copy is None:  # damaged: once that is on record, it is not due any more
             continue
         due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
-        if not due:  # due_at is derived, and wrong here
+        if not due and ledger.derived_differ(copy):
             ledger.write_again(copy, derived=True)
+            continue
+        if not due:
+            ledger.doubted.add(DUE)
             continue
         content = stored(ledger, message_id) or Content()
         ledger.scratch += ledger.connection.execute(SQL["activate"], (message_id, next_hop)).rowcount

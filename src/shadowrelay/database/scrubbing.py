@@ -69,8 +69,7 @@ def reread(ledger: SqlLedger, message_id: MessageId) -> Seen:
     copy = ledger.read_again(message_id)
     if copy is None:
         return Seen(None, Content())
-    due = ledger.connection.execute(SQL["derived_due"], (copy.id,)).fetchall()
-    wrong = due != [(records.due_at(copy, one),) for one in copy.recipients]
+    wrong = ledger.derived_differ(copy)
     if wrong or ledger.has_old_rows:
         ledger.write_again(copy, derived=wrong)
     content = stored(ledger, message_id) or Content()

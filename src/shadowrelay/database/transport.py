@@ -23,6 +23,7 @@ import aiosqlite
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.reckoning import ClockReading, Reckoning
+from shadowrelay.core.safety_net.resubmission import looked_at_again
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import group_commit, opening, reckonings, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
@@ -91,6 +92,7 @@ class TransportDatabase:
     _tracked: list[asyncio.Event] = field(default_factory=list)
     _planned: list[asyncio.Event] = field(default_factory=list)
     _left: list[asyncio.Event] = field(default_factory=list)
+    _doubted: list[asyncio.Event] = field(default_factory=list)
     _changed: Callable[[Copy], None] = field(default=lambda _: None)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     failure: str = ""
@@ -152,6 +154,11 @@ class TransportDatabase:
     def when_left(self, listener: asyncio.Event) -> asyncio.Event:
         """Set ``listener`` after every commit that leaves a chore to be done."""
         self._left.append(listener)
+        return listener
+
+    def when_doubted(self, listener: asyncio.Event) -> asyncio.Event:
+        """Set ``listener`` after every commit that leaves an index in doubt (``ledger.doubted``)."""
+        self._doubted.append(listener)
         return listener
 
     def when_changed(self, told: Callable[[Copy], None]) -> None:
@@ -241,6 +248,8 @@ class TransportDatabase:
         for copy in self.ledger.take_changes():
             self._changed(copy)
         for listener in self._left if self.ledger.chores else ():
+            listener.set()
+        for listener in self._doubted if self.ledger.doubted else ():
             listener.set()
         return True
 
@@ -364,6 +373,7 @@ async def _open_or_mend(
     if salvaged is not None:
         try:
             connection, ledger, opened = await _open(file, name, token, fresh_id, now, reading)
+            await connection.run(_look_again, ledger)
             return connection, ledger, replace(opened, salvaged=salvaged)
         except sqlite3.Error as error:
             if not opening.is_corrupt(error):
@@ -371,6 +381,12 @@ async def _open_or_mend(
     aside = opening.set_aside(file, now)
     connection, ledger, opened = await _open(file, name, token, fresh_id, now, reading)
     return connection, ledger, replace(opened, set_aside=aside)
+
+
+def _look_again(ledger: SqlLedger) -> None:
+    """What was looked up in the corrupt file is looked up again."""
+    group_commit.begin(ledger, (lambda ledger: ledger.apply(looked_at_again(ledger)),), alone=True)
+    group_commit.conclude(ledger, (), alone=True)
 
 
 async def _open(

@@ -1,8 +1,9 @@
 """The scrub: the stage that reads all that is kept, to find damage while another member has a good copy.
 
 It reads rows and contents of queue, shadow queues and Safety Net from the disk, not from caches in memory,
-and then all other rows. It spreads a round evenly over the interval, or reads at once if an operator asks for
-that. A missing row cannot be read, so the scrub also asks the members that share a message about it.
+and then all other rows. Then it compares every table with its indexes. It spreads a round evenly over the
+interval, or reads at once if an operator asks for that. A missing row cannot be read, so the scrub also asks
+the members that share a message about it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.scrubbing import FIRST, ScrubPlace, Seen
 from shadowrelay.database.summed import SumRound
+from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 
 log = structlog.get_logger(__name__)
@@ -51,6 +53,7 @@ class Scrub:
         reachable: Callable[[], Collection[ServerName]],
         interval: timedelta,
         clock: Callable[[], datetime],
+        indexes: Indexes,
     ) -> None:
         self.now = Round()
         self.last: Round | None = None
@@ -62,8 +65,10 @@ class Scrub:
         self._inquiry = inquiry
         self._reachable = reachable
         self._clock = clock
+        self._indexes = indexes
         self._hurry = asyncio.Event()
         self._rounds = 0
+        self._names = 0  # of indexes that were built again before this round
         self._began = 0.0  # on the loop's clock: when the round would have begun, with what was done before
 
     def begin_at_once(self) -> int:
@@ -95,6 +100,7 @@ class Scrub:
     async def _round(self, place: ScrubPlace, *, at_once: bool) -> ScrubPlace:
         """Read from that place to the end. Returns where to go on: at the front, or here if interrupted."""
         began_at = self._clock()
+        self._names = len(self._indexes.names)
         self._rounds += 1
         self.now = Round(
             number=self._rounds, began_at=began_at, at_once=at_once, complete_at=place.complete_at
@@ -122,6 +128,7 @@ class Scrub:
         if await self._interrupted():
             return place
         await self._compare_rows()
+        await self._compare_indexes()
         now = self._clock()
         place = await self._database.transact(lambda ledger: scrubbing.complete(ledger, now))
         self.last = replace(self.now, complete_at=now)
@@ -132,6 +139,8 @@ class Scrub:
             messages=self.last.done.messages,
             octets=self.last.done.octets,
             damaged=self.last.damaged,
+            compared=self.last.compared,
+            rebuilt=self.last.rebuilt,
             seconds=round((now - began_at).total_seconds(), 3),
         )
         return place
@@ -145,6 +154,17 @@ class Scrub:
             if not found.done and not self.now.at_once:
                 await asyncio.sleep(TURN)
         self.now = replace(self.now, rows=self.now.rows + found.damaged)
+
+    async def _compare_indexes(self) -> None:
+        """Compare every table and every index, as the disk has them. A round with pauses leaves that to the
+        comparison that goes on all the time, and tells what it found meanwhile.
+        """
+        if self.now.at_once:
+            await asyncio.to_thread(scrubbing.forget_file, self._database.file)
+            await self._database.transact(scrubbing.forget_cached)
+            await self._indexes.round()
+        compared = self._indexes.last.rows if self._indexes.last else 0
+        self.now = replace(self.now, compared=compared, rebuilt=tuple(self._indexes.names[self._names :]))
 
     async def _count(self, behind: MessageId) -> None:
         """Count what there is to read, and how much of it, up to ``behind``, was read already."""

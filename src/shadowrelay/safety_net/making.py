@@ -16,7 +16,7 @@ from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Batch, Contacts
-from shadowrelay.core.steps import Ask, Compare, Transact, Unanswered
+from shadowrelay.core.steps import AllFound, Ask, Compare, Transact, Unanswered
 from shadowrelay.core.values import dataclass
 
 MOST_UNSETTLED = 500
@@ -55,6 +55,9 @@ async def make(
     elsewhere = await asked_elsewhere(found, contacts().reachable, sighting, others)
     if elsewhere is None:
         return Made()
+    by_time = found.request.selector.network_message_id is None
+    if by_time and found.rest is None and not await AllFound():  # an index alone does not say: done
+        return Made(more=True)
     unsound = await Compare(tuple(one for one in found.ids if one not in elsewhere))
     count = await Transact(
         lambda ledger: resubmission.made(ledger, found, elsewhere, unsound, contacts(), policy, clock())

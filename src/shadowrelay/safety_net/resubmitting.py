@@ -23,9 +23,11 @@ from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.database.examining import Examiner, Finding
+from shadowrelay.database.indexes import SETTLED
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.in_force import InForce
+from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.sharing import News, Sharing, incarnations, news_of, share
 from shadowrelay.running import Performer
@@ -51,6 +53,7 @@ class Resubmitting:
         ready: Callable[[], bool],
         in_force: InForce,
         clock: Callable[[], datetime],
+        indexes: Indexes,
         switched: Callable[[], None] = lambda: None,
     ) -> None:
         self._members = members
@@ -62,6 +65,7 @@ class Resubmitting:
         self._in_force = in_force
         self._switched = switched  # called when another value is in force
         self._clock = clock
+        self._indexes = indexes
         self._pace = Pace(in_force.policy, seconds())
         self._told_overruled = False
         self.batches = measures.Histogram(measures.SLOW)  # how long a batch that made messages takes
@@ -176,7 +180,18 @@ class Resubmitting:
         async def compare(step: Compare) -> frozenset[MessageId]:
             return await self._unsound(step.messages)
 
-        return Performer(transact=self._database.transact, ask=ask, operate=operate, compare=compare)
+        rebuilt = self._indexes.rebuilt  # before the look whose end is asked about
+
+        async def all_found() -> bool:
+            return await self._indexes.hold(SETTLED) and self._indexes.rebuilt == rebuilt
+
+        return Performer(
+            transact=self._database.transact,
+            ask=ask,
+            operate=operate,
+            compare=compare,
+            all_found=all_found,
+        )
 
 
 def _records(

@@ -33,6 +33,7 @@ from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.giving import TAKES, Giving, takes, unwilling
 from shadowrelay.members.in_force import InForce
+from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
@@ -113,7 +114,10 @@ class Node:
         self.mend = Mend(
             self.members, database, boundary, self.examiner, self.inquiry, self.settled_in_log, policy, clock
         )
-        self.scrub = Scrub(self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock)
+        self.indexes = Indexes(database)
+        self.scrub = Scrub(
+            self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock, self.indexes
+        )
         self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.reporter = Reporter(
             node_of(self.name),
@@ -190,6 +194,7 @@ class Node:
             self.has_room,
             self.in_force,
             clock,
+            self.indexes,
             self.repair.wake.set,
         )
         self.records = SharedRecords(database, self.resubmitting, self.contacts, policy, clock)

@@ -263,6 +263,8 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(node.reconcile().run(), name="reconcile"),
         group.create_task(node.mend.run(), name="mend"),
         group.create_task(node.scrub.run(), name="scrub"),
+        group.create_task(node.indexes.run(), name="indexes"),
+        group.create_task(node.indexes.heed(), name="doubted indexes"),
         group.create_task(
             Expiry(database, node.policy, node.clock.endings, node.boundary.reachable, node.save_time).run(),
             name="expiry",

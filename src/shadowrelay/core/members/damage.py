@@ -177,13 +177,15 @@ def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bo
 
 
 class Counted(StrEnum):
-    """What the metrics count. DERIVED: a derived column was wrong and was corrected. FETCHED, GIVEN: good
-    copies that replaced damaged ones, on this node and on other nodes.
+    """What the metrics count. DERIVED: a derived column was wrong and was corrected. INDEX: an index differed
+    from its rows and was built again. FETCHED, GIVEN: good copies that replaced damaged ones, on this node
+    and on other nodes.
     """
 
     CONTENT = "content"
     ROWS = "rows"
     DERIVED = "derived"
+    INDEX = "index"
     FETCHED = "fetched"
     GIVEN = "given"
 

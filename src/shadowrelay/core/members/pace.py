@@ -30,8 +30,9 @@ class Round:
     """The state of one round, which reads everything that the node keeps. ``at_once``: it does not pause.
     ``contents``, ``rows``: messages with damaged content or rows, known before or not, and damaged rows that
     are of no message. ``mended``: messages whose only fault was a derived column. ``unreadable``: contents
-    that could not be read for now.
-    ``complete_at``: when the last complete round ended.
+    that could not be read for now. ``compared``: rows and entries of all tables and indexes. ``rebuilt``:
+    indexes that differed from their tables, and were built again. ``complete_at``: when the last complete
+    round ended.
     """
 
     number: int = 0  # since the node was started
@@ -43,11 +44,13 @@ class Round:
     rows: int = 0
     mended: int = 0
     unreadable: int = 0
+    compared: int = 0
+    rebuilt: tuple[str, ...] = ()
     complete_at: datetime | None = None
 
     @property
     def damaged(self) -> int:
-        return self.contents + self.rows
+        return self.contents + self.rows + len(self.rebuilt)
 
 
 def share(done: Amount, of: Amount) -> float:

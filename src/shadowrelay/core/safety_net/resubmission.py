@@ -107,6 +107,14 @@ def turn(ledger: Ledger, request: Request, owner: ServerName, contacts: Contacts
     return None if known.done else known
 
 
+def looked_at_again(ledger: Ledger) -> Decision[None]:
+    """What this node was to find by may have hidden some of it: go through every request once more. What was
+    made is known by its id.
+    """
+    own = [one for request in ledger.requests() for one in own_progress(ledger, request.id)]
+    return Decision(None, tuple(one.again() for one in own if one != one.again()))
+
+
 def inside(selector: Selector, copy: Copy) -> tuple[Recipient, ...]:
     """The recipients that a selector means and that ended delivered inside the boundary: no others."""
     return tuple(one for one in matching(selector, copy) if one.status is Status.DELIVERED)
