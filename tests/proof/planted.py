@@ -36,6 +36,7 @@ from .planted_hop_shadows import HOP_SHADOWS
 from .planted_hops_explored import HOPS_EXPLORED
 from .planted_hops_in import HOPS_IN
 from .planted_hosts import HOSTS
+from .planted_indexes import INDEXES
 from .planted_jobs import JOBS
 from .planted_lists import LISTS, LISTS_AUDITED
 from .planted_machines import MACHINES
@@ -88,6 +89,7 @@ RELAY: tuple[Fault, ...] = (
     *PACING,
     *REDIRECTING,
     *DAMAGE,
+    *INDEXES,
     *DATABASE,
     *VERY_MANY,
     *SPECIFIED,
