@@ -11,7 +11,6 @@ from shadowlab.chaos.damage_faults import (
     BodiesFlipped,
     ContentSpoilt,
     HoldersSpoilt,
-    IndexesSpoilt,
     RowsFlipped,
     RowsOfBefore,
 )
@@ -184,11 +183,6 @@ CATALOGUE: Mapping[str, FaultKind] = {
     "row-flip": _rows(
         "one bit of a row of each message is flipped",
         lambda g, chance: RowsFlipped(g.node, g.others, _draw(chance)),
-    ),
-    "index-spoilt": FaultKind(
-        "stopped gracefully; a page of one of its indexes is changed",
-        lambda g, chance: IndexesSpoilt(g.node, _draw(chance)),
-        _moment,
     ),
     "row-before": _rows("some rows of messages are as they were a moment before", _before),
     "holders-away": FaultKind(

@@ -121,25 +121,6 @@ class RowsFlipped(_DatabaseSpoilt):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexesSpoilt(Down):
-    """SIGTERM and a graceful end; the node comes back with a damaged index. No row is changed: after a clean
-    stop a start checks nothing, so the node has to find it while it works.
-    """
-
-    draw: int
-
-    def do(self, hands: Hands) -> None:
-        chance = _chance(self.draw)
-        hands.cluster.stop(self.node)
-        data = hands.cluster.node(self.node).data_dir
-        names = list(offline.indexes(data))
-        chance.shuffle(names)
-        way = chance.choice(list(offline.IndexWay))
-        any(offline.spoil_index(data, name, way, chance) for name in names)  # the first that has entries
-        hands.equipment.sync()
-
-
-@dataclass(frozen=True, slots=True)
 class BodiesFlipped(_DatabaseSpoilt):
     """Flip a bit of each content in the database."""
 
