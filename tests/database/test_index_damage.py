@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from opened import OWN
+from opened import DATABASE, OWN
 
 from shadowrelay.database import indexes, offline, sums
 from shadowrelay.database.indexes import Comparison, Table, searches
@@ -29,7 +29,7 @@ VALUES = {
     "confirmation": ("none", "ask"),
     "status": ("ready", "delivered"),
     "kind": ("delivered", "suspended", "resumed"),
-    "argument": ("", "removed"),
+    "argument": ("", "removed", "failed"),
     "exposed": (0, 1),
     "work": ("opened",),
 }
@@ -65,6 +65,7 @@ def filled(directory: Path) -> bytes:
                     row = [row[0], *chance.choice(((b"octets", None), (None, f"/spool/{number}.eml")))]
                 marks = ", ".join("?" * len(row))
                 run.execute(f"INSERT INTO {table.name} VALUES ({marks})", row)
+        run.execute("INSERT INTO meta (key, value) VALUES ('database_id', ?)", (DATABASE,))
         run.execute("COMMIT")
     return (directory / FILE).read_bytes()
 
