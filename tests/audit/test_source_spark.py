@@ -131,14 +131,15 @@ def test_filters_choose_files_and_rows(tracking: Any, logs: Path) -> None:
 
 
 def test_a_row_of_a_clock_that_was_set_is_found_by_its_time(tracking: Any, tmp_path: Path) -> None:
-    """It stands between rows of another day."""
-    times = ["2026-11-21T10:00:00.000Z", "2027-11-21T10:00:00.000Z", "2026-11-21T10:00:09.000Z"]
+    """It stands between rows of another day, far from both ends of the file."""
+    usual = ["2026-11-21T10:00:00.000Z"] * 500
+    times = [*usual, "2027-11-21T10:00:00.000Z", *usual]
     lines = [exchange_row(2016, "RECEIVE", number, date_time=at) for number, at in enumerate(times, 1)]
     events = tracking.load(str(exchange_log(tmp_path, 2016, lines)))
     for condition, count in (
         ("date_time > timestamp '2027-01-01T00:00:00Z'", 1),
         ("date_time = timestamp '2027-11-21T10:00:00Z'", 1),
-        ("date_time < timestamp '2027-01-01T00:00:00Z'", 2),
+        ("date_time < timestamp '2027-01-01T00:00:00Z'", 1000),
         ("date_time > timestamp '2028-01-01T00:00:00Z'", 0),
     ):
         assert events.where(condition).count() == count, condition
