@@ -20,7 +20,7 @@ INDEXES = (
                 "        bad = [any(row[length] for row in rows)]\n",
             ),
         ),
-        test=_HIDDEN,
+        test=_ROUND,
     ),
     Fault(
         name="only the first index of each table is compared",
