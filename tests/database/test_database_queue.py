@@ -20,6 +20,7 @@ from shadowrelay.core.decisions import (
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop
 from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Stage, Status
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     FRONT,
@@ -213,7 +214,7 @@ async def test_what_need_not_be_remembered_is_forgotten_but_not_a_takeover(tmp_p
         graves = [Tombstone(ids[0], OTHER, 1, 1, NOW), Tombstone(ids[1], OTHER, 1, 1, NOW + 5 * SECOND)]
         outcomes = [Outcome(ids[2], 1, (), NOW), Outcome(ids[3], 1, (), NOW + 5 * SECOND)]
         await found.transact(lambda ledger: ledger.apply(Decision(None, (*writes, *graves, *outcomes))))
-        await found.transact(lambda ledger: forget_expired(ledger, NOW + SECOND, NOW + SECOND))
+        await found.transact(lambda ledger: forget_expired(ledger, NOW + SECOND, Endings(NOW + SECOND)))
         events = await found.transact(lambda ledger: ledger.events_for(OTHER_DATABASE, 9))
         assert [(event.verdict.kind, event.verdict.epoch) for event in events] == [
             (VerdictKind.TAKEN, 1),

@@ -21,6 +21,7 @@ from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import order_held
 from shadowrelay.core.reception.redundancy import Leg, OfferAttempt, repaired, reserve_rank
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
     FRONT,
@@ -187,7 +188,7 @@ async def test_only_what_tells_of_orders_waits_for_a_member_however_long_it_is_a
         await do(found, lambda ledger: operated.remove(ledger, copies[0].id, None, BY, NOW))
         await do(found, lambda ledger: operated.suspend(ledger, copies[1].id, None, BY, NOW))
         await do(found, lambda ledger: operated.bounce(ledger, copies[2].id, None, BY, NOW))
-        await found.transact(lambda ledger: forget_expired(ledger, LATER, LATER))
+        await found.transact(lambda ledger: forget_expired(ledger, LATER, Endings(LATER)))
         assert [one.message_id for one in await told(found)] == [copies[0].id, copies[1].id]
 
 
