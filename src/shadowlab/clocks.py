@@ -1,12 +1,14 @@
 """Gives a process its own wall clock, by libfaketime (Debian package faketime).
 
-It changes only CLOCK_REALTIME. The clocks that measure silence go on: on a real machine nobody can set them.
+It changes only CLOCK_REALTIME. The clocks that measure silence and elapsed time go on: on a real machine
+nobody can set them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 
 from shadowlab.errors import LabError
@@ -14,8 +16,10 @@ from shadowlab.processes import ProcessState, state_of
 
 TAKES_EFFECT = 1.2  # seconds until a process sees its new time
 
-STEP = 3
-"""Hours by which chaos sets a clock. Times in logs are corrected by whole steps."""
+STEPS = (timedelta(minutes=15), timedelta(hours=20), timedelta(days=365))
+"""How far chaos sets a clock, ahead or behind. Times in logs are corrected by one of them."""
+
+RIGHT = timedelta(0)
 
 _SHARED = Path("/dev/shm")  # noqa: S108 (libfaketime keeps its files there)
 _LIBRARY = "*/faketime/libfaketimeMT.so.1"
@@ -26,14 +30,14 @@ class LabClock:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self.set(0)
+        self.set(RIGHT)
 
-    def set(self, hours: int) -> None:
-        """Set the clock ``hours`` ahead of the machine's. Raises LabError."""
+    def set(self, ahead: timedelta) -> None:
+        """Set the clock so far ahead of the machine's, or behind it. Raises LabError."""
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fresh = self._file.with_name(f"{self._file.name}.new")
-            fresh.write_text(f"{hours:+}h\n", "ascii")
+            fresh.write_text(f"{ahead.total_seconds():+.0f}\n", "ascii")
             fresh.replace(self._file)
         except OSError as problem:
             raise LabError(f"{self._file}: {problem.strerror}") from problem
@@ -47,6 +51,14 @@ class LabClock:
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # for waits on the monotonic clock, which is the real one
         }
+
+
+def corrected(at: float, near: float) -> float:
+    """A time by a clock that may have been set by one of the steps, as the right clock has it: the one that is
+    nearest to ``near``. Both are seconds since 1970.
+    """
+    steps = (way * step.total_seconds() for step in (RIGHT, *STEPS) for way in (1, -1))
+    return min((at - step for step in steps), key=lambda time: abs(time - near))
 
 
 def sweep(since: float, kept: Path = _SHARED) -> None:

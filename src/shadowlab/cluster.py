@@ -24,7 +24,8 @@ DEFAULT_NODES = 3
 
 _SIGNAL_DEADLINE = 10.0  # seconds until the kernel has acted on a signal that cannot be refused
 _SOON = 3.0  # seconds in which most processes stop
-_OLDER = timedelta(days=1)  # age of new certificates: clocks of a lab may be set back
+_OLDER = timedelta(days=400)  # age of new certificates: clocks of a lab may be set back by a year
+_LIFETIME = timedelta(days=1200)  # of them: or ahead
 _LATE_WORKERS = 10.0  # seconds in which a supervisor gives up on workers that do not end
 _GRACE = 15.0  # seconds beyond the drain timeout of a node that was asked to stop
 
@@ -292,7 +293,14 @@ def prepare(at: Layout, options: Sequence[str]) -> None:
         for node in at.nodes:
             own = node_settings.certificate(node)
             if fresh or not _whole(own):
-                authority.issue(at.authority, node.name, now=now, out=own.certificate.parent, force=True)
+                authority.issue(
+                    at.authority,
+                    node.name,
+                    now=now,
+                    out=own.certificate.parent,
+                    lifetime=_LIFETIME,
+                    force=True,
+                )
     except (authority.AuthorityError, OSError) as problem:
         raise LabError(f"no certificates: {problem}") from problem
     node_settings.write(at, options)

@@ -38,7 +38,7 @@ def test_a_wall_clock_that_steps_by_hours_promotes_nothing_and_delays_nothing(
     started = datetime.now(UTC)
 
     def stepped_to(offset: int) -> None:
-        clock.set(offset)
+        clock.set(timedelta(hours=offset))
         almost = timedelta(minutes=10)
         expected = timedelta(hours=offset)
         wait_until(lambda: abs(ahead(lab, "mx1") - expected) < almost, "the clock has stepped")

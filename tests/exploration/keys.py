@@ -52,7 +52,7 @@ APART = {
     "others",
     "name",
     "sql",
-    "offset",
+    "machine",
     "commits",
     "ledger",
     "peers",

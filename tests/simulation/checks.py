@@ -31,6 +31,7 @@ from shadowrelay.core.tracking_lists import ToMembers
 from shadowrelay.core.tracking_row import TrackingEvent
 
 from . import by_hand, given_back, rot
+from .ages import Ages
 from .world import LATE, SLACK, Broken, Delivery, World, healthy_for
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Invariants:
         default_factory=dict
     )  # on disks, since
     keep_log: bool = False
+    ages: Ages = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ages = Ages(self.world)
 
     # Reported by nodes.
 
@@ -98,6 +103,7 @@ class Invariants:
             if isinstance(event, Journaled):
                 self._journaled(node, event)
         self._gives_back(node, touched, told)
+        self.ages.committed(node, touched, told)
         world.removed |= by_hand.removes(told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
@@ -148,6 +154,7 @@ class Invariants:
 
     def disk_gone(self, node: Node, what: str) -> None:
         """A disk is lost or will be another one: its knowledge ends here."""
+        self.ages.gone(node, what)
         for entries in self.knows.values():
             for entry in entries:
                 if entry.node == node.name and entry.until == FOREVER:

@@ -256,7 +256,7 @@ def _why(world: World, asked: Asked, part: Part, made: list[Resubmission]) -> st
     about = {part[0], *(entry.id for entry in made)}
     if any(message_id in about for _, message_id in world.hit):
         return "damaged"
-    if world.faults.get("clock step"):
+    if world.faults.get("clock step") or world.faults.get("wall clock"):
         return "a wall clock was wrong"
     keepers = kept(world, asked.selector, part)
     lost = [entry for entry in world.impairments if entry.kind in LOST]

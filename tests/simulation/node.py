@@ -61,10 +61,12 @@ from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.pace import Pace
 from shadowrelay.wire.xtext import typed_recipient
 
+from . import ages
+from .clocks import MachineClocks
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .resubmitting import Resubmitter
-from .world import START, Delivery, ToMembersOf, World, seconds
+from .world import Delivery, ToMembersOf, World
 
 if TYPE_CHECKING:
     from .checks import Invariants
@@ -157,7 +159,7 @@ class Node:
         self.sql = sql
         self.policy: Policy = world.policy
         self.others = tuple(other for other in world.places if other.name != place.name)
-        self.offset = 0.0  # of the wall clock, seconds
+        self.machine = MachineClocks(world, f"boot of {place.name}")
         self.up = False
         self.frozen = False
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
@@ -179,7 +181,7 @@ class Node:
     # Clocks.
 
     def clock(self) -> datetime:
-        return START + seconds(round(self.world.now + self.offset, 6))
+        return self.machine.wall()
 
     def after(self, delay: float, run: Callable[..., None], *arguments: Any) -> None:
         """Run it in this process: not if that ended meanwhile, and later if it is frozen."""
@@ -199,6 +201,7 @@ class Node:
 
     def open(self) -> None:
         assert not self.up
+        self.world.before_start(self)
         self.up = True
         self.generation += 1
         self.waiting: list[tuple[Callable[[Any], None], Any]] = []
@@ -887,6 +890,7 @@ class Node:
 
         def work(ledger: Transaction) -> None:
             now, reachable = self.clock(), self.boundary.reachable()
+            there = ages.kept(self.ledger.state)
             kept = requesting.kept(ledger, self.policy, now)
             for copy in self.ledger.settled_copies():
                 if expiry.expire(ledger, copy, self.policy, now, reachable, kept).writes:
@@ -895,5 +899,6 @@ class Node:
                         ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept))
             ledger.apply(requesting.forget(ledger, self.policy, now))
             self.ledger.expire(self.policy, now)
+            self.checks.ages.swept(self, there, self.ledger.state)
 
         self.transact(work, lambda _: None)

@@ -245,7 +245,7 @@ class Scenario:
         self.world.hops[NextHop(words[0])].hanging.append(float(words[1]))
 
     def clock(self, words: list[str]) -> None:
-        self.world.nodes[ServerName(words[0])].offset += float(words[1])
+        self.world.nodes[ServerName(words[0])].machine.offset += float(words[1])
 
     def damage(self, words: list[str]) -> None:
         node, message_id = self._stored(words)

@@ -16,6 +16,7 @@ from . import rot
 from .by_hand import APART, LOSSES, Hand, is_slow
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
+from .clocks import Stepping, of_every_third
 from .hosts import Machines, planned
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
@@ -177,6 +178,7 @@ class Run:
         self.world.say("plan", f"{self.plan} {self.machine or ''}")
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
+        self.stepping = Stepping(self.world, seed) if of_every_third(seed) else None
         self.hand = Hand(self.world, random.Random(seed ^ 0x4A2D)) if by_hand else None
         self.clients: list[Client] = []
         self.healed = 0
@@ -466,11 +468,11 @@ class Run:
         self.world.after(length, thaw)
 
     def _step(self, node: Node, by: float, length: float) -> None:
-        node.offset += by
+        node.machine.offset += by
         self.world.say(node.name, f"its clock steps by {by:+.0f} s")
 
         def back() -> None:
-            node.offset -= by
+            node.machine.offset -= by
             self.world.say(node.name, "its clock is right again")
             node.pump() if node.up and not node.frozen else None
             self._end()
@@ -551,6 +553,8 @@ class Run:
                 self.operator.plan(start)
             if self.hand:
                 self.hand.plan(start)
+            if self.stepping:
+                self.stepping.plan(start)
             healed = index + 1
             if problem := self._until(
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
@@ -565,6 +569,10 @@ class Run:
             sink.delay = (0.005, 0.05)
         if problem := self._until(self._clients, 90.0):
             return problem
+        if self.stepping:
+            self.stepping.finish()
+            if problem := self._until(self.stepping.wrong, 90.0):
+                return problem
         if self.operator:
             self.operator.finish()
         if self.hand:
@@ -587,7 +595,7 @@ class Run:
         deadline = world.now + limit
         while world.now < deadline:
             world.run(world.now + 0.5)
-            if self.short and self.draw.random() < 0.1:
+            if (self.short and self.draw.random() < 0.1) or (self.stepping and self.stepping.sweeps()):
                 for node in world.nodes.values():
                     if node.up and not node.frozen:
                         node.expire()

@@ -158,6 +158,7 @@ class World:
         self.hit: set[tuple[str, MessageId]] = set()  # what a disk has damaged
         self.wrong: list[str] = []  # deliveries that no next hop should have seen
         self.on: Callable[[str], None] = lambda point: None
+        self.before_start: Callable[[Node], None] = lambda node: None  # what happens to its machine
         self.observed = False  # does anybody listen to points?
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0

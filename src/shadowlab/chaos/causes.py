@@ -17,7 +17,6 @@ from shadowlab.mail import tracked
 
 DELIVERIES = frozenset({"DELIVER", "DUPLICATEDELIVER", "SEND", "SENDEXTERNAL"})
 _OWNING = frozenset({"RECEIVE", "RESUBMIT", "LOAD"})
-_STEP = clocks.STEP * 3600.0  # seconds
 _CLOCK = 0.05  # seconds by which a row may be older than the file it is about
 _POLL = 3.0  # seconds until members know of a settlement: polls every second, on a busy machine
 _IN_FLIGHT = 2.0  # seconds until a next hop has processed mail from a node that died
@@ -53,7 +52,7 @@ class LogRow:
 def read(at: Layout, lost_logs: Path, sent: Mapping[str, float]) -> dict[str, list[LogRow]]:
     """The rows of all nodes about these Message-IDs, ordered by time. ``sent``: when each message was sent.
 
-    Times of a node whose clock was set are corrected by whole steps towards the time of sending.
+    Times of a node whose clock was set are corrected by a step of chaos, towards the time of sending.
     """
     found: dict[str, list[LogRow]] = defaultdict(list)
     for node in at.nodes:
@@ -177,7 +176,7 @@ def _untold(when: float, fault: Struck) -> bool:
 def _row(node: str, row: Mapping[str, str], sent: float) -> LogRow:
     at = datetime.fromisoformat(row["date-time"]).timestamp()
     return LogRow(
-        at=at - round((at - sent) / _STEP) * _STEP,
+        at=clocks.corrected(at, sent),
         node=node,
         event=row["event-id"],
         recipients=frozenset(filter(None, row["recipient-address"].lower().split(";"))),

@@ -62,7 +62,7 @@ class Equipment:
                 disk.restore()
             disk.clear()
         if clock := self.clocks.get(node):
-            clock.set(0)
+            clock.set(clocks.RIGHT)
 
 
 @contextmanager

@@ -1,0 +1,87 @@
+"""What ends by age, compared with the time of the world: nothing may end before so much time has passed.
+
+The clocks of nodes may step. What they believe is not looked at here: only when something was first durable
+anywhere, or on that disk, and when it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.core.tracking import Fail, HaDiscard
+
+from .world import Broken
+
+if TYPE_CHECKING:
+    from .memory_ledger import State
+    from .node import Node
+    from .world import World
+
+EXPIRED = "550 5.4.7"
+"""How a recipient that is too old is answered."""
+
+RECORDS = ("events", "outcomes", "tombstones", "requests")
+"""What a disk keeps for a while."""
+
+
+@dataclass(slots=True)
+class Ages:
+    """``born``: when a message was first durable anywhere. ``settled``: since when a disk has it in Safety Net."""
+
+    world: World
+    born: dict[MessageId, float] = field(default_factory=dict)
+    settled: dict[tuple[str, MessageId], float] = field(default_factory=dict)
+
+    def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
+        now, policy = self.world.now, self.world.policy
+        for message_id, before in touched.items():
+            self.born.setdefault(message_id, now)
+            after = node.ledger.state.copies.get(message_id)
+            was = before is not None and before.stage is Stage.SAFETY_NET
+            if after is not None and after.stage is Stage.SAFETY_NET and not was:
+                self.settled.setdefault((node.name, message_id), now)
+            if was and after is None and (since := self.settled.pop((node.name, message_id), None)):
+                self._old_enough(node, f"{message_id} in Safety Net", since, policy.safety_net_hold_time)
+        for event in told:
+            if isinstance(event, Fail) and event.reply.startswith(EXPIRED):
+                since = self.born[event.copy.id]
+                self._old_enough(node, f"{event.copy.id} expired", since, policy.message_expiration_timeout)
+            elif isinstance(event, HaDiscard) and event.reason == "Expired":
+                since = self.born[event.copy.id]
+                self._old_enough(node, f"the copy of {event.copy.id}", since, remembered_for(policy))
+
+    def gone(self, node: Node, disk: str) -> None:
+        """Its disk is another one."""
+        if disk == "lost":
+            for key in [key for key in self.settled if key[0] == node.name]:
+                del self.settled[key]
+
+    def swept(self, node: Node, before: dict[str, Collection[Any]], state: State) -> None:
+        """After a look for what goes by age: ``before`` has the keys of what was kept."""
+        policy = self.world.policy
+        kept_for = {
+            "events": policy.shadow_message_auto_discard_interval,
+            "outcomes": remembered_for(policy),
+            "tombstones": remembered_for(policy),
+            "requests": policy.resubmit_request_age,
+        }
+        for table, keys in before.items():
+            for key in keys:
+                if key not in getattr(state, table):
+                    since = self.world.requests[key].at if table == "requests" else 0.0
+                    self._old_enough(node, f"{table} {key}", since, kept_for[table])
+
+    def _old_enough(self, node: Node, what: str, since: float, least: timedelta) -> None:
+        if (passed := self.world.now - since) < least.total_seconds() - 0.001:
+            raise Broken(f"{node.name}: {what} ended after {passed:.1f} s, not {least.total_seconds():.1f} s")
+
+
+def kept(state: State) -> dict[str, Collection[Any]]:
+    """The keys of what a disk keeps for a while."""
+    return {table: tuple(getattr(state, table)) for table in RECORDS}

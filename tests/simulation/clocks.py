@@ -1,0 +1,114 @@
+"""The clocks of machines: a wall clock that steps, and a boot clock that nobody can set.
+
+In every third run wall clocks step, by minutes, by hours or by a year, and are right again 2 to 70 seconds
+later: at any moment, also while the process is down, or at its start. When a process is started again, its
+machine may have been rebooted: then the boot clock begins anew, under another id. All of it is drawn apart
+from the faults, so the other runs are what they were.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from .world import START, World, seconds
+
+if TYPE_CHECKING:
+    from .node import Node
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+
+STEPS = (2 * MINUTE, 15 * MINUTE, 20 * HOUR, 365 * DAY)
+"""By how much a clock is set ahead or back, in seconds."""
+
+SHORTEST, LONGEST = 2.0, 70.0
+"""Seconds for which a clock is wrong."""
+
+REBOOTS = 0.4
+"""Share of the starts of a process that are those of its machine."""
+
+SWEEPS = 0.3
+"""Share of the looks, two a second, at which nodes look for what goes by age."""
+
+
+@dataclass(slots=True)
+class MachineClocks:
+    """The clocks of the machine of one node. ``offset``: how far the wall clock is ahead, in seconds."""
+
+    world: World
+    boot_id: str
+    started: float = -100.0  # when the machine was switched on, in the world's time
+    offset: float = 0.0
+    boots: int = 1
+
+    def wall(self) -> datetime:
+        return START + seconds(round(self.world.now + self.offset, 6))
+
+    def boot(self) -> float:
+        """Seconds since the machine was switched on, also those of its sleep."""
+        return round(self.world.now - self.started, 6)
+
+    def reboot(self) -> None:
+        self.boots += 1
+        self.started = self.world.now - 1.0
+        self.boot_id = f"{self.boot_id.partition('+')[0]}+{self.boots}"
+
+
+class Stepping:
+    """What a run does to the clocks of its machines."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world = world
+        self.draw = random.Random(seed ^ 0xC10C)
+        world.before_start = self._before_start
+
+    def plan(self, start: float) -> None:
+        """One or two clocks step while mail and faults are under way."""
+        draw = self.draw
+        nodes = list(self.world.nodes.values())
+        for _ in range(draw.choice((1, 1, 2))):
+            self.world.after(start - self.world.now + 12.0 * draw.random(), self._step, draw.choice(nodes))
+
+    def finish(self) -> None:
+        """No more from now on."""
+        self.world.before_start = lambda node: None
+
+    def sweeps(self) -> bool:
+        """Do the nodes look for what goes by age now?"""
+        return self.draw.random() < SWEEPS
+
+    def wrong(self) -> str:
+        """Whose clock is still wrong; '' if nobody's."""
+        found = [node.name for node in self.world.nodes.values() if node.machine.offset]
+        return f"the clock of {found[0]} is wrong" if found else ""
+
+    def _before_start(self, node: Node) -> None:
+        draw = self.draw
+        rebooted = draw.random() < REBOOTS
+        if rebooted:
+            node.machine.reboot()
+            self.world.fault("reboot")
+            self.world.say(node.name, "its machine was rebooted")
+        if draw.random() < (0.4 if rebooted else 0.1):
+            self._step(node)
+
+    def _step(self, node: Node) -> None:
+        """Most steps of one node come one by one; two that overlap add up."""
+        draw = self.draw
+        by = draw.choice((-1.0, 1.0)) * draw.choice(STEPS)
+        length = draw.choice((draw.uniform(SHORTEST, 10.0), draw.uniform(SHORTEST, LONGEST)))
+        self.world.fault("wall clock")
+        self.world.say(node.name, f"its wall clock steps by {by:+.0f} s for {length:.1f} s")
+        node.machine.offset += by
+        self.world.after(length, self._back, node, by)
+
+    def _back(self, node: Node, by: float) -> None:
+        node.machine.offset -= by
+        self.world.say(node.name, f"its wall clock steps by {-by:+.0f} s")
+
+
+def of_every_third(seed: int) -> bool:
+    return seed % 3 == 1
+
