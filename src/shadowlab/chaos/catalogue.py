@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from shadowlab.chaos.damage_faults import (
     EXCHANGE,
@@ -17,11 +18,13 @@ from shadowlab.chaos.damage_faults import (
 from shadowlab.chaos.equipment import Need
 from shadowlab.chaos.equipped_faults import (
     ClockSet,
+    ClockSetAtStart,
     DiskFails,
     DiskFull,
     DiskLow,
     DiskSlow,
     DiskStalls,
+    HoldersClocksSet,
     PowerCut,
     PowerFails,
 )
@@ -39,7 +42,7 @@ from shadowlab.chaos.faults import (
     WritesFail,
 )
 from shadowlab.chaos.spoiling import WAYS
-from shadowlab.clocks import STEP as CLOCK_STEP
+from shadowlab.clocks import STEPS as CLOCK_STEPS
 from shadowlab.layout import Manner, Way
 
 
@@ -104,8 +107,8 @@ def _by_turns(make: Callable[[str, int], Fault]) -> Callable[[Ground, random.Ran
     return lambda ground, chance: make(ground.node, chance.randint(8, 40))
 
 
-def _clock(ground: Ground, chance: random.Random) -> ClockSet:
-    return ClockSet(ground.node, chance.choice((CLOCK_STEP, -CLOCK_STEP)))
+def _ahead(chance: random.Random) -> timedelta:
+    return chance.choice((1, -1)) * chance.choice(CLOCK_STEPS)
 
 
 def _old(*, live: bool) -> Callable[[Ground, random.Random], Fault]:
@@ -168,7 +171,24 @@ CATALOGUE: Mapping[str, FaultKind] = {
     "disk-stalls-long": FaultKind(
         "the same past the time span", lambda g, _: DiskStalls(g.node), _long, Need.DISK
     ),
-    "clock": FaultKind("its wall clock is three hours off for a while", _clock, _short, Need.CLOCK),
+    "clock": FaultKind(
+        "its wall clock is minutes, hours or a year off for a while",
+        lambda g, chance: ClockSet(g.node, _ahead(chance)),
+        _short,
+        Need.CLOCK,
+    ),
+    "clock-start": FaultKind(
+        "killed, started with a wall clock that is wrong for a while",
+        lambda g, chance: ClockSetAtStart(g.node, _ahead(chance)),
+        _short,
+        Need.CLOCK,
+    ),
+    "clock-away": FaultKind(
+        "killed, back after the time span; the wall clocks of the others are wrong meanwhile",
+        lambda g, chance: HoldersClocksSet(g.node, g.others, _ahead(chance)),
+        _long,
+        Need.CLOCK,
+    ),
     "content-flip": _content("one bit is flipped", "flip"),
     "content-cut": _content("the second half is gone", "cut"),
     "content-empty": _content("nothing is left in them", "empty"),

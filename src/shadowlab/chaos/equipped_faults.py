@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 
-from shadowlab.chaos.faults import LET_GO, STOPPED, AllKilled, Alone, Down, EndsByItself, Hands
+from shadowlab.chaos.faults import LET_GO, STOPPED, AllKilled, Alone, Down, EndsByItself, Hands, Killed
 from shadowlab.chaos.history import Loses
 from shadowlab.clocks import TAKES_EFFECT
 from shadowlab.node_settings import settings
@@ -118,14 +119,54 @@ class DiskSlow(_Mended):
 
 @dataclass(frozen=True, slots=True)
 class ClockSet(_Harmless):
-    """The wall clock is ``hours`` ahead or behind, and is then set right again."""
+    """The wall clock is so far ``ahead``, or behind, and is then set right again."""
 
-    hours: int
+    ahead: timedelta
 
     def do(self, hands: Hands) -> None:
-        hands.equipment.clocks[self.node].set(self.hours)
+        hands.equipment.clocks[self.node].set(self.ahead)
         hands.pause(TAKES_EFFECT)
 
     def undo(self, hands: Hands) -> None:
         hands.equipment.mend(hands.cluster, self.node)
         hands.pause(TAKES_EFFECT)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSetAtStart(_Mended):
+    """Killed, and started with a wall clock that is so far ``ahead``, or behind; then it is set right again."""
+
+    ahead: timedelta
+
+    @property
+    def loses(self) -> Loses:
+        return Loses.WORK
+
+    def do(self, hands: Hands) -> None:
+        hands.cluster.kill(self.node)
+        hands.equipment.clocks[self.node].set(self.ahead)
+        hands.cluster.start(self.node, hands.equipment.environ(self.node))
+        hands.pause(TAKES_EFFECT)
+
+    def undo(self, hands: Hands) -> None:
+        hands.equipment.mend(hands.cluster, self.node)
+        hands.pause(TAKES_EFFECT)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldersClocksSet(Killed):
+    """Killed while the wall clocks of all others are so far ``ahead``, or behind: they promote what they hold."""
+
+    others: tuple[str, ...]
+    ahead: timedelta
+
+    def do(self, hands: Hands) -> None:
+        super(HoldersClocksSet, self).do(hands)
+        for other in self.others:
+            hands.equipment.clocks[other].set(self.ahead)
+
+    def undo(self, hands: Hands) -> None:
+        for other in self.others:
+            hands.equipment.mend(hands.cluster, other)
+        hands.pause(TAKES_EFFECT)
+        super(HoldersClocksSet, self).undo(hands)

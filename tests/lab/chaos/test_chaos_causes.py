@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from shadowlab import clocks
 from shadowlab.chaos.causes import Cause, LogRow, explain, read
 from shadowlab.chaos.history import History, Loses, MailboxArrival, SendAttempt, SendOutcome, Struck
 from shadowlab.chaos.plan import Plan
 from shadowlab.chaos.result import ChaosResult
 from shadowlab.chaos.verdict import weigh
+from shadowlab.clocks import STEPS
 from shadowlab.layout import plan
 
 ANNA = "anna@inside.test"
@@ -255,12 +257,13 @@ def test_chaos_in_which_nothing_happened_fails_unless_it_was_interrupted(
     assert result.tree()["problems"] == ([] if interrupted else [f"{missing}: nothing is shown"])
 
 
-def test_rows_of_a_node_whose_clock_was_set_are_brought_back(tmp_path: Path):
+@pytest.mark.parametrize("step", STEPS, ids=str)
+def test_rows_of_a_node_whose_clock_was_set_are_brought_back(tmp_path: Path, step: timedelta):
     at = plan(tmp_path, nodes=2, ports=range(10_000, 10_020))
     sent = datetime(2026, 11, 23, 12, 0, 0, tzinfo=UTC)
-    for node, hours in zip(at.nodes, (3, -3), strict=True):
+    for node, way in zip(at.nodes, (1, -1), strict=True):
         node.tracking_dir.mkdir(parents=True)
-        logged = (sent + timedelta(hours=hours, seconds=2)).isoformat()
+        logged = (sent + way * step + timedelta(seconds=2)).isoformat()
         (node.tracking_dir / "MSGTRK-1.LOG").write_text(
             "#Fields: date-time,event-id,message-id,recipient-address,custom-data,network-message-id\r\n"
             f"{logged},DELIVER,<1@x>,{ANNA},,1\r\n{logged},DELIVER,<2@x>,{ANNA},,2\r\n",
@@ -269,3 +272,7 @@ def test_rows_of_a_node_whose_clock_was_set_are_brought_back(tmp_path: Path):
     found = read(at, tmp_path / "none", {"<1@x>": sent.timestamp()})
     assert list(found) == ["<1@x>"]
     assert [(row.node, row.at - sent.timestamp()) for row in found["<1@x>"]] == [("mx1", 2.0), ("mx2", 2.0)]
+
+
+def test_rows_of_a_node_whose_clock_was_right_stay_as_they_are():
+    assert [clocks.corrected(1e9 + late, 1e9) for late in (-1.0, 0.0, 400.0)] == [1e9 - 1, 1e9, 1e9 + 400]
