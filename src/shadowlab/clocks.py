@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from shadowlab.errors import LabError
+from shadowlab.layout import CLOCKS
 from shadowlab.processes import ProcessState, state_of
 
 TAKES_EFFECT = 1.2  # seconds until a process sees its new time
@@ -26,14 +27,16 @@ _LIBRARY = "*/faketime/libfaketimeMT.so.1"
 
 
 class LabClock:
-    """The wall clock of the processes that are started with ``environ``."""
+    """The wall clock of the processes that are started with ``environ``; of a node, if its lab has clocks."""
 
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        self.set(RIGHT)
+    def __init__(self, directory: Path, node: str) -> None:
+        """``node``: its short name; ``directory``: the lab's."""
+        self._file = directory / CLOCKS / node
 
     def set(self, ahead: timedelta) -> None:
         """Set the clock so far ahead of the machine's, or behind it. Raises LabError."""
+        if reason := lacking():
+            raise LabError(f"a node has no clock of its own: {reason}")
         try:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fresh = self._file.with_name(f"{self._file.name}.new")
@@ -43,7 +46,14 @@ class LabClock:
             raise LabError(f"{self._file}: {problem.strerror}") from problem
 
     @property
+    def there(self) -> bool:
+        return self._file.exists()
+
+    @property
     def environ(self) -> Mapping[str, str]:
+        """Variables for a process; none if the lab has no clocks."""
+        if not self.there:
+            return {}
         return {
             "LD_PRELOAD": str(_library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -54,8 +64,9 @@ class LabClock:
 
 
 def corrected(at: float, near: float) -> float:
-    """A time by a clock that may have been set by one of the steps, as the right clock has it: the one that is
-    nearest to ``near``. Both are seconds since 1970.
+    """A time by a clock that may have been set by one of the steps, as the right clock has it.
+
+    That is the time nearest to ``near``. All are seconds since 1970.
     """
     steps = (way * step.total_seconds() for step in (RIGHT, *STEPS) for way in (1, -1))
     return min((at - step for step in steps), key=lambda time: abs(time - near))

@@ -11,6 +11,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from types import MappingProxyType
 
 from shadowlab import layout, network, node_settings, starting, workers
+from shadowlab.clocks import RIGHT, LabClock
 from shadowlab.errors import LabError
 from shadowlab.guard import locked, undisturbed, undone_on_failure
 from shadowlab.layout import LINKS, MAILBOX, LabNode, Layout, Manner, Way
@@ -132,6 +133,13 @@ class Cluster:
         with locked(self.directory):
             network.heal(self.layout)
 
+    def set_clock(self, name: str, ahead: timedelta) -> None:
+        """Set the wall clock of a node, in a lab with clocks; it takes effect within ``TAKES_EFFECT``."""
+        clock = LabClock(self.directory, self.node(name).short)
+        if not clock.there:
+            raise LabError(f"the lab in {self.directory} was made without --clocks: take another --dir")
+        clock.set(ahead)
+
     def refuse(self) -> None:
         """Make both ports of the mailbox server answer 4xx."""
         self._refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -224,20 +232,22 @@ def up(
     nodes: int | None = None,
     options: Sequence[str] = (),
     breakable: bool = False,
+    clocks: bool = False,
     workers: int | None = None,
     environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> list[str]:
     """Make a lab, or resume the one in the directory; every process answers on return.
 
     Returns the names of what it started: none if the lab runs already. ``nodes`` None means as many as the
-    lab has, or three. ``breakable``: the links of a new lab can be cut. ``workers`` of each node: as many
+    lab has, or three. ``breakable``: the links of a new lab can be cut. ``clocks``: nodes of
+    a new lab have wall clocks of their own, which can be set. ``workers`` of each node: as many
     as the lab has, or one. ``options`` are KEY=VALUE for the
     settings of all nodes, also at later starts. ``environs``: variables for processes, by name, for this
     start. If a process does not come up, all that this call started is stopped, and a new lab is removed.
     Raises LabError, SettingsInvalid.
     """
     with locked(directory), _undone_if_new(directory):
-        at = _planned(directory, nodes, workers, breakable=breakable)
+        at = _planned(directory, nodes, workers, breakable=breakable, clocks=clocks)
         names = at.processes
         running = [name for name in names if process_of(at, name).alive]
         if running and options:
@@ -249,6 +259,9 @@ def up(
         _refuse_frozen(at, running)
         with undisturbed():
             prepare(at, options)
+            for node in at.nodes if clocks else ():
+                if not (clock := LabClock(directory, node.short)).there:
+                    clock.set(RIGHT)
         return starting.start(at, names, environs, meet=at.nodes)
 
 
@@ -258,7 +271,9 @@ def _undone_if_new(directory: Path) -> AbstractContextManager[None]:
     return undone_on_failure(directory, layout.CONTENTS)
 
 
-def _planned(directory: Path, nodes: int | None, workers: int | None, *, breakable: bool) -> Layout:
+def _planned(
+    directory: Path, nodes: int | None, workers: int | None, *, breakable: bool, clocks: bool
+) -> Layout:
     """The lab in the directory, or a new one."""
     if layout.path_of(directory).exists():
         at = layout.load(directory)
@@ -269,6 +284,8 @@ def _planned(directory: Path, nodes: int | None, workers: int | None, *, breakab
             )
         if breakable and at.links is None:
             raise LabError(f"the lab in {directory} was made without --breakable: take another --dir")
+        if clocks and not all(LabClock(directory, node.short).there for node in at.nodes):
+            raise LabError(f"the lab in {directory} was made without --clocks: take another --dir")
         if workers not in (None, at.nodes[0].workers):
             raise LabError(
                 f"the nodes of the lab in {directory} have {at.nodes[0].workers} workers, not {workers}: "

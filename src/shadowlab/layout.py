@@ -16,6 +16,8 @@ from shadowlab.errors import LabError, NoSuchNode
 DOMAIN = "lab.test"
 MAILBOX = "mailbox"
 LINKS = "links"
+CLOCKS = "clocks"
+"""A directory in the lab's, with a file for the clock of each node."""
 MAILBOX_HOSTNAME = f"{MAILBOX}.{DOMAIN}"
 INSIDE_DOMAIN, OUTSIDE_DOMAIN = "inside.test", "outside.test"
 LOOPBACK = "127.0.0.1"
@@ -28,7 +30,7 @@ _ROOM_FOR = 4  # workers, if a node has several
 LOST = "lost-databases"
 """A file in the lab's directory: ids of the databases whose disks were lost, one a line, for the audit."""
 
-CONTENTS = ("lab.json", "ca", "nodes", "tracking", "logs", MAILBOX, LINKS, LOST, "audit")
+CONTENTS = ("lab.json", "ca", "nodes", "tracking", "logs", MAILBOX, LINKS, CLOCKS, LOST, "audit")
 """What the lab makes in its directory."""
 
 Address = tuple[str, int]

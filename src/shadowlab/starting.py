@@ -10,6 +10,7 @@ from signal import SIGCONT, SIGKILL, SIGTERM
 from types import MappingProxyType
 
 from shadowlab import layout, network, processes, workers
+from shadowlab.clocks import LabClock
 from shadowlab.errors import LabError
 from shadowlab.guard import undisturbed
 from shadowlab.layout import LINKS, MAILBOX, MAILBOX_HOSTNAME, Address, LabNode, Layout
@@ -82,7 +83,8 @@ def start(
             with undisturbed():
                 log = at.log(name)
                 since = processes.size(log)
-                process = processes.start(process_of(at, name).arguments, log, environs.get(name, {}))
+                environ = {**LabClock(at.directory, name).environ, **environs.get(name, {})}
+                process = processes.start(process_of(at, name).arguments, log, environ)
                 started.append(_Started(name, process, log, since))
                 current = current.with_pid(name, process.pid or 0)
                 layout.save(current)

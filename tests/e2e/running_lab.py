@@ -73,6 +73,7 @@ class RunningLab:
         *options: str,
         nodes: int | None = None,
         breakable: bool = False,
+        clocks: bool = False,
         workers: int | None = None,
         environs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> list[str]:
@@ -81,6 +82,7 @@ class RunningLab:
             nodes=nodes,
             options=options,
             breakable=breakable,
+            clocks=clocks,
             workers=workers,
             environs=environs,
         )

@@ -14,11 +14,10 @@ from datetime import timedelta
 
 import pytest
 from conftest import brought_down
-from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
+from running_lab import INSIDE, RunningLab, wait_until
 
 from shadowlab import clocks
-from shadowlab.clocks import RIGHT, TAKES_EFFECT, LabClock
-from shadowrelay.admin.client import AdminClient
+from shadowlab.clocks import RIGHT, TAKES_EFFECT
 
 REASON = clocks.lacking()
 
@@ -44,18 +43,13 @@ class SteppingLab:
     def __init__(self, running: RunningLab) -> None:
         self.running = running
         self.cluster = running.cluster
-        self.clocks = {name: LabClock(running.directory.parent / f"{name}.clock") for name in NAMES}
-        environs = {name: clock.environ for name, clock in self.clocks.items()}
         options = (f"shadow_resubmit_time_span={SPAN}s", f"safety_net_hold_time={4 * SWEEP:.0f}s")
-        running.up(*options, nodes=3, environs=environs)
+        running.up(*options, nodes=3, clocks=True)
 
     def set(self, names: tuple[str, ...], ahead: timedelta) -> None:
         for name in names:
-            self.clocks[name].set(ahead)
+            self.cluster.set_clock(name, ahead)
         time.sleep(TAKES_EFFECT)
-
-    def start(self, name: str) -> None:
-        self.cluster.start(name, self.clocks[name].environ)
 
     @contextmanager
     def wrong(self, *names: str, ahead: timedelta) -> Iterator[None]:
@@ -108,8 +102,8 @@ def lab(shared: SteppingLab) -> Iterator[SteppingLab]:
     yield shared
     shared.cluster.accept()
     for name in NAMES:
-        shared.clocks[name].set(RIGHT)
-        shared.start(name)
+        shared.cluster.set_clock(name, RIGHT)
+        shared.cluster.start(name)
 
 
 @pytest.mark.parametrize("ahead", [YEAR, HOURS, -YEAR, -HOURS, MINUTES], ids=spelt)
@@ -137,7 +131,7 @@ def test_the_same_if_the_clock_is_wrong_when_the_node_starts(lab: SteppingLab, a
     lab.waiting("mx1", 2)
     lab.cluster.kill("mx1")
     with lab.wrong("mx1", ahead=ahead):
-        lab.start("mx1")
+        lab.cluster.start("mx1")
         lab.waiting("mx1")
     lab.delivers()
 
@@ -153,17 +147,17 @@ def test_a_holder_whose_clock_is_wrong_promotes_what_it_holds_and_ends_none_of_i
         wait_until(
             lambda: (lab.running.queued("mx2"), lab.running.queued("mx3")) == held, "its holders promote"
         )
-    lab.start("mx1")
+    lab.cluster.start("mx1")
     lab.delivers()
 
 
 def test_a_holder_whose_clock_is_a_year_ahead_keeps_what_it_holds_for_an_owner_that_is_away(lab: SteppingLab):
-    """The owner is back before anything is promoted; until then nobody says that it still has the messages."""
+    """The owner is back before a promotion; until then nobody says that it still has the messages."""
     lab.waiting("mx1")
     lab.cluster.kill("mx1")
     with lab.wrong("mx2", "mx3", ahead=YEAR):
         time.sleep(2 * SWEEP)  # copies are looked at for their age
-    lab.start("mx1")
+    lab.cluster.start("mx1")
     lab.delivers()
 
 
@@ -175,5 +169,5 @@ def test_a_retry_that_was_planned_while_the_clock_was_ahead_comes_no_later(
     with lab.wrong("mx1", ahead=ahead):
         lab.waiting("mx1")
         lab.cluster.kill("mx1")
-    lab.start("mx1")
+    lab.cluster.start("mx1")
     lab.delivers()

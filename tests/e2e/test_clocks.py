@@ -7,13 +7,11 @@ which silence is measured, go on: the kernel lets nobody set them.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
 from shadowlab import clocks
-from shadowlab.clocks import LabClock
 from shadowrelay.admin.client import AdminClient
 
 REASON = clocks.lacking()
@@ -27,18 +25,13 @@ def ahead(lab: RunningLab, name: str) -> timedelta:
 
 
 @pytest.mark.parametrize("hours", [5, -5])
-def test_a_wall_clock_that_steps_by_hours_promotes_nothing_and_delays_nothing(
-    lab: RunningLab, tmp_path: Path, hours: int
-):
+def test_a_wall_clock_that_steps_by_hours_promotes_nothing_and_delays_nothing(lab: RunningLab, hours: int):
     # A step is longer than the time span, and shorter than the age at which a sender is told of a delay.
-    lab.up("shadow_resubmit_time_span=1h", "delay_notification_timeout=1d", nodes=2)
-    clock = LabClock(tmp_path / "clock")
-    lab.cluster.stop("mx1")
-    lab.cluster.start("mx1", clock.environ)
+    lab.up("shadow_resubmit_time_span=1h", "delay_notification_timeout=1d", nodes=2, clocks=True)
     started = datetime.now(UTC)
 
     def stepped_to(offset: int) -> None:
-        clock.set(timedelta(hours=offset))
+        lab.cluster.set_clock("mx1", timedelta(hours=offset))
         almost = timedelta(minutes=10)
         expected = timedelta(hours=offset)
         wait_until(lambda: abs(ahead(lab, "mx1") - expected) < almost, "the clock has stepped")

@@ -197,7 +197,9 @@ def test_who_looks_around_in_the_directory_of_a_node_does_no_harm(tmp_path: Path
 def test_a_clock_that_is_set_shows_in_the_logs_and_does_no_harm(tmp_path: Path):
     home = tmp_path / "lab"
     faults = "clock,clock-start,clock-away"
-    told = verdict(tmp_path, "--minutes", "0.6", "--seed", "5", "--faults", faults, "--keep", "--dir", str(home))
+    told = verdict(
+        tmp_path, "--minutes", "0.6", "--seed", "5", "--faults", faults, "--keep", "--dir", str(home)
+    )
     assert "lost 0, unexpected 0, duplicates 0" in told
     rows = [row for node in (home / "tracking").iterdir() for row in tracked(node)]
     off = [datetime.fromisoformat(row["date-time"]) - datetime.now(UTC) for row in rows]

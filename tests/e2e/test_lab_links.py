@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
+
 import pytest
+from click.testing import CliRunner
 from running_lab import RunningLab, wait_until
 
-from shadowlab import network
+from shadowlab import clocks, network
+from shadowlab.cli import main
 from shadowlab.condition import look
 from shadowlab.errors import LabError
 from shadowlab.layout import Manner, Way
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+
+MOMENT = timedelta(minutes=5)
 
 
 def peers(lab: RunningLab, name: str) -> dict[str, str]:
@@ -76,3 +84,29 @@ def test_a_lab_without_breakable_links_says_how_to_make_one(lab: RunningLab):
     lab.cluster.down()
     with pytest.raises(LabError, match="without --breakable"):
         lab.up(breakable=True)
+
+
+@pytest.mark.skipif(bool(clocks.lacking()), reason=clocks.lacking())
+def test_a_clock_is_set_and_right_again_in_a_lab_with_clocks_alone(lab: RunningLab):
+    def by_command(*words: str, status: int = 0) -> str:
+        told = CliRunner().invoke(main, ["clock", *words, "--dir", str(lab.directory)])
+        assert told.exit_code == status, told.output
+        return told.output
+
+    def its_time() -> datetime:
+        return datetime.fromisoformat(lab.events("mx1", "RECEIVE")[-1]["date-time"])
+
+    lab.up("reject_message_on_shadow_failure=false", nodes=1, clocks=True)
+    for words, hours in ((("--ahead", "20h"), 20), (("--behind", "2h30m"), -2.5), ((), 0)):
+        assert by_command("mx1", *words) == "the clock of mx1 is set\n"
+        time.sleep(clocks.TAKES_EFFECT)
+        lab.send()
+        wait_until(
+            lambda hours=hours: abs(its_time() - datetime.now(UTC) - timedelta(hours=hours)) < MOMENT, "set"
+        )
+    assert "such as 15m" in by_command("mx1", "--ahead", "soon", status=2)
+    lab.cluster.down()
+    (lab.directory / "clocks" / "mx1").unlink()
+    assert "without --clocks" in by_command("mx1", status=1)
+    with pytest.raises(LabError, match="without --clocks"):
+        lab.up(clocks=True)

@@ -32,7 +32,7 @@ RECORDS = ("events", "outcomes", "tombstones", "requests")
 
 @dataclass(slots=True)
 class Ages:
-    """``born``: when a message was first durable anywhere. ``settled``: since when a disk has it in Safety Net."""
+    """``born``: when a message was first durable. ``settled``: since when a disk has it in Safety Net."""
 
     world: World
     born: dict[MessageId, float] = field(default_factory=dict)

@@ -111,4 +111,3 @@ class Stepping:
 
 def of_every_third(seed: int) -> bool:
     return seed % 3 == 1
-

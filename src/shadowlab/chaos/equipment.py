@@ -9,10 +9,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from types import MappingProxyType
 
 from shadowlab import clocks, disks
-from shadowlab.clocks import LabClock
 from shadowlab.cluster import Cluster
 from shadowlab.disks import Disk, mounted
 from shadowlab.guard import undisturbed
@@ -39,14 +37,10 @@ def lacking(need: Need) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """Disks and clocks by the nodes' short names; empty if no fault needs them."""
+    """Disks by the nodes' short names; empty if no fault needs them. ``clocks``: the lab has clocks."""
 
     disks: Mapping[str, Disk] = field(default_factory=dict)
-    clocks: Mapping[str, LabClock] = field(default_factory=dict)
-
-    def environ(self, node: str) -> Mapping[str, str]:
-        """Variables for the process of a node."""
-        return self.clocks[node].environ if node in self.clocks else MappingProxyType({})
+    clocks: bool = False
 
     def sync(self) -> None:
         """Make durable what processes other than the nodes wrote to the disks. Raises LabError."""
@@ -61,8 +55,8 @@ class Equipment:
                 cluster.kill(node, missing_ok=True)
                 disk.restore()
             disk.clear()
-        if clock := self.clocks.get(node):
-            clock.set(clocks.RIGHT)
+        if self.clocks:
+            cluster.set_clock(node, clocks.RIGHT)
 
 
 @contextmanager
@@ -77,15 +71,14 @@ def equipped(directory: Path, nodes: Collection[str], needs: Collection[Need]) -
     with ExitStack() as stack:
         stack.callback(_remove_empty, missing)
         stack.callback(shutil.rmtree, own, ignore_errors=True)
-        of_disks, of_clocks = {}, {}
+        of_disks = {}
         if Need.CLOCK in needs:
             stack.callback(clocks.sweep, time.time())
-            of_clocks = {node: LabClock(own / f"{node}.clock") for node in nodes}
         if Need.DISK in needs:
             stack.callback(_remove_empty, [home_of(directory, node).parent for node in nodes])
             for node in nodes:
                 of_disks[node] = stack.enter_context(_disk(directory, own / f"{node}.img", node))
-        yield Equipment(of_disks, of_clocks)
+        yield Equipment(of_disks, Need.CLOCK in needs)
 
 
 @contextmanager

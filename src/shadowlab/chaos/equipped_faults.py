@@ -124,7 +124,7 @@ class ClockSet(_Harmless):
     ahead: timedelta
 
     def do(self, hands: Hands) -> None:
-        hands.equipment.clocks[self.node].set(self.ahead)
+        hands.cluster.set_clock(self.node, self.ahead)
         hands.pause(TAKES_EFFECT)
 
     def undo(self, hands: Hands) -> None:
@@ -134,7 +134,7 @@ class ClockSet(_Harmless):
 
 @dataclass(frozen=True, slots=True)
 class ClockSetAtStart(_Mended):
-    """Killed, and started with a wall clock that is so far ``ahead``, or behind; then it is set right again."""
+    """Killed, and started with a wall clock that is ``ahead``, or behind; then it is set right again."""
 
     ahead: timedelta
 
@@ -144,8 +144,8 @@ class ClockSetAtStart(_Mended):
 
     def do(self, hands: Hands) -> None:
         hands.cluster.kill(self.node)
-        hands.equipment.clocks[self.node].set(self.ahead)
-        hands.cluster.start(self.node, hands.equipment.environ(self.node))
+        hands.cluster.set_clock(self.node, self.ahead)
+        hands.cluster.start(self.node)
         hands.pause(TAKES_EFFECT)
 
     def undo(self, hands: Hands) -> None:
@@ -155,7 +155,7 @@ class ClockSetAtStart(_Mended):
 
 @dataclass(frozen=True, slots=True)
 class HoldersClocksSet(Killed):
-    """Killed while the wall clocks of all others are so far ``ahead``, or behind: they promote what they hold."""
+    """Killed; the wall clocks of all others are ``ahead``, or behind, while they promote what they hold."""
 
     others: tuple[str, ...]
     ahead: timedelta
@@ -163,7 +163,7 @@ class HoldersClocksSet(Killed):
     def do(self, hands: Hands) -> None:
         super(HoldersClocksSet, self).do(hands)
         for other in self.others:
-            hands.equipment.clocks[other].set(self.ahead)
+            hands.cluster.set_clock(other, self.ahead)
 
     def undo(self, hands: Hands) -> None:
         for other in self.others:

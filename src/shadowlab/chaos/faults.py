@@ -44,7 +44,7 @@ class Hands:
     def bring_back(self, node: str) -> None:
         """Mend the disk and the clock of a node, and start it."""
         self.equipment.mend(self.cluster, node)
-        self.cluster.start(node, self.equipment.environ(node))
+        self.cluster.start(node)
 
     def keep_open_log(self, node: str) -> None:
         """Keep the open tracking file that a lost disk takes with it, to find causes later."""

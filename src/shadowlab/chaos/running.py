@@ -104,7 +104,7 @@ class _Run:
             nodes=self._plan.nodes,
             options=(*OPTIONS, *self._plan.options),
             breakable=True,
-            environs={name: self._equipment.environ(name) for name in layout.names(self._plan.nodes)},
+            clocks=self._equipment.clocks,
         )
         self._equipment.sync()
         at, over, drained = self._cluster.layout, threading.Event(), threading.Event()

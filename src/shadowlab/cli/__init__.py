@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowlab.cli.audit import audit
-from shadowlab.cli.breaking import chaos, cut, heal
+from shadowlab.cli.breaking import chaos, clock, cut, heal
 from shadowlab.cli.links import links
 from shadowlab.cli.options import done, in_directory, in_new_directory, keeping, problems
 from shadowlab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
@@ -35,7 +35,7 @@ def main() -> None:
     """
 
 
-for _command in (cut, heal, chaos, links, audit):
+for _command in (cut, heal, clock, chaos, links, audit):
     main.add_command(_command)
 
 
@@ -52,6 +52,7 @@ for _command in (cut, heal, chaos, links, audit):
     help="How many workers each node has. Default: as many as the lab has, or 1.",
 )
 @click.option("--breakable", is_flag=True, help="Make links between nodes that cut and heal can act on.")
+@click.option("--clocks", is_flag=True, help="Make wall clocks of nodes that clock can set (libfaketime).")
 @click.option(
     "--set",
     "options",
@@ -60,12 +61,20 @@ for _command in (cut, heal, chaos, links, audit):
     help="A setting of all nodes, such as safety_net_hold_time=1h or log.level=debug; may be repeated.",
 )
 def start_lab(
-    directory: Path, nodes: int | None, workers: int | None, options: tuple[str, ...], *, breakable: bool
+    directory: Path,
+    nodes: int | None,
+    workers: int | None,
+    options: tuple[str, ...],
+    *,
+    breakable: bool,
+    clocks: bool,
 ) -> None:
     """Start a lab, or resume the one in DIR with its data, its ports and its certificates."""
     with problems():
         refuse_other_things(directory)
-        started = up(directory, nodes=nodes, options=options, breakable=breakable, workers=workers)
+        started = up(
+            directory, nodes=nodes, options=options, breakable=breakable, clocks=clocks, workers=workers
+        )
         at = Cluster(directory).layout
     if not started:
         click.echo("The lab runs already.")

@@ -1,8 +1,9 @@
-"""``shadowlab cut``, ``heal`` and ``chaos``: break links, or everything."""
+"""``shadowlab cut``, ``heal``, ``clock`` and ``chaos``: break links, clocks, or everything."""
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from shadowlab import network
 from shadowlab.cli.options import Number, done, in_directory, in_new_directory, keeping, problems
 from shadowlab.cluster import DEFAULT_NODES, Cluster
 from shadowlab.layout import MOST_NODES, Manner
+from shadowrelay.settings import parse_duration
 
 
 @click.command("cut")
@@ -39,6 +41,27 @@ def cut(one: str, other: str, directory: Path, *, one_way: bool, reset: bool) ->
 def heal(directory: Path) -> None:
     """Heal every link that was cut."""
     done(directory, lambda cluster: cluster.heal(), "all links are whole")
+
+
+def _span(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta:
+    del ctx
+    try:
+        return parse_duration(value or "0s")
+    except ValueError as problem:
+        raise click.BadParameter(f"{value}: {problem}, such as 15m, 20h or 365d", param=param) from problem
+
+
+@click.command("clock")
+@click.argument("node")
+@click.option("--ahead", metavar="DURATION", callback=_span, help="So far ahead of the right time.")
+@click.option("--behind", metavar="DURATION", callback=_span, help="So far behind it.")
+@in_directory
+def clock(node: str, ahead: timedelta, behind: timedelta, directory: Path) -> None:
+    """Set the wall clock of a node of a lab that was made with --clocks; without an option: set it right.
+
+    Its boot clock goes on as it is. The clock stays as it was set, over down and up too.
+    """
+    done(directory, lambda cluster: cluster.set_clock(node, ahead - behind), f"the clock of {node} is set")
 
 
 def _faults(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
