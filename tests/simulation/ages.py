@@ -29,6 +29,9 @@ EXPIRED = "550 5.4.7"
 RECORDS = ("events", "outcomes", "tombstones", "requests")
 """What a disk keeps for a while."""
 
+COMMIT = 0.4
+"""Seconds from a decision until it is durable, at most: that is when it is looked at here."""
+
 
 @dataclass(slots=True)
 class Ages:
@@ -78,7 +81,7 @@ class Ages:
                     self._old_enough(node, f"{table} {key}", since, kept_for[table])
 
     def _old_enough(self, node: Node, what: str, since: float, least: timedelta) -> None:
-        if (passed := self.world.now - since) < least.total_seconds() - 0.001:
+        if (passed := self.world.now - since) < least.total_seconds() - COMMIT:
             raise Broken(f"{node.name}: {what} ended after {passed:.1f} s, not {least.total_seconds():.1f} s")
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from shadowrelay.core.reception.shadow_servers import MemberPlace
+
 from .world import START, World, seconds
 
 if TYPE_CHECKING:
@@ -56,11 +58,18 @@ class MachineClocks:
         self.boot_id = f"{self.boot_id.partition('+')[0]}+{self.boots}"
 
 
+def machine_of(world: World, place: MemberPlace) -> MachineClocks:
+    """The workers of one machine have its clocks in common."""
+    return world.machines.setdefault(place.host, MachineClocks(world, f"boot of {place.host}"))
+
+
 class Stepping:
     """What a run does to the clocks of its machines."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: World, seed: int, *, still: bool) -> None:
+        """``still``: all happens as ever, but each step is one of no length."""
         self.world = world
+        self.still = still
         self.draw = random.Random(seed ^ 0xC10C)
         world.before_start = self._before_start
 
@@ -86,8 +95,8 @@ class Stepping:
 
     def _before_start(self, node: Node) -> None:
         draw = self.draw
-        rebooted = draw.random() < REBOOTS
-        if rebooted:
+        alone = not any(other.up and other.machine is node.machine for other in self.world.nodes.values())
+        if rebooted := alone and draw.random() < REBOOTS:
             node.machine.reboot()
             self.world.fault("reboot")
             self.world.say(node.name, "its machine was rebooted")
@@ -97,7 +106,7 @@ class Stepping:
     def _step(self, node: Node) -> None:
         """Most steps of one node come one by one; two that overlap add up."""
         draw = self.draw
-        by = draw.choice((-1.0, 1.0)) * draw.choice(STEPS)
+        by = draw.choice((-1.0, 1.0)) * draw.choice(STEPS) * (not self.still)
         length = draw.choice((draw.uniform(SHORTEST, 10.0), draw.uniform(SHORTEST, LONGEST)))
         self.world.fault("wall clock")
         self.world.say(node.name, f"its wall clock steps by {by:+.0f} s for {length:.1f} s")

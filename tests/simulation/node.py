@@ -62,7 +62,7 @@ from shadowrelay.safety_net.pace import Pace
 from shadowrelay.wire.xtext import typed_recipient
 
 from . import ages
-from .clocks import MachineClocks
+from .clocks import machine_of
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .resubmitting import Resubmitter
@@ -159,7 +159,7 @@ class Node:
         self.sql = sql
         self.policy: Policy = world.policy
         self.others = tuple(other for other in world.places if other.name != place.name)
-        self.machine = MachineClocks(world, f"boot of {place.name}")
+        self.machine = machine_of(world, place)
         self.up = False
         self.frozen = False
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []

@@ -102,10 +102,11 @@ class Run:
         lists: bool = False,
         by_hand: bool = False,
         hosts: bool = False,
+        still: bool = False,
     ) -> None:
         """``lists``: some recipients are distribution lists, and no operator asks Safety Net for mail.
         ``by_hand``: operators remove, bounce, suspend and resume messages. ``hosts``: nodes are of several
-        workers, and a host fails with all of them.
+        workers, and a host fails with all of them. ``still``: clocks that would step do not.
         """
         self.listing = random.Random(seed ^ 0x1157) if lists else None
         draw = random.Random(seed ^ 0x5EED)
@@ -178,7 +179,7 @@ class Run:
         self.world.say("plan", f"{self.plan} {self.machine or ''}")
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
-        self.stepping = Stepping(self.world, seed) if of_every_third(seed) else None
+        self.stepping = Stepping(self.world, seed, still=still) if of_every_third(seed) else None
         self.hand = Hand(self.world, random.Random(seed ^ 0x4A2D)) if by_hand else None
         self.clients: list[Client] = []
         self.healed = 0
@@ -605,9 +606,15 @@ class Run:
 
 
 def run_seed(
-    seed: int, *, verbose: bool = False, lists: bool = False, by_hand: bool = False, hosts: bool = False
+    seed: int,
+    *,
+    verbose: bool = False,
+    lists: bool = False,
+    by_hand: bool = False,
+    hosts: bool = False,
+    still: bool = False,
 ) -> tuple[Verdict, list[str]]:
-    run = Run(seed, verbose=verbose, lists=lists, by_hand=by_hand, hosts=hosts)
+    run = Run(seed, verbose=verbose, lists=lists, by_hand=by_hand, hosts=hosts, still=still)
     try:
         verdict = run.go()
     except Exception as error:  # a bug in the simulation or in the code under it: the seed fails

@@ -18,6 +18,7 @@ from shadowrelay.core.requests import Selector
 
 if TYPE_CHECKING:
     from .by_hand import Order
+    from .clocks import MachineClocks
     from .node import Node
 
 
@@ -128,6 +129,7 @@ class World:
         self.now = 0.0
         self.noise = Noise()
         self.nodes: dict[ServerName, Node] = {}
+        self.machines: dict[str, MachineClocks] = {}  # by host
         self.blocked: set[tuple[str, str]] = set()
         self.at_once = 1000  # messages that one transaction goes through
         self.slow: dict[tuple[str, str], list[float]] = {}  # the next packets that way take that long
