@@ -53,6 +53,8 @@ APART = {
     "name",
     "sql",
     "machine",
+    "time",
+    "doubts",
     "commits",
     "ledger",
     "peers",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.core.reckoning import TOLERANCE, Judgement
 from shadowrelay.core.tracking import Fail, HaDiscard
 
 from .world import Broken
@@ -28,6 +29,9 @@ EXPIRED = "550 5.4.7"
 
 RECORDS = ("events", "outcomes", "tombstones", "requests")
 """What a disk keeps for a while."""
+
+A_LITTLE = 10.0
+"""Seconds by which packets may be late."""
 
 COMMIT = 0.4
 """Seconds from a decision until it is durable, at most: that is when it is looked at here."""
@@ -49,6 +53,8 @@ class Ages:
             was = before is not None and before.stage is Stage.SAFETY_NET
             if after is not None and after.stage is Stage.SAFETY_NET and not was:
                 self.settled.setdefault((node.name, message_id), now)
+            if after is not None and after.owned:
+                self._planned(node, after)
             if was and after is None and (since := self.settled.pop((node.name, message_id), None)):
                 self._old_enough(node, f"{message_id} in Safety Net", since, policy.safety_net_hold_time)
         for event in told:
@@ -58,6 +64,22 @@ class Ages:
             elif isinstance(event, HaDiscard) and event.reason == "Expired":
                 since = self.born[event.copy.id]
                 self._old_enough(node, f"the copy of {event.copy.id}", since, remembered_for(policy))
+
+    def looked(self, node: Node, found: Judgement) -> None:
+        """It judged its wall clock. Whose clock is wrong knows it, if it or a member knew the right time."""
+        if found.doubts or abs(node.machine.offset) < TOLERANCE.total_seconds() + A_LITTLE:
+            return
+        others = [one for one in self.world.machines.values() if one is not node.machine]
+        told = found.reckoning.settled or node.time.differences()
+        if told and not any(one.was_wrong for one in others):
+            raise Broken(f"{node.name}: its clock is wrong by {node.machine.offset:.0f} s, and it trusts it")
+
+    def _planned(self, node: Node, copy: Copy) -> None:
+        """Nothing is tried again later than the longest interval says."""
+        latest = node.clock() + self.world.policy.outbound_connection_failure_retry_interval
+        for one in copy.unsettled:
+            if one.next_attempt is not None and one.next_attempt > latest:
+                raise Broken(f"{node.name}: {copy.id} is tried again at {one.next_attempt}")
 
     def gone(self, node: Node, disk: str) -> None:
         """Its disk is another one."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.reckoning import ClockReading
 
 from .world import START, World, seconds
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
-STEPS = (2 * MINUTE, 15 * MINUTE, 20 * HOUR, 365 * DAY)
+STEPS = (2 * MINUTE, 15 * MINUTE, 20 * HOUR, 10 * DAY, 365 * DAY)
 """By how much a clock is set ahead or back, in seconds."""
 
 SHORTEST, LONGEST = 2.0, 70.0
@@ -44,17 +44,15 @@ class MachineClocks:
     started: float = -100.0  # when the machine was switched on, in the world's time
     offset: float = 0.0
     boots: int = 1
+    was_wrong: bool = False  # ever
 
-    def wall(self) -> datetime:
-        return START + seconds(round(self.world.now + self.offset, 6))
-
-    def boot(self) -> float:
-        """Seconds since the machine was switched on, also those of its sleep."""
-        return round(self.world.now - self.started, 6)
+    def read(self) -> ClockReading:
+        now = round(self.world.now, 6)
+        return ClockReading(START + seconds(now + self.offset), seconds(now - self.started), self.boot_id)
 
     def reboot(self) -> None:
         self.boots += 1
-        self.started = self.world.now - 1.0
+        self.started = round(self.world.now, 6) - 1.0
         self.boot_id = f"{self.boot_id.partition('+')[0]}+{self.boots}"
 
 
@@ -70,6 +68,7 @@ class Stepping:
         """``still``: all happens as ever, but each step is one of no length."""
         self.world = world
         self.still = still
+        world.tells_time = seed % 18 != 1
         self.draw = random.Random(seed ^ 0xC10C)
         world.before_start = self._before_start
 
@@ -87,6 +86,11 @@ class Stepping:
     def sweeps(self) -> bool:
         """Do the nodes look for what goes by age now?"""
         return self.draw.random() < SWEEPS
+
+    def doubted(self) -> str:
+        """Whose clock is still not trusted though members can say that it is right; '' if nobody's."""
+        found = [node.name for node in self.world.nodes.values() if self.world.tells_time and node.doubts]
+        return f"{found[0]} does not trust its clock" if found else ""
 
     def wrong(self) -> str:
         """Whose clock is still wrong; '' if nobody's."""
@@ -111,6 +115,7 @@ class Stepping:
         self.world.fault("wall clock")
         self.world.say(node.name, f"its wall clock steps by {by:+.0f} s for {length:.1f} s")
         node.machine.offset += by
+        node.machine.was_wrong = True
         self.world.after(length, self._back, node, by)
 
     def _back(self, node: Node, by: float) -> None:

@@ -65,6 +65,7 @@ from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.messages import AsSent, Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings, Reckoning
 from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
@@ -74,7 +75,8 @@ from shadowrelay.core.tracking import RowsDamaged
 from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
-from shadowrelay.database.ledger import SQL, SqlLedger
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.queue import forget_expired
 from shadowrelay.database.tally import Tally
 
 T = TypeVar("T")
@@ -118,6 +120,7 @@ class State:
     sequence: int = 0
     incarnations: tuple[tuple[Incarnation, int, int], ...] = ()
     alive_at: datetime | None = None
+    reckoning: Reckoning | None = None  # as it was saved last
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
     requests: dict[RequestId, Request] = field(default_factory=dict)
     switches: dict[str, Switch] = field(default_factory=dict)
@@ -700,16 +703,16 @@ class MemoryLedger:
             self._back_at = opened.at
         return more
 
-    def expire(self, policy: Policy, now: datetime) -> None:
+    def expire(self, policy: Policy, ends: Endings) -> None:
         """What a stage forgets by age: events nobody fetched, outcomes and tombstones."""
         for event in list(self.state.events.values()):
-            old = event.created_at <= now - policy.shadow_message_auto_discard_interval
+            old = event.created_at <= ends.before(policy.shadow_message_auto_discard_interval)
             told = event.verdict
             if old and told.kind is not VerdictKind.TAKEN and not _is_order(told):
                 self._put("events", event.number, _ABSENT)
         for table in ("outcomes", "tombstones"):
             for row in list(getattr(self.state, table).values()):
-                if row.keep_until <= now:
+                if row.keep_until <= ends.planned_by:
                     self._put(table, row.message_id, _ABSENT)
 
     def settled_copies(self) -> list[Copy]:
@@ -894,14 +897,9 @@ class CheckedLedger(MemoryLedger):
         if (kept, shared) != (self.state.contents, self.state.shared):
             raise Disagreement(f"{self.name}: SQLite says {kept} {shared}, memory {self.state}")
 
-    def expire(self, policy: Policy, now: datetime) -> None:
-        from shadowrelay.database.records import micros
-
-        run = self._begin().connection.execute
-        run(SQL["expire_events"], (micros(now - policy.shadow_message_auto_discard_interval),))
-        run(SQL["expire_outcomes"], (micros(now),))
-        run(SQL["expire_tombstones"], (micros(now),))
-        super().expire(policy, now)
+    def expire(self, policy: Policy, ends: Endings) -> None:
+        forget_expired(self._begin(), ends.before(policy.shadow_message_auto_discard_interval), ends)
+        super().expire(policy, ends)
 
     def snapshot(self) -> Any:
         assert not self.connection.in_transaction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,9 @@ from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import LISTS
+from shadowrelay.core.reckoning import Doubt, begun, carried_on
 from shadowrelay.core.safety_net import expiry, requesting
+from shadowrelay.core.spans import within
 from shadowrelay.core.steps import (
     AllFound,
     AnyStep,
@@ -57,6 +59,7 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.members.refusals import Refusals
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.pace import Pace
 from shadowrelay.wire.xtext import typed_recipient
@@ -181,7 +184,27 @@ class Node:
     # Clocks.
 
     def clock(self) -> datetime:
-        return self.machine.wall()
+        """Reckoned time: what all decisions go by."""
+        return self.time()
+
+    def voice_of(self, name: ServerName) -> ServerName | None:
+        """Members on one machine have one clock, so they have one voice; those on ours say nothing new."""
+        (host,) = (other.host for other in self.others if other.name == name)
+        return ServerName(host) if host != self.place.host else None
+
+    def certain(self, since: datetime) -> datetime:
+        """The present, for the age that what began then certainly has."""
+        ends = self.time.endings()
+        return ends.now - within(ends.spans, since, ends.now)
+
+    def _look_at_the_clock(self) -> None:
+        """Note what time it is, and whether the wall clock is to be trusted."""
+        found = self.time.look()
+        if self.world.verbose and found.doubts != self.doubts:
+            self.world.say(self.name, f"doubts its clock: {', '.join(sorted(found.doubts)) or 'no more'}")
+        self.doubts = found.doubts
+        self.checks.ages.looked(self, found)
+        self.ledger.state.reckoning = self.time.to_save()
 
     def after(self, delay: float, run: Callable[..., None], *arguments: Any) -> None:
         """Run it in this process: not if that ended meanwhile, and later if it is frozen."""
@@ -222,10 +245,16 @@ class Node:
         self.pump_at: float | None = None
         self.resubmitter: Resubmitter | None = None  # since there was a request
         token = Incarnation(self.world.token(64))
+        found, reading = self.ledger.state.reckoning, self.machine.read()
+        reckoning = carried_on(found, reading) if found else begun(reading)
+        self.ledger.state.reckoning = reckoning
+        self.time = NodeClock(reckoning, self.machine.read)
+        self.doubts: frozenset[Doubt] = frozenset()
         now = self.clock()
         away_since = self.ledger.open(token, now)
+        away = max(now - away_since, reckoning.away) if away_since is not None else timedelta(0)
         interval = self.policy.shadow_message_auto_discard_interval
-        long_away = now if away_since is not None and now - away_since > interval else None
+        long_away = now if away > interval else None
         self.inquiry = Inquiry(long_away=long_away)
         self.durable = self.ledger.lineage
         self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
@@ -393,7 +422,9 @@ class Node:
 
     def _greet_or_poll(self, name: ServerName, began: float) -> None:
         session = self.peers.session(name)
-        if session is None or not self._holds_for(name):
+        voice = self.voice_of(name)
+        old = bool(voice) and self.time.told_before(voice, self.policy.shadow_heartbeat_frequency)
+        if session is None or not self._holds_for(name) or old:
             script: Script[Any] = greet(
                 name, self.clock, lambda: session is None or self.boundary.silent(name)
             )
@@ -454,6 +485,7 @@ class Node:
         """Once a second: exposure, questions that can be concluded, and what a sleep calls for."""
         self.after(1.0, self.tick)
         self.ticks += 1
+        self._look_at_the_clock()
         if self.world.scrub and self.ticks % SCRUB == 0:
             self._scrub()
         self.pump()
@@ -634,12 +666,10 @@ class Node:
         return {one.number for one in step.recipients} <= free
 
     def _is_due(self, recipient: Recipient, now: datetime) -> bool:
-        """Its time has come, or lies so far ahead that only a clock set back can explain it."""
-        if recipient.is_suspended(now):
-            return False
-        due = recipient.next_attempt
-        longest = self.policy.outbound_connection_failure_retry_interval
-        return due is None or due <= now or (recipient.unread is None and due > now + longest)
+        """Its time has come."""
+        return not recipient.is_suspended(now) and (
+            recipient.next_attempt is None or recipient.next_attempt <= now
+        )
 
     def _deliver(self, copy: Copy, hop: NextHop) -> None:
         due = tuple(
@@ -661,7 +691,9 @@ class Node:
         if step.next_hop == LISTS:
             resume(self._expand(step, hop) if self._still_ours(step) else Sent((), hop))
             return
-        if retry.expired(retry.since(copy, step.recipients), self.clock(), self.policy):
+        ends = self.time.endings()
+        not_aged = within(ends.spans, copy.received_at, ends.now)
+        if retry.expired(retry.since(copy, step.recipients) + not_aged, ends.at, self.policy):
             gone = tuple(
                 AttemptResult(r.number, Ending.EXPIRED, "550 5.4.7 Expired") for r in step.recipients
             )
@@ -887,18 +919,21 @@ class Node:
 
     def expire(self) -> None:
         """Safety Net and everything else that goes by age."""
+        ends = self.time.endings()
+        if ends.doubt:
+            return
 
         def work(ledger: Transaction) -> None:
-            now, reachable = self.clock(), self.boundary.reachable()
+            now, reachable = ends.now, self.boundary.reachable()
             there = ages.kept(self.ledger.state)
             kept = requesting.kept(ledger, self.policy, now)
             for copy in self.ledger.settled_copies():
-                if expiry.expire(ledger, copy, self.policy, now, reachable, kept).writes:
+                if expiry.expire(ledger, copy, self.policy, now, reachable, kept, ends).writes:
                     current = ledger.copy(copy.id)
                     if current is not None:
-                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept))
+                        ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept, ends))
             ledger.apply(requesting.forget(ledger, self.policy, now))
-            self.ledger.expire(self.policy, now)
+            self.ledger.expire(self.policy, ends)
             self.checks.ages.swept(self, there, self.ledger.state)
 
         self.transact(work, lambda _: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Content
@@ -169,14 +169,22 @@ class Peers:
         self, step: Greet, number: int, timeout: float, done: Callable[[Greeting | None, str], None]
     ) -> None:
         def answered(answer: tuple[str, ...] | None, why: str) -> None:
-            done(None if answer is None else parse_greeting(answer[-1].removeprefix("250 2.0.0 ")), why)
+            theirs = None if answer is None else parse_greeting(answer[-1].removeprefix("250 2.0.0 "))
+            if theirs is not None and theirs.time is not None and (host := self.node.voice_of(theirs.name)):
+                self.node.time.heard(host, theirs.time, ours.boot)
+            done(theirs, why)
 
         if (step.to, self.node.name) in self.world.blocked:  # no handshake without both directions
             self.node.after(timeout, answered, None, "connect timed out")
             return
         self.world.point("greeting", self.node.name, step.to)
-        line = "XSHADOW " + format_greeting(step.greeting)
+        ours = self.node.machine.read()
+        line = "XSHADOW " + format_greeting(replace(step.greeting, time=self.time_told()))
         self.exchange(step.to, number, [line], timeout, answered)
+
+    def time_told(self) -> datetime | None:
+        """What the wall clock says; members of a release before do not tell it."""
+        return self.node.machine.read().wall if self.world.tells_time else None
 
     def ask(self, step: Ask, resume: Callable[[Any], None]) -> None:
         if not step.query.most:  # not a poll: on a session from the pool
@@ -297,7 +305,7 @@ class Peers:
             step.epoch,
             step.rank,
             node.durable.mark,
-            age=max(timedelta(0), node.clock() - step.received_at),
+            age=max(timedelta(0), node.certain(step.received_at) - step.received_at),
             envelope=step.digests.envelope,
             given_for=step.given_for,
         )
@@ -392,7 +400,8 @@ class Peers:
             self._transact(lambda ledger: conversation.introduce(ledger, name), answer)
 
         def answer(mine: Greeting) -> None:
-            reply((f"250 2.0.0 {format_greeting(replace(mine, version=theirs.version))}",))
+            said = replace(mine, version=theirs.version, time=self.time_told())
+            reply((f"250 2.0.0 {format_greeting(said)}",))
 
         node.boundary.greeted(name)
         self._transact(

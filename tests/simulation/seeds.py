@@ -579,7 +579,9 @@ class Run:
         if self.hand:
             self.hand.finish()
         world.noise = replace(world.noise, loss=0.0, repeat=0.0)
-        if problem := self._until(lambda: unrest(world), 120.0):
+        if problem := self._until(
+            lambda: unrest(world) or (self.stepping.doubted() if self.stepping else ""), 120.0
+        ):
             return f"not drained: {problem}"
         for node in world.nodes.values():
             if isinstance(node.ledger, CheckedLedger):

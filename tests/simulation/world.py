@@ -129,6 +129,7 @@ class World:
         self.now = 0.0
         self.noise = Noise()
         self.nodes: dict[ServerName, Node] = {}
+        self.tells_time = False  # do members tell what their wall clocks say?
         self.machines: dict[str, MachineClocks] = {}  # by host
         self.blocked: set[tuple[str, str]] = set()
         self.at_once = 1000  # messages that one transaction goes through
