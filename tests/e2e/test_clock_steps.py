@@ -89,7 +89,7 @@ class SteppingLab:
         return f"{self.running.count()}, {self.ended()}"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SteppingLab]:
     running = RunningLab(tmp_path_factory.mktemp("clocks") / "lab")
     with brought_down(running):

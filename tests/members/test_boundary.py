@@ -210,3 +210,13 @@ def test_only_a_member_that_failed_lately_gets_little_time() -> None:
     assert boundary.patience(B, 1001.0) is None
     boundary.failed(B, 1002.0, "down")
     assert boundary.patience(B, 1002.0) == SECOND_CHANCE
+
+
+def test_the_workers_of_a_machine_have_one_voice_about_the_time_and_those_of_ours_have_none() -> None:
+    def worker(number: int, host: int) -> MemberPlace:
+        return MemberPlace(ServerName(f"w{number}.mx{host}"), "site", f"host-{host}")
+
+    boundary = Boundary(worker(1, 1), (worker(2, 1), worker(2, 2), worker(1, 2), worker(1, 3)), POLICY)
+    voices = {place.name: boundary.voice_of(place.name) for place in boundary.places}
+    assert voices == {"w2.mx1": None, "w2.mx2": "w1.mx2", "w1.mx2": "w1.mx2", "w1.mx3": "w1.mx3"}
+    assert boundary.voice_of(ServerName("gone")) is None

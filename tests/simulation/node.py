@@ -187,11 +187,6 @@ class Node:
         """Reckoned time: what all decisions go by."""
         return self.time()
 
-    def voice_of(self, name: ServerName) -> ServerName | None:
-        """Members on one machine have one clock, so they have one voice; those on ours say nothing new."""
-        (host,) = (other.host for other in self.others if other.name == name)
-        return ServerName(host) if host != self.place.host else None
-
     def certain(self, since: datetime) -> datetime:
         """The present, for the age that what began then certainly has."""
         ends = self.time.endings()
@@ -422,7 +417,7 @@ class Node:
 
     def _greet_or_poll(self, name: ServerName, began: float) -> None:
         session = self.peers.session(name)
-        voice = self.voice_of(name)
+        voice = self.boundary.voice_of(name)
         old = bool(voice) and self.time.told_before(voice, self.policy.shadow_heartbeat_frequency)
         if session is None or not self._holds_for(name) or old:
             script: Script[Any] = greet(
@@ -919,11 +914,11 @@ class Node:
 
     def expire(self) -> None:
         """Safety Net and everything else that goes by age."""
-        ends = self.time.endings()
-        if ends.doubt:
-            return
 
         def work(ledger: Transaction) -> None:
+            ends = self.time.endings()
+            if ends.doubt:
+                return
             now, reachable = ends.now, self.boundary.reachable()
             there = ages.kept(self.ledger.state)
             kept = requesting.kept(ledger, self.policy, now)

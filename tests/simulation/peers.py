@@ -170,8 +170,12 @@ class Peers:
     ) -> None:
         def answered(answer: tuple[str, ...] | None, why: str) -> None:
             theirs = None if answer is None else parse_greeting(answer[-1].removeprefix("250 2.0.0 "))
-            if theirs is not None and theirs.time is not None and (host := self.node.voice_of(theirs.name)):
-                self.node.time.heard(host, theirs.time, ours.boot)
+            if (
+                theirs is not None
+                and theirs.time is not None
+                and (voice := self.node.boundary.voice_of(theirs.name))
+            ):
+                self.node.time.heard(voice, theirs.time, ours.boot)
             done(theirs, why)
 
         if (step.to, self.node.name) in self.world.blocked:  # no handshake without both directions

@@ -131,6 +131,14 @@ class Boundary:
         """The members on other machines than ours."""
         return frozenset(place.name for place in self.places if place.host != self.own.host)
 
+    def voice_of(self, name: ServerName) -> ServerName | None:
+        """Under whose name the wall clock of that member's machine is kept: its workers have one clock, and so
+        one voice. None on our own machine, where they have ours.
+        """
+        host = next((place.host for place in self.places if place.name == name), self.own.host)
+        there = (place.name for place in self.places if place.host == host)
+        return min(there) if host != self.own.host else None
+
     def placed(self) -> Placed:
         """The members that may hold copies, in the order of the settings; or by nearness, where there are
         more than this node chooses among. It is found once for all messages.

@@ -137,13 +137,14 @@ class Members:
         ours = self._clock.read()
         theirs = await session.greet(replace(step.greeting, time=ours.wall))
         self._boundary.greeted(theirs.name)
-        if theirs.time is not None:
-            self._clock.heard(theirs.name, theirs.time, ours.boot)
+        if theirs.time is not None and (voice := self._boundary.voice_of(theirs.name)):
+            self._clock.heard(voice, theirs.time, ours.boot)
         return theirs
 
     def time_is_old(self, name: ServerName) -> bool:
         """Is it long ago that the member told what its wall clock says?"""
-        return self._clock.told_before(name, self._policy.shadow_heartbeat_frequency)
+        voice = self._boundary.voice_of(name)
+        return voice is not None and self._clock.told_before(voice, self._policy.shadow_heartbeat_frequency)
 
     async def meet(self, theirs: Greeting) -> None:
         """Store the greeting of a member that called; its lineage may be broken."""
