@@ -116,19 +116,23 @@ class NodeClock:
             self._confirmed = False
         if found.doubts != self._doubts:
             self._doubts = found.doubts
-            tell = log.error if found.doubts else log.warning
-            tell(
-                "clock_in_doubt" if found.doubts else "clock_trusted",
-                why=sorted(found.doubts),
-                stepped=found.step.total_seconds(),
-                members={name: by.total_seconds() for name, by in differences.items()},
-                **(
-                    {"consequence": "nothing expires until that is over, or an operator confirms the time"}
-                    if found.doubts
-                    else {}
-                ),
-            )
+            self.changed(found, differences)
         return found
+
+    def changed(self, found: Judgement, differences: Mapping[ServerName, timedelta]) -> None:
+        """A doubt began or ended: say so in the log."""
+        tell = log.error if found.doubts else log.warning
+        tell(
+            "clock_in_doubt" if found.doubts else "clock_trusted",
+            why=sorted(found.doubts),
+            stepped=found.step.total_seconds(),
+            members={name: by.total_seconds() for name, by in differences.items()},
+            **(
+                {"consequence": "nothing expires until that is over, or an operator confirms the time"}
+                if found.doubts
+                else {}
+            ),
+        )
 
     def _differ(self, differences: Mapping[ServerName, timedelta]) -> bool:
         return Doubt.DIFFERS in judged(self._reckoning, self.read(), list(differences.values())).doubts

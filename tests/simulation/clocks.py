@@ -9,11 +9,15 @@ from the faults, so the other runs are what they were.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from shadowrelay.core.reckoning import ClockReading
+from shadowrelay.core.reckoning import ClockReading, Judgement
+from shadowrelay.node_clock import NodeClock
 
 from .world import START, World, seconds
 
@@ -59,6 +63,13 @@ class MachineClocks:
 def machine_of(world: World, place: MemberPlace) -> MachineClocks:
     """The workers of one machine have its clocks in common."""
     return world.machines.setdefault(place.host, MachineClocks(world, f"boot of {place.host}"))
+
+
+class NodesClock(NodeClock):
+    """The clock of a simulated node: what it doubts is in the history."""
+
+    def changed(self, found: Judgement, differences: Mapping[ServerName, timedelta]) -> None:
+        del found, differences
 
 
 class Stepping:

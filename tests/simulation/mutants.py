@@ -10,7 +10,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from shadowrelay.core import identifiers, machines, requests, shared_records
+from shadowrelay import node_clock
+from shadowrelay.core import identifiers, machines, reckoning, requests, shared_records
 from shadowrelay.core.delivery import journal, settling
 from shadowrelay.core.events import announcements, reports
 from shadowrelay.core.members import (
@@ -28,6 +29,7 @@ from shadowrelay.core.safety_net import expiry, resubmission
 from shadowrelay.database import ledger
 from shadowrelay.delivery.script import deliver
 from shadowrelay.members import repair
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.link import unreachable
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net import making
@@ -85,6 +87,54 @@ def edit_of(function: Callable[..., Any], old: str, new: str) -> Edit:
 
 
 MUTANTS = (
+    Mutant(
+        "mail ends by the wall clock",
+        (
+            (
+                node_clock.NodeClock.endings,
+                "return Endings(found.at(reading.boot), found.doubtful, bool(self._doubts))",
+                "return Endings(reading.wall)",
+            ),
+        ),
+        seed=7,
+    ),
+    Mutant(
+        "retries are planned by the wall clock",
+        (
+            (
+                node_clock.NodeClock.__call__,
+                "return self._reckoning.at(self.read().boot)",
+                "return self.read().wall",
+            ),
+        ),
+        seed=25,
+    ),
+    Mutant(
+        "the wall clock of an owner decides how old its holder's copy is",
+        (
+            (
+                peers.Peers._offer,
+                "age=max(timedelta(0), node.certain(step.received_at) - step.received_at)",
+                "age=max(timedelta(0), node.machine.read().wall - step.received_at)",
+            ),
+        ),
+        seed=25,
+    ),
+    Mutant(
+        "time that may not have passed ages what is kept",
+        ((reckoning.Endings.before, "since_when(self.spans, age, self.now)", "self.now - age"),),
+        seed=775,
+    ),
+    Mutant(
+        "a node that differs from the members trusts its clock",
+        ((reckoning.opinion, "return Opinion.AGREE if", "return Opinion.AGREE if differences or"),),
+        seed=16,
+    ),
+    Mutant(
+        "each worker of a machine has a voice about the time",
+        ((Boundary.voice_of, "return min(there) if host != self.own.host else None", "return name"),),
+        seed=556,
+    ),
     Mutant(
         "250 before the shadow's 250",
         (

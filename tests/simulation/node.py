@@ -59,13 +59,12 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.members.refusals import Refusals
-from shadowrelay.node_clock import NodeClock
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.pace import Pace
 from shadowrelay.wire.xtext import typed_recipient
 
 from . import ages
-from .clocks import machine_of
+from .clocks import NodesClock, machine_of
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .resubmitting import Resubmitter
@@ -243,7 +242,7 @@ class Node:
         found, reading = self.ledger.state.reckoning, self.machine.read()
         reckoning = carried_on(found, reading) if found else begun(reading)
         self.ledger.state.reckoning = reckoning
-        self.time = NodeClock(reckoning, self.machine.read)
+        self.time = NodesClock(reckoning, self.machine.read)
         self.doubts: frozenset[Doubt] = frozenset()
         now = self.clock()
         away_since = self.ledger.open(token, now)

@@ -132,7 +132,7 @@ class Boundary:
         return frozenset(place.name for place in self.places if place.host != self.own.host)
 
     def voice_of(self, name: ServerName) -> ServerName | None:
-        """Under whose name the wall clock of that member's machine is kept: its workers have one clock, and so
+        """Under whose name the wall clock of that machine is kept: its workers have one clock, and so
         one voice. None on our own machine, where they have ours.
         """
         host = next((place.host for place in self.places if place.name == name), self.own.host)
