@@ -55,6 +55,7 @@ from shadowrelay.core.messages import (
     Status,
 )
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.tracking import Receive
 
 from .memory_ledger import CheckedLedger, State
@@ -225,7 +226,7 @@ def test_both_ledgers_answer_alike(seed: int) -> None:
                 ledger.restore(snapshot)
                 ledger.open(Incarnation(next(incarnations)), NOW)
             case 5:
-                ledger.expire(Policy(), NOW)
+                ledger.expire(Policy(), Endings(NOW))
                 ledger.commit()
             case _:
                 ledger.commit()
