@@ -78,7 +78,8 @@ class Ages:
         """Nothing is tried again later than the longest interval says."""
         latest = node.clock() + self.world.policy.outbound_connection_failure_retry_interval
         for one in copy.unsettled:
-            if one.next_attempt is not None and one.next_attempt > latest:
+            put_off = one.unread is not None  # the pauses after an answer that nobody can read grow
+            if not put_off and one.next_attempt is not None and one.next_attempt > latest:
                 raise Broken(f"{node.name}: {copy.id} is tried again at {one.next_attempt}")
 
     def gone(self, node: Node, disk: str) -> None:
