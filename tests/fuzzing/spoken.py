@@ -118,6 +118,8 @@ class Recorder:
     async def reset(self, session: Client) -> None:
         return None
 
+    keeps = True
+
     def admits(self, client: Client) -> bool:
         return True
 

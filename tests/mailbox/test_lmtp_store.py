@@ -101,7 +101,7 @@ async def test_each_refusal_of_the_store_is_passed_on_with_its_codes_and_text(tm
         ("DOT", b"450 no enhanced code\r\n", "450 4.0.0 no enhanced code"),
         ("MAIL", b"530 5.7.0 log in\r\n", "451 4.3.0 The mailbox store said 530 5.7.0 log in"),
         ("DOT", b"421 4.3.2 going away\r\n", "451 4.3.0 The mailbox store said 421 4.3.2 going away"),
-        ("DOT", b"354 what?\r\n", "451 4.3.0 The mailbox store said 354 what?"),
+        ("DOT", b"354 what?\r\n", "451 4.5.0 It took the content, its answer cannot be read: 354 what?"),
         (
             "GREETING",
             b"421 4.3.2 full\r\n",

@@ -113,7 +113,7 @@ HOPS_IN = (
         name="a damaged row says who hears of what",
         rule="a row that decides something is compared with its sum",
         file="database/hop_rows.py",
-        edits=(("believed(row[:-1], row[-1], old=False)", "row[:-1]"),),
+        edits=(("sound(handed_of, row)", "handed_of(row[:-1])"),),
         test="database/test_hop_rows.py::test_a_damaged_row_of_what_was_handed_over_tells_the_peer_nothing",
     ),
     Fault(

@@ -21,7 +21,12 @@ MEASURES = (
         name="a crash counts at every start",
         rule="a crash counts once, however often its note is read",
         file="database/poison.py",
-        edits=(("    if known is not None and known[0] == crash.note:\n", "    if known == crash:\n"),),
+        edits=(
+            (
+                "    if meta.sound(run, COUNTED) == crash.note:\n",
+                "    if meta.sound(run, COUNTED) == crash:\n",
+            ),
+        ),
         test=_POISON + "test_two_crashes_set_a_message_aside_and_the_same_crash_counts_once",
     ),
     Fault(

@@ -71,7 +71,7 @@ RELOAD = (
         name="an older announcement overwrites a later one",
         rule="of two announcements of a member the later one counts",
         file="database/announced.py",
-        edits=(("row[0] > announcement.serial", "row[0] > announcement.serial + 1"),),
+        edits=(("known[1] > announcement.serial", "known[1] > announcement.serial + 1"),),
         test=_KEPT + "test_what_was_announced_is_there_after_a_restart_and_only_a_later_one_takes_its_place",
     ),
     Fault(

@@ -188,7 +188,8 @@ class Bench:
         """A copy of the tree with the fault in it. Raises LookupError."""
         with self._copy() as root:
             for name, text in fault.planted(root).items():
-                compile(text, name, "exec")
+                if name.endswith(".py"):
+                    compile(text, name, "exec")
                 (root / name).write_text(text, "utf-8")
                 Path(cache_from_source(str(root / name))).unlink(missing_ok=True)
             yield root

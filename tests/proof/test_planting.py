@@ -31,7 +31,11 @@ SMALL = Fault(
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_every_fault_can_be_planted(fault: Fault) -> None:
     for name, planted in fault.planted().items():
-        assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse((ROOT / name).read_text("utf-8")))
+        sound = (ROOT / name).read_text("utf-8")
+        if name.endswith(".py"):
+            assert ast.dump(ast.parse(planted)) != ast.dump(ast.parse(sound))
+        else:
+            assert planted.split() != sound.split()
 
 
 def test_there_are_at_least_twenty_five_faults_and_no_two_of_one_name() -> None:

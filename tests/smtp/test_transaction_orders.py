@@ -60,6 +60,8 @@ class Desk(MemoryReceiver):
     def open(self) -> Desk:
         return self
 
+    keeps = True
+
     def admits(self, client: Client) -> bool:
         return True
 

@@ -148,6 +148,7 @@ class LmtpStore:
                     recipients,
                     _pieces(trace, message.content),
                     eight_bit=message.eight_bit,
+                    afresh=lambda: _pieces(trace, message.content),
                     heard=heard,
                 )
             except ConnectionFailed as failed:
