@@ -47,8 +47,11 @@ def _boot_id() -> str:
 
 def of_machine() -> ClockReading:
     """What the machine's clocks say."""
-    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-    return ClockReading(datetime.now(UTC), timedelta(microseconds=boot), _boot_id())
+    return ClockReading(datetime.now(UTC), _boot(), _boot_id())
+
+
+def _boot() -> timedelta:
+    return timedelta(microseconds=time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class NodeClock:
         self, reckoning: Reckoning | None = None, read: Callable[[], ClockReading] = of_machine
     ) -> None:
         self.read = read
+        # Decisions ask for the time all the time, and it takes the boot clock alone.
+        self._boot = _boot if read is of_machine else lambda: self.read().boot
         self._reckoning = reckoning or begun(read())
         self._told: dict[ServerName, _Told] = {}
         self._confirmed = False
@@ -79,7 +84,7 @@ class NodeClock:
         return cls(read=lambda: ClockReading(now := clock(), now - began, ""))
 
     def __call__(self) -> datetime:
-        return self._reckoning.at(self.read().boot)
+        return self._reckoning.at(self._boot())
 
     @property
     def reckoning(self) -> Reckoning:

@@ -176,7 +176,8 @@ class ReplyReader:
             begin = end + 1
             if (reply := self._line_ended()) is not None:
                 replies.append(reply)
-        self._add(data[begin:], line_ends=False)
+        if begin < len(data):
+            self._add(data[begin:], line_ends=False)
         return replies
 
     def _add(self, octets: bytes, *, line_ends: bool) -> None:

@@ -185,7 +185,7 @@ class HopProtocol(SMTPProtocol):
     @property
     def unasked(self) -> str:
         """What came while no reply was due, in one printable line; '' if nothing did. It answers nothing."""
-        return shown(self._unasked.splitlines())
+        return shown(self._unasked.splitlines()) if self._unasked else ""
 
     def abort(self) -> None:
         """Close at once; what is buffered is not sent."""
