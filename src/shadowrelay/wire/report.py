@@ -2,7 +2,7 @@
 
 The text depends only on its inputs, so two nodes that report the same thing write the same message with the
 same Message-ID. It is 7-bit whatever it quotes, in short lines: there is no hop that cannot take it
-(docs/decisions/0045-reports-fit-every-hop.md).
+(docs/decisions/0041-reports-fit-every-hop.md).
 """
 
 from __future__ import annotations
