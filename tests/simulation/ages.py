@@ -99,6 +99,9 @@ class Ages:
         }
         for table, keys in before.items():
             for key in keys:
+                asked = self.world.requests.get(key)
+                if asked is not None and asked.node != node.name:
+                    continue  # who made it dated it: see docs/simulation.md
                 if key not in getattr(state, table):
                     since = self.world.requests[key].at if table == "requests" else 0.0
                     self._old_enough(node, f"{table} {key}", since, kept_for[table])

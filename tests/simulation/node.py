@@ -926,7 +926,7 @@ class Node:
                     current = ledger.copy(copy.id)
                     if current is not None:
                         ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept, ends))
-            ledger.apply(requesting.forget(ledger, self.policy, now))
+            ledger.apply(requesting.forget(ledger, self.policy, ends.planned_by))
             self.ledger.expire(self.policy, ends)
             self.checks.ages.swept(self, there, self.ledger.state)
 

@@ -34,7 +34,7 @@ def test_no_seed_of_very_many_delivers_against_a_confirmed_order(first: int) -> 
 
 def test_most_orders_are_confirmed_and_some_wait_for_a_member_that_is_away() -> None:
     orders = []
-    for seed in (77, 79, 81):
+    for seed in (114, 116, 119):
         run = Run(seed, by_hand=True)
         assert run.go().problems == []
         orders += run.world.orders

@@ -82,7 +82,7 @@ class Expiry:
             gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept, ends))
         for message_id in ledger.hop_shadow_rows.since_before(ends.before(remembered_for(policy)), BATCH):
             gone += self._given_up(ledger, message_id, ends)
-        ledger.apply(requesting.forget(ledger, policy, now))
+        ledger.apply(requesting.forget(ledger, policy, ends.planned_by))
         forget_expired(ledger, ends.before(policy.shadow_message_auto_discard_interval), ends)
         if gone:
             log.info("safety_net_expired", messages=gone)
