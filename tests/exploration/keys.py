@@ -35,7 +35,16 @@ from .stand_ins import Beyond, Elsewhere, Instant, Reply, cells, is_over
 FAR = 5
 """Seconds: what lies further away than that is simply long ago, or far ahead."""
 
-AGES = {"received_at", "created_at", "keep_until", "settled_at", "alive_at", "renewed_at", "found_at"}
+AGES = {
+    "received_at",
+    "created_at",
+    "keep_until",
+    "settled_at",
+    "alive_at",
+    "renewed_at",
+    "found_at",
+    "reckoning",
+}
 """Moments on which only expiry depends, which is not explored, or nothing."""
 
 WORDS = {"error", "last_reply", "reply"}

@@ -80,9 +80,7 @@ CLOCKS = (
         name="decisions go by the wall clock",
         rule="no mail ends by a step of the wall clock, and none waits for it",
         file="node_clock.py",
-        edits=(
-            ("        return self._reckoning.at(self.read().boot)\n", "        return self.read().wall\n"),
-        ),
+        edits=(("        return self._reckoning.at(self._boot())\n", "        return self.read().wall\n"),),
         test=_STEPS + "test_a_retry_that_was_planned_by_a_clock_that_is_ahead_is_due_in_time",
     ),
     Fault(
@@ -121,7 +119,7 @@ CLOCKS = (
         name="members do not tell their time",
         rule="a node that differs from the members knows it",
         file="members/pool.py",
-        edits=(("        if theirs.time is not None:\n", "        if theirs.time is None:\n"),),
+        edits=(("if theirs.time is not None and (voice", "if theirs.time is None and (voice"),),
         test=_STEPS + "test_members_tell_their_time_and_a_node_that_differs_from_them_knows_it",
     ),
     Fault(

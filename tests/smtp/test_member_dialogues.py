@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from shadowrelay.wire.xqdiscard import parse_line
 
 NOW = datetime.now(UTC)
 CALLER, CALLED = full("mx1"), full("mx2")
+_TIME = re.compile(r" TIME=\d+(?= )")  # of the wall clock, which is another each time
 
 
 async def prepare(holder: Station, given: str) -> None:
@@ -103,4 +105,5 @@ async def test_the_dialogue_goes_as_it_is_written(tmp_path: Path, name: str) -> 
         await client.say(f"EHLO {CALLER}")
         for exchange in exchanges:
             client.send(exchange.octets)
-            assert await client.reply() == "|".join(exchange.reply), exchange.command
+            said = _TIME.sub("", await client.reply())
+            assert said == "|".join(exchange.reply), exchange.command

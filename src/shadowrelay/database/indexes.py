@@ -239,7 +239,7 @@ def searches(order: Sequence[str], place: SqlRow | None) -> Iterator[tuple[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ComparedPart:
     """What one part of a round found: how many rows and entries were compared, and what differs."""
 
     compared: int
@@ -259,7 +259,7 @@ class Comparison:
     _walks: deque[_Rows | _Entries] | None = None
     _found: set[Differs] = field(default_factory=set)
 
-    def part(self, ledger: SqlLedger, most: int = ROWS) -> Part:
+    def part(self, ledger: SqlLedger, most: int = ROWS) -> ComparedPart:
         """Compare the next ``most`` rows and entries. Tells each difference once."""
         if self._walks is None:
             self._walks = deque(self._planned(ledger))
@@ -275,7 +275,7 @@ class Comparison:
         self._found |= news.keys()
         self.rows += compared
         self.done = not self._walks
-        return Part(compared, tuple(news))
+        return ComparedPart(compared, tuple(news))
 
     def _planned(self, ledger: SqlLedger) -> Iterator[_Rows | _Entries]:
         found = tables(ledger.connection)

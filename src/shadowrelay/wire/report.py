@@ -38,6 +38,7 @@ MOST_HEADER = 48 * 1024
 """
 
 _LONGEST_LINE = 998
+_QUOTED = 76  # octets of a line, "=" included
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]+@[!-;=?-~]+>")
 
 _SUBJECTS = {
@@ -229,8 +230,23 @@ def _part(media_type: str, content: bytes) -> bytes:
 
 def _quoted(content: bytes) -> bytes:
     """Quoted-printable (RFC 2045 6.7); a CR or LF alone is an octet like others."""
-    lines = (binascii.b2a_qp(line, istext=False) for line in content.split(b"\r\n"))
-    return b"\r\n".join(lines).replace(b"=\n", b"=\r\n")
+    return b"\r\n".join(map(_quoted_line, content.split(b"\r\n")))
+
+
+def _quoted_line(line: bytes) -> bytes:
+    """In lines of at most 76 octets: the library's may have 77, where the first octet is a space."""
+    whole = binascii.b2a_qp(line, istext=False)
+    if b"\n" not in whole and len(whole) <= _QUOTED:
+        return whole
+    rows, row = [], b""
+    for at, octet in enumerate(line):
+        plain = (33 <= octet <= 126 and octet != 61) or (octet in b" \t" and at + 1 < len(line))
+        token = line[at : at + 1] if plain else b"=%02X" % octet
+        if len(row) + len(token) >= _QUOTED:
+            rows.append(row + b"=")
+            row = b""
+        row += token
+    return b"\r\n".join((*rows, row))
 
 
 def _encoded(media_type: str, encoding: str, content: bytes) -> bytes:
