@@ -103,7 +103,7 @@ MUTANTS = (
         (
             (
                 node_clock.NodeClock.__call__,
-                "return self._reckoning.at(self.read().boot)",
+                "return self._reckoning.at(self._boot())",
                 "return self.read().wall",
             ),
         ),
