@@ -175,14 +175,14 @@ class Peers:
                 and theirs.time is not None
                 and (voice := self.node.boundary.voice_of(theirs.name))
             ):
-                self.node.time.heard(voice, theirs.time, ours.boot)
+                self.node.time.heard(voice, theirs.time, asked)
             done(theirs, why)
 
         if (step.to, self.node.name) in self.world.blocked:  # no handshake without both directions
             self.node.after(timeout, answered, None, "connect timed out")
             return
         self.world.point("greeting", self.node.name, step.to)
-        ours = self.node.machine.read()
+        asked = self.node.machine.read().boot if self.world.tells_time else None
         line = "XSHADOW " + format_greeting(replace(step.greeting, time=self.time_told()))
         self.exchange(step.to, number, [line], timeout, answered)
 
