@@ -6,7 +6,7 @@ import argparse
 import json
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from shadowrelay.cli.progress import bar
@@ -16,13 +16,15 @@ from .scenario import record
 from .seeds import run_seed
 
 
-def _one(seed: int, *, hosts: bool = False) -> Verdict:
-    return run_seed(seed, hosts=hosts)[0]
+def _one(seed: int, *, hosts: bool = False, still: bool = False) -> Verdict:
+    return run_seed(seed, hosts=hosts, still=still)[0]
 
 
-def run_many(seeds: range, jobs: int, *, hosts: bool = False) -> Iterator[Verdict]:
+def run_many(
+    seeds: Sequence[int], jobs: int, *, hosts: bool = False, still: bool = False
+) -> Iterator[Verdict]:
     """Verdicts in no particular order."""
-    one = partial(_one, hosts=hosts)
+    one = partial(_one, hosts=hosts, still=still)
     if jobs <= 1:
         yield from map(one, seeds)
         return
@@ -110,6 +112,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--hosts", action="store_true", help="nodes of several workers, and faults of whole hosts"
     )
+    parser.add_argument("--still", action="store_true", help="clocks that would step stand still")
+    parser.add_argument(
+        "--but", type=int, action="append", default=[], metavar="N", help="leave out this seed; repeatable"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", action="store_true", help="rewrite the recorded output of the scenarios")
     given = parser.parse_args(arguments)
@@ -117,13 +123,14 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(record()) or "nothing changed")
         return 0
     if given.seed is not None:
-        verdict, history = run_seed(given.seed, verbose=not given.json, hosts=given.hosts)
+        verdict, history = run_seed(given.seed, verbose=not given.json, hosts=given.hosts, still=given.still)
         for line in history:
             print(line)
         totals = Totals()
         totals.add(verdict)
     else:
-        totals = _added(run_many(given.seeds, given.jobs, hosts=given.hosts), len(given.seeds))
+        seeds = [seed for seed in given.seeds if seed not in given.but]
+        totals = _added(run_many(seeds, given.jobs, hosts=given.hosts, still=given.still), len(seeds))
     if given.json:
         print(json.dumps(totals.as_dict(), indent=2))
     else:
