@@ -418,8 +418,6 @@ async def test_a_message_too_old_is_given_up_and_reported(tmp_path: Path) -> Non
             return any(row["event-id"] == "FAIL" for row in await found.tracked())
 
         await eventually(expired)
-        later(found, timedelta())
-        found.node.queue.wake.set()
         await eventually(lambda: settled(found))
         tracked = {row["event-id"]: row for row in await found.tracked()}
         assert tracked["FAIL"]["source-context"] == (
