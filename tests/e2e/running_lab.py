@@ -169,7 +169,7 @@ class RunningLab:
 
     def settle(self) -> None:
         """Wait until everything acknowledged has arrived, and queues and shadow queues are empty."""
-        wait_until(lambda: self.count().lost == 0, "all delivered")
+        wait_until(lambda: self.count().lost == 0, "all delivered", 90)
         names = [node.short for node in self.cluster.layout.nodes if self.cluster.process(node.short).alive]
         wait_until(
             lambda: all(self.queued(name) == self.held(name) == 0 for name in names), "everything settled"
