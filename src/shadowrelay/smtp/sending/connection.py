@@ -339,15 +339,10 @@ async def open_connection(
     try:
         return await _open(server, awaits, lookup)
     except ConnectionFailed as failure:
-        if failure.step != "tls" or server.tls != "opportunistic" or _shows(server):
+        if failure.step != "tls" or server.tls != "opportunistic" or server.shows_pinned:
             raise
         log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
         return await _open(replace(server, tls="none"), awaits, lookup)
-
-
-def _shows(server: NextHopServer) -> bool:
-    """Whether the server is to show a pinned certificate."""
-    return server.pinned is not None and bool(server.pinned.peers)
 
 
 async def _open(server: NextHopServer, awaits: Awaited, lookup: Lookup | None) -> HopConnection:
@@ -394,7 +389,7 @@ async def _encrypt(connection: HopConnection) -> None:
         await client.starttls(tls_context=context, timeout=server.timeouts.tls)
         shown: ssl.SSLObject = client.get_transport_info("ssl_object")
         connection.encrypted = shown.version() or "TLS"
-    if server.pinned and connection.peer is None and _shows(server):
+    if server.pinned and connection.peer is None and server.shows_pinned:
         connection.peer = pinned_hop(server.pinned, shown)
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
     connection.extensions = await _introduce(client)

@@ -147,6 +147,11 @@ class NextHopServer:
         if self.login and self.tls != "required" and not self.login.without_tls:
             raise ValueError("a password is said under verified TLS only")
 
+    @property
+    def shows_pinned(self) -> bool:
+        """Whether the server is to show a pinned certificate."""
+        return self.pinned is not None and bool(self.pinned.peers)
+
 
 @dataclass(slots=True)
 class Awaited:

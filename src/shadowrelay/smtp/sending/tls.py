@@ -10,10 +10,9 @@ from shadowrelay.smtp.sending.hop import ConnectionFailed, NextHopServer, Pinned
 
 def context_for(server: NextHopServer) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=server.ca_file)
-    shows = server.pinned is not None and bool(server.pinned.peers)
     if server.pinned and server.pinned.certificate:
         context.load_cert_chain(server.pinned.certificate, server.pinned.key)
-    if server.tls == "opportunistic" or shows:
+    if server.tls == "opportunistic" or server.shows_pinned:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     else:
