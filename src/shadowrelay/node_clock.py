@@ -5,8 +5,11 @@ See docs/explanation/time.md.
 
 from __future__ import annotations
 
+import os
 import time
+import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -38,11 +41,20 @@ QUICK = timedelta(seconds=20)
 OFTEN = timedelta(seconds=1)
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+TOLD_BOOT_ID = "BOOT_ID"
+"""The variable of the environment in which systemd's unit tells the start of the machine."""
 
 
 @cache
 def _boot_id() -> str:
-    return _BOOT_ID.read_text("ascii").strip()
+    """Where /proc/sys is hidden (``ProcSubset=pid``) the service manager tells it in the environment.
+
+    A start of the machine that nobody names is like no other: time before this process is then a span that
+    may not have passed.
+    """
+    with suppress(OSError):
+        return _BOOT_ID.read_text("ascii").strip().replace("-", "")
+    return os.environ.get(TOLD_BOOT_ID) or uuid.uuid4().hex
 
 
 def of_machine() -> ClockReading:

@@ -15,6 +15,7 @@ import pytest
 from running_lab import wait_until
 
 from shadowrelay import authority
+from shadowrelay.node_clock import TOLD_BOOT_ID
 from shadowrelay.service.supervisor import GRACE
 from shadowrelay.settings import Settings, parse_duration, settings_from_tree, settings_warnings
 from shadowrelay.settings.mailbox import load_mailbox_settings
@@ -127,6 +128,7 @@ def test_a_node_takes_mail_and_ends_in_order_under_a_real_systemd(tmp_path: Path
         found = json.loads(result.read_text())
     assert found["reply"].startswith("250 2.6.0 "), told(tmp_path)
     assert found["started"]["ActiveState"] == "active"
+    assert found["told"][TOLD_BOOT_ID] == found["boot"].replace("-", "")
     assert found["modes"] == {
         "/var/lib/shadowrelay": "700 shadowrelay",
         "/var/log/shadowrelay": "750 shadowrelay",

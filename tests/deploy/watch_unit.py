@@ -17,6 +17,9 @@ def look(found: Found) -> None:
     found["started"] = shown
     status = Path(f"/proc/{shown['MainPID']}/status").read_text()
     found["process"] = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    environment = Path(f"/proc/{shown['MainPID']}/environ").read_text().split("\0")
+    found["told"] = dict(line.split("=", 1) for line in environment if line)
+    found["boot"] = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     found["modes"] = {place: mode(Path(place)) for place in ("/var/lib/shadowrelay", "/var/log/shadowrelay")}
 
 
