@@ -223,6 +223,7 @@ class Bench:
         command += ["-p", "no:schemathesis"]
         command += [f"--hypothesis-profile={PROFILE}", f"--hypothesis-seed={seed}"]
         command += ["-o", f"cache_dir={root / 'cache'}", f"--basetemp={root / 'temporary'}"]
+        command += ["-x"] if len(tests) == 1 else []  # of one test one failure is enough
         command += [f"tests/{test}" for test in tests]
         environment = imported_from(root) | {"COLUMNS": "400", "PYTHONHASHSEED": str(seed)} | environ
         with self._lock:
