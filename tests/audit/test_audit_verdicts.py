@@ -249,9 +249,12 @@ def test_a_promotion_is_judged_by_the_owners_own_log(reason: str, epoch: int, wh
 
 
 @pytest.mark.parametrize(("lost", "what"), [(True, Class.HOLDERS_WORD), (False, Class.PREMATURE_DISCARD)])
-def test_what_a_holder_was_told_is_proof_if_the_owners_disk_was_lost(*, lost: bool, what: Class) -> None:
+def test_what_a_holder_was_told_counts_if_its_row_may_be_gone_with_the_owners_disk(
+    *, lost: bool, what: Class
+) -> None:
     databases = {**EVIDENCE.databases, "mx1": replace(EVIDENCE.databases["mx1"], lost=lost)}
-    events = without(Kind.DELIVER, "mx1", DELIVERED)
+    *others, word = without(Kind.DELIVER, "mx1", DELIVERED)
+    events = (*others, replace(word, entries={"TellerDb": "mx1"}, reference="a:12"))
     findings = judge(events, replace(EVIDENCE, databases=databases)).findings
     assert what in {one.what for one in findings}
 

@@ -166,7 +166,7 @@ def test_a_report_beside_its_owner_is_safe_once_it_is_settled() -> None:
     a.apply(yields(a, a.copies[DSN], B, DB[B], 2, NOW))
     held = a.copies[DSN]
     settled = tuple(replace(one, status=Status.RELAYED) for one in held.recipients)
-    a.apply(settle_held(a, held, settled, DB[B], NOW + timedelta(minutes=1)))
+    a.apply(settle_held(a, held, settled, DB[B], Mark(RUN[B], 9), NOW + timedelta(minutes=1)))
     assert not waits(a)
     assert delivered(a.copies[M], a.copies[M].recipients)
 

@@ -11,6 +11,7 @@ _CLEAN = "no false alarm"
 _COPIES = "redundant before acknowledged"
 _GAPS = "what is missing gives no proof"
 _ALTERED = "what was sent is what was accepted"
+_WORD = "words.py::test_a_word_is_a_proof_only_if_the_log_of_who_told_it_may_lack_the_row"
 JUDGING = (
     *in_audit(
         "core/judge.py",
@@ -124,16 +125,16 @@ JUDGING = (
         (
             "a holder's word stands against whole logs",
             _LOST,
-            "        by_word = missing & told if self.untold else set()",
-            "        by_word = missing & told",
+            "        if not self.untold:\n            words",
+            "        if self.untold is None:\n            words",
             "verdicts.py::test_a_delivery_that_a_holder_was_told_of_and_no_whole_log_shows_is_a_violation",
         ),
         (
             "a holder's word is not believed",
             _CLEAN,
-            "        by_word = missing & told if self.untold else set()",
-            "        by_word = set[int]()",
-            "removals.py::test_a_row_that_is_missing_is_seen_and_held_against_no_node",
+            "        if told := told & missing:",
+            "        if told := told & missing & settled:",
+            f"{_WORD}[its row was lost with the disk]",
         ),
         (
             "a loss is certain though logs are missing",
@@ -363,6 +364,51 @@ JUDGING = (
             "            for begin, end in trace.damages:\n",
             "            for begin, end in ():\n",
             "good_copies.py::test_a_message_with_one_damaged_copy_is_exposed_and_in_transit",
+        ),
+    ),
+    *in_audit(
+        "core/words.py",
+        (
+            "a holder's word is believed whatever the log of who told it says",
+            _LOST,
+            "        denied = _denied(named, trace)",
+            "        denied = set[int]()",
+            f"{_WORD}[its log had it unsettled at that row]",
+        ),
+        (
+            "a holder's word is believed though nobody knows who told it",
+            _GAPS,
+            "            found.alone |= named",
+            "            found.borne_out |= named",
+            f"{_WORD}[an older version does not say from where]",
+        ),
+        (
+            "a log that ended before denies a word",
+            _ACCUSES,
+            " or database.last < told:",
+            ":",
+            f"{_WORD}[its row was lost with the disk]",
+        ),
+        (
+            "a log with a hole denies a word",
+            _ACCUSES,
+            "database is None or not database.whole or",
+            "database is None or",
+            "words.py::test_a_log_denies_a_word_only_if_it_is_whole_up_to_then[with a hole]",
+        ),
+        (
+            "a word that is passed on bears itself out",
+            _LOST,
+            "named - denied - heard[teller]",
+            "named - denied",
+            "words.py::test_a_word_that_was_passed_on_is_as_good_as_the_first_one[wrongly]",
+        ),
+        (
+            "a node whose rows are damaged denies what it was told",
+            _ACCUSES,
+            "    return set() if trace.damage is Damage.ROWS else named & trace.left",
+            "    return named & trace.left",
+            "words.py::test_who_could_not_believe_its_rows_writes_none_of_what_it_was_told",
         ),
     ),
     *in_audit(

@@ -144,8 +144,8 @@ KNOWING = (
             "        self.lost = any(one.lost or one.rolled_back for one in databases)",
             "        self.lost = False",
             (
-                "verdicts.py::test_what_a_holder_was_told_is_proof_if_the_owners_disk_was_lost[True-s"
-                "ettled-by-holders-word]"
+                "verdicts.py::test_what_a_holder_was_told_counts_if_its_row_may_be_gone_with_the_owne"
+                "rs_disk[True-settled-by-holders-word]"
             ),
         ),
         (

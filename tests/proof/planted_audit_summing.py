@@ -93,9 +93,16 @@ SUMMING = (
         (
             "owners' marks are not noted",
             _GAPS,
-            '        if database := one.get("ShadowDb") or one.get("OwnerDb"):',
-            '        if database := one.get("ShadowDb"):',
+            '        if database := one.get("ShadowDb") or one.get("OwnerDb") or one.get("TellerDb"):',
+            '        if database := one.get("ShadowDb") or one.get("TellerDb"):',
             "ends.py::test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach",
+        ),
+        (
+            "marks of who told a holder of a delivery are not noted",
+            _GAPS,
+            '        if database := one.get("ShadowDb") or one.get("OwnerDb") or one.get("TellerDb"):',
+            '        if database := one.get("ShadowDb") or one.get("OwnerDb"):',
+            "words.py::test_a_word_tells_how_far_the_log_of_who_told_it_has_to_reach",
         ),
         (
             "of rows that name a database alike, the last one tells how far, whether it says it or not",

@@ -333,4 +333,17 @@ HOLDING = (
         ),
         test="members/test_content_by_reference.py::test_a_holder_whose_original_is_damaged_is_sent_the_content",
     ),
+    Fault(
+        name="a holder does not say who told it of a delivery",
+        rule="what was told is compared with the log of who told it",
+        file="core/reception/holding.py",
+        edits=(
+            (
+                "reason=reason, told_by=told_by, mark=mark)",
+                'reason=reason, told_by="", mark=mark)',
+            ),
+        ),
+        test="core/members/test_questions.py::"
+        "test_the_row_of_what_was_told_says_by_which_database_and_how_far_its_log_had_got",
+    ),
 )

@@ -28,6 +28,7 @@ from shadowaudit.core.replay import Ending, replay
 from shadowaudit.core.replies import epochs, unfitting
 from shadowaudit.core.reported import unreported, unsent
 from shadowaudit.core.resubmitted import contradictory, undue
+from shadowaudit.core.words import Words, weighed
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
 """The node has what was left, or its rows."""
@@ -167,17 +168,25 @@ class _Case:
                 detail = "a holder was told that it was delivered, and no node's log has it"
                 yield Finding(Class.OPEN, detail, _all(nowhere), tuple(word))
         missing = owed - settled
-        by_word = missing & told if self.untold else set()
-        if by_word:
-            yield Finding(
-                Class.HOLDERS_WORD, "a holder was told that it was delivered", _all(by_word), tuple(word)
-            )
-        if (told & missing) - by_word:
-            detail = "a holder was told of a delivery that no log shows"
-            yield Finding(Class.PREMATURE_DISCARD, detail, _all((told & missing) - by_word), tuple(word))
-        missing -= by_word
+        if told := told & missing:
+            yield from (found := self._words(told, word))
+            missing -= {n for one in found if one.what is not Class.PREMATURE_DISCARD for n in one.recipients}
         if missing and not self._never_accepted():
             yield from self._fate(missing, owed)
+
+    def _words(self, told: set[int], rows: list[int]) -> list[Finding]:
+        """A holder was told that these are settled, and no row at hand tells of their end."""
+        words = weighed((self.events[index] for index in rows), told, self.traces, self.evidence)
+        if not self.untold:
+            words = Words(denied=told)
+        open_only = self.involved.open and not (self.involved.lost or self.involved.unknown)
+        alone = Class.OPEN if open_only else Class.UNPROVEN_LOSS
+        found = (
+            (Class.HOLDERS_WORD, "a holder was told that it was delivered", words.borne_out),
+            (Class.PREMATURE_DISCARD, "a holder was told of a delivery that no log shows", words.denied),
+            (alone, "a holder was told that it was delivered, by whom nobody can tell", words.alone),
+        )
+        return [Finding(what, detail, _all(those), tuple(rows)) for what, detail, those in found if those]
 
     def _fate(self, missing: set[int], owed: set[int]) -> Iterator[Finding]:
         ends = [trace for trace in self.traces.values() if trace.left & missing]

@@ -270,7 +270,7 @@ class RelaySteps:
     def _named(self, table: Grid, one: dict[str, str], last: int, count: int) -> None:
         """Other servers and their databases, as so many rows name them: all have the same entries."""
         learnt = self.learnt
-        if database := one.get("ShadowDb") or one.get("OwnerDb"):
+        if database := one.get("ShadowDb") or one.get("OwnerDb") or one.get("TellerDb"):
             sequence = number_in(table["reference"].text(last).rpartition(":")[2])
             if sequence >= 0:
                 learnt.witnessed[database] = max(learnt.witnessed.get(database, 0), sequence)

@@ -127,14 +127,22 @@ class HaDiscard(TrackingEvent):
     """On the shadow server: recipients of a copy are settled, or the copy is discarded.
 
     ``reason``: ExplicitlyDiscarded (delivered), Superseded, Rejected, Orphaned, Revoked, Expired.
+    ``told_by``: the database of the member that said that they are settled, and ``mark`` its mark then: so
+    our log shows how far that member's log has to reach, which tells the same.
     """
 
     event_id: ClassVar[str] = "HADISCARD"
     digested: ClassVar[bool] = True
     reason: str
+    told_by: str = ""
+    mark: Mark | None = None
 
     def more(self) -> Columns:
-        return {"source-context": f"{self.reason};{self.copy.id}", "client-hostname": self.copy.owner}
+        reason, mark = f"{self.reason};{self.copy.id}", str(self.mark or "")
+        return {"source-context": reason, "client-hostname": self.copy.owner, "reference": mark}
+
+    def custom(self) -> dict[str, str]:
+        return {"TellerDb": self.told_by}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,3 +55,4 @@ def test_what_the_giver_knows_to_be_settled_is_told_with_what_it_gave() -> None:
     told = [(event.event_id, [one.number for one in event.recipients]) for event in ledger.events]
     assert told == [("HARESTORE", []), ("HADISCARD", [2])]
     assert ledger.events[1].reason == "DeliveredElsewhere"
+    assert (ledger.events[1].told_by, ledger.events[1].mark) == (DB[B], Mark(RUN[B], 12))

@@ -23,6 +23,15 @@ def test_delivered_settles_at_any_epoch_and_in_any_role(on_b: LedgerAtHand) -> N
     assert on_b.copies[M].stage is Stage.SAFETY_NET
 
 
+def test_the_row_of_what_was_told_says_by_which_database_and_how_far_its_log_had_got(
+    on_b: LedgerAtHand,
+) -> None:
+    on_b.apply(questions.learn(on_b, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))
+    (row,) = (one.columns() for one in on_b.events)
+    assert (row["event-id"], row["reference"]) == ("HADISCARD", str(SPEAKER[A].mark))
+    assert f"S:TellerDb={DB[A]}" in row["custom-data"]
+
+
 def test_who_learns_of_a_delivery_passes_it_on_to_the_owner_it_knows() -> None:
     on = ledger_of(C, message(Role.SHADOW, owner=B, owner_database=DB[B], epoch=2))
     on.apply(questions.learn(on, Verdict(M, 1, VerdictKind.DELIVERED), SPEAKER[A], None, POLICY, NOW))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from decision_inputs import HOP, POLICY, arrival, holder
-from ledger_at_hand import DB, NOW, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
+from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import (
     Content,
@@ -22,7 +22,7 @@ from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.events.announcements import RECIPIENTS_PER_EVENT
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.hops import Handed, HopPeer
-from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.members import hops
 from shadowrelay.core.members.conversation import Greeting, Query
 from shadowrelay.core.messages import Recipient, Status
@@ -120,7 +120,7 @@ def test_a_message_that_another_node_settled_is_told_too(on: LedgerAtHand) -> No
     take(on)
     copy = on.copies[M]
     done = replace(copy.recipients[0], status=Status.DELIVERED)
-    on.apply(settle_held(on, copy, (done,), DB[B], NOW))
+    on.apply(settle_held(on, copy, (done,), DB[B], Mark(RUN[B], 9), NOW))
     assert told(on) == [(THEIRS, "", (3,))]
 
 

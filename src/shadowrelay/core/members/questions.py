@@ -112,7 +112,8 @@ def _learn(
         case VerdictKind.DELIVERED:
             known = _dated(copy, verdict, now)
             settled = _settled(known, verdict, now)
-            return settle_held(ledger, known, settled, speaker.database_id, now).after(saved(copy, known))
+            then = settle_held(ledger, known, settled, speaker.database_id, speaker.mark, now)
+            return then.after(saved(copy, known))
         case VerdictKind.SUSPENDED | VerdictKind.RESUMED:
             return order_held(ledger, copy, verdict, speaker.database_id, now)
         case VerdictKind.UNREAD:

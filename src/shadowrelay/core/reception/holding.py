@@ -220,7 +220,14 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         )
         then = _given_away(ledger, here, offer.owner_database, now)
         if elsewhere:
-            event = HaDiscard(at=now, copy=here, recipients=elsewhere, reason="DeliveredElsewhere")
+            event = HaDiscard(
+                at=now,
+                copy=here,
+                recipients=elsewhere,
+                reason="DeliveredElsewhere",
+                told_by=offer.owner_database,
+                mark=offer.mark,
+            )
             then = then.after(Decision(None, (), (event,)))
     else:
         known = ledger.copy(offer.message_id)
@@ -233,7 +240,7 @@ def restore(ledger: Ledger, offer: ShadowCopyOffer, content: Content, now: datet
         there = tuple(one for one in offer.recipients if one.settled)
         mine = {one.number: one for one in here.unsettled}
         told = tuple(replace(mine[o.number], status=o.status) for o in there if o.number in mine)
-        then = settle_held(ledger, here, told, offer.owner_database, now)
+        then = settle_held(ledger, here, told, offer.owner_database, offer.mark, now)
     restored = HaRestore(at=now, copy=here, recipients=here.unsettled, giver=offer.owner, taker=ledger.name)
     first = Decision(None, (*writes, *heard(ledger, offer.owner, offer.mark).writes), (restored,))
     return then.after(first).but(OfferAnswer.QUEUED)
@@ -402,9 +409,16 @@ def _others(ledger: Ledger, copy: Copy, told_by: DatabaseId) -> list[DatabaseId]
 
 
 def settle_held(
-    ledger: Ledger, copy: Copy, settled: tuple[Recipient, ...], told_by: DatabaseId, now: datetime
+    ledger: Ledger,
+    copy: Copy,
+    settled: tuple[Recipient, ...],
+    told_by: DatabaseId,
+    mark: Mark,
+    now: datetime,
 ) -> Decision[None]:
     """Settle recipients that another member settled; the last one moves the copy to Safety Net.
+
+    ``mark``: of the member that told it, when it did.
 
     DELIVERED settles recipients at any epoch and in any role. This node passes it on to the members that hold
     a copy for it, and to the owner, but not to the database that told it.
@@ -418,6 +432,6 @@ def settle_held(
     reason = "ExplicitlyDiscarded" if copy.role is Role.SHADOW else "DeliveredElsewhere"
     onward = addressed(_others(ledger, copy, told_by), delivered(after, settled), now)
     onward += to_giver(ledger, after.id, settled, now)
-    event = HaDiscard(at=now, copy=after, recipients=settled, reason=reason)
+    event = HaDiscard(at=now, copy=after, recipients=settled, reason=reason, told_by=told_by, mark=mark)
     safe = report_is_safe(ledger, copy, now) if not after.unsettled else Decision(None)
     return Decision(None, (SaveCopy(copy, after), *onward, *safe.writes), (event,))

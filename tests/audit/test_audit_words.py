@@ -1,0 +1,156 @@
+"""What a holder was told, when the disk of who told it is lost: a proof only where that log may lack it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from auditing import Auditor
+from plainly import judged
+from test_audit_histories import AFTER, BEGIN, LOST, OTHER, begin, delivered, log, mail, stop
+from test_audit_verdicts import EVIDENCE, row
+
+from shadowaudit.core.events import Event, Kind
+from shadowaudit.core.findings import Class
+from shadowaudit.core.judge import judge
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
+from shadowaudit.generate.message import Message
+
+
+def told(number: int | None, teller: str = LOST) -> Callable[[Message], None]:
+    """Accepted, and its holder hears of a delivery that no log shows, from a log that has got to that row."""
+
+    def story(one: Message) -> None:
+        one.accepted()
+        if number is None:
+            one.discard(800)
+        else:
+            one.discard(800, custom=f";S:TellerDb={teller}", reference=f"{'a' * 16}:{number}")
+
+    return story
+
+
+def disk_lost(directory: Path, story: Callable[[Message], None]) -> Path:
+    """mx1 tells of a message, delivers another one, and loses its disk with what its log had after row 6."""
+    mx2 = log(directory, "mx2", OTHER, "c")
+    mx1 = log(directory, "mx1", LOST, "a")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, story)
+    mail(2, 3000, mx1, mx2, delivered)
+    mx1.close(BEGIN + 30_000)
+    now = log(directory, "mx1", AFTER, "b")
+    for one in (begin, stop):
+        one(now, 60_000)
+    stop(mx2, 70_000)
+    return directory
+
+
+FATES = [
+    pytest.param(3, VIOLATED, Class.PREMATURE_DISCARD, id="its log had it unsettled at that row"),
+    pytest.param(6, VIOLATED, Class.PREMATURE_DISCARD, id="its log had it unsettled at its last row"),
+    pytest.param(7, PROVEN, Class.HOLDERS_WORD, id="its row was lost with the disk"),
+    pytest.param(None, INCOMPLETE, Class.UNPROVEN_LOSS, id="an older version does not say from where"),
+]
+
+
+@pytest.mark.parametrize(("number", "status", "what"), FATES)
+def test_a_word_is_a_proof_only_if_the_log_of_who_told_it_may_lack_the_row(
+    here: Auditor, tmp_path: Path, number: int | None, status: int, what: Class
+) -> None:
+    logs = disk_lost(tmp_path / "logs", told(number))
+    verdict, found = judged(logs, lost=[LOST])
+    assert (verdict.status, what in set().union(*found.values())) == (status, True), verdict.as_dict()
+    assert (Class.HOLDERS_WORD in set().union(*found.values())) == (status == PROVEN)
+    summed = here(logs, lost=(LOST,))
+    assert (summed.status, summed.classes) == (verdict.status, verdict.classes)
+    assert summed.totals["suspects"] == 1
+
+
+def word(node: str, sequence: int, teller: str, mark: int) -> Event:
+    entries, reference = {"TellerDb": teller}, f"a:{mark}"
+    told = row(node, sequence, Kind.HADISCARD, "mx1", "ExplicitlyDiscarded")
+    return replace(told, entries=entries, reference=reference)
+
+
+HELD = (
+    row("mx2", 2, Kind.HARECEIVE, "mx1"),
+    row("mx3", 2, Kind.HARECEIVE, "mx1"),
+    row("mx1", 2, Kind.HAREDIRECT, "mx2"),
+    row("mx1", 3, Kind.RECEIVE),
+)
+
+
+def classes(*events: Event, without: tuple[str, ...] = ("mx1",), **changed: Any) -> set[Class]:
+    """What is found if the disks of these nodes were lost, or their logs are ``changed``."""
+    databases = {
+        name: replace(one, **(changed or {"lost": True})) if name in without else one
+        for name, one in EVIDENCE.databases.items()
+    }
+    found = judge(events, replace(EVIDENCE, databases=databases)).findings
+    return {one.what for one in found}
+
+
+@pytest.mark.parametrize(
+    ("first", "what"),
+    [
+        ((word("mx2", 3, "mx1", 12),), Class.HOLDERS_WORD),
+        ((word("mx2", 3, "mx1", 4),), Class.PREMATURE_DISCARD),
+        ((), Class.PREMATURE_DISCARD),
+    ],
+    ids=["rightly", "wrongly", "by who was never told"],
+)
+def test_a_word_that_was_passed_on_is_as_good_as_the_first_one(first: tuple[Event, ...], what: Class) -> None:
+    passed_on = word("mx3", 3, "mx2", 5)
+    found = classes(*HELD, *first, passed_on)
+    assert what in found
+    assert len(found & {Class.HOLDERS_WORD, Class.PREMATURE_DISCARD}) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"closed": False}, Class.PREMATURE_DISCARD),
+        ({"closed": False, "whole": False}, Class.HOLDERS_WORD),
+        ({"closed": False, "from_start": False}, Class.PREMATURE_DISCARD),  # the reception is there
+        ({"lost": True, "rolled_back": True}, Class.HOLDERS_WORD),
+    ],
+    ids=["open", "with a hole", "begun late", "set back"],
+)
+def test_a_log_denies_a_word_only_if_it_is_whole_up_to_then(changed: dict[str, bool], what: Class) -> None:
+    found = classes(*HELD[:1], *HELD[2:], word("mx2", 3, "mx1", 5), **changed)
+    assert what in found
+    assert len(found & {Class.HOLDERS_WORD, Class.PREMATURE_DISCARD}) == 1
+
+
+def test_a_word_from_a_log_that_goes_on_behind_what_is_at_hand_waits_for_its_next_file() -> None:
+    held = (*HELD[:1], *HELD[2:])
+    assert Class.HOLDERS_WORD in classes(*held, word("mx2", 3, "mx1", 12), closed=False)
+    old = row("mx2", 3, Kind.HADISCARD, "mx1", "ExplicitlyDiscarded")
+    assert classes(*held, old, closed=False) == {Class.OPEN}
+
+
+def test_who_told_it_and_has_no_row_of_the_message_tells_of_nothing() -> None:
+    held = HELD[:1]
+    assert Class.PREMATURE_DISCARD in classes(*held, word("mx2", 3, "mx1", 5))
+    assert Class.HOLDERS_WORD in classes(*held, word("mx2", 3, "mx1", 12))
+
+
+def test_who_could_not_believe_its_rows_writes_none_of_what_it_was_told() -> None:
+    damaged = replace(row("mx2", 3, Kind.HADAMAGE), entries={"Damaged": "rows"}, recipients=())
+    assert Class.HOLDERS_WORD in classes(*HELD, damaged, word("mx3", 3, "mx2", 5))
+    assert Class.PREMATURE_DISCARD in classes(*HELD, word("mx3", 3, "mx2", 5))
+
+
+def test_a_word_tells_how_far_the_log_of_who_told_it_has_to_reach(tmp_path: Path) -> None:
+    mx1, mx2 = log(tmp_path, "mx1", LOST, "a"), log(tmp_path, "mx2", OTHER, "c")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, told(40))
+    for one in (mx1, mx2):
+        stop(one, 5000)
+    verdict, _ = judged(tmp_path)
+    assert any("another node saw row 40 of database" in gap.what for gap in verdict.evidence.gaps)
