@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from proof.fault import Fault
 from proof.planted import FAULTS
-from proof.planting import Fault
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "shadowrelay"

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -15,13 +16,17 @@ from typing import Any
 from shadowrelay.core.events import announcements
 from shadowrelay.core.members import answers, concluding, conversation, questions
 from shadowrelay.core.reception import arrivals, holding, redundancy
-from tests.proof.planting import Bench, Fault, imported_from
-from tests.simulation.mutants import MUTANTS, Within, edit_of
+from tests.proof.fault import Edit, Fault
+from tests.proof.planted import SIMULATION
+from tests.proof.planting import Bench, imported_from
 from tests.simulation.node import Node
 
 from .line import second
 from .search import Found, explore
 from .setup import Grain, Setup
+
+Within = tuple[Callable[..., Any], str, str]
+"""A function, text to take out of it, text to put in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +40,20 @@ class Hole:
 
     @property
     def fault(self) -> Fault:
-        named = {fault.name: fault for fault in MUTANTS}
-        by_name = (edit for name in self.planted for edit in named[name].all_edits)
+        named = {fault.name: fault for fault in SIMULATION}
+        by_name = (edit for name in self.planted for edit in named[name].edits)
         return Fault(
             name=self.title,
             rule="a fix of the design",
             test="",  # none: the exploration itself notices
-            beside=(*by_name, *(edit_of(*edit) for edit in self.edits)),
+            edits=(*by_name, *(_edit(*edit) for edit in self.edits)),
         )
+
+
+def _edit(function: Callable[..., Any], old: str, new: str) -> Edit:
+    module = function.__module__
+    file = f"{'' if module.startswith('tests.') else 'src/'}{module.replace('.', '/')}.py"
+    return Edit(file, old, new, function.__qualname__)
 
 
 NO_CHECK: Within = (

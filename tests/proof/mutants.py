@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 import click
@@ -18,9 +19,10 @@ from rich.table import Table
 from shadowlab.guard import terminable
 from shadowrelay.cli.progress import Bar, bar
 
+from .fault import Fault
 from .mutants_table import Row, row_of, written
 from .planted import FAULTS
-from .planting import Bench, Ending, Fault, Outcome
+from .planting import Bench, Ending, Outcome
 
 _KINDS = ("source", "audit", "simulation")
 _TRIES = 3  # some tests draw what they ask, and some depend on which of two processes is first
@@ -83,14 +85,16 @@ def command(
     with terminable():
         rows, problem = _all(faults, jobs, seeds)
     held = not problem and all(row.caught for row in rows)
+    moved = [f"{fault.name}: {what}" for fault in faults for what in _moved(fault)]
     if docs and held and len(rows) == len(_NAMES):
         written(rows)
     elif docs:
         click.echo("docs/mutants.md is written only when all faults were planted and caught", err=True)
     if as_json:
-        click.echo(json.dumps({"held": held, "problem": problem, "faults": [*map(asdict, rows)]}, indent=2))
+        told = {"held": held, "problem": problem, "moved": moved, "faults": [*map(asdict, rows)]}
+        click.echo(json.dumps(told, indent=2))
     else:
-        _show(rows, problem, time.monotonic() - began)
+        _show(rows, problem, moved, time.monotonic() - began)
     sys.exit(0 if held else 1)
 
 
@@ -132,13 +136,19 @@ def _tried(bench: Bench, fault: Fault, seeds: int, shown: Bar) -> Row:
     return row
 
 
+def _moved(fault: Fault) -> list[str]:
+    with suppress(LookupError):  # that it cannot be planted is told beside its name
+        return fault.moved()
+    return []
+
+
 def _missing(control: Outcome) -> str:
     if control.ending is Ending.PASSED:
         return ""
     return f"without any fault the tests do not pass: {' '.join((*control.tests, control.said))}"
 
 
-def _show(rows: Sequence[Row], problem: str, seconds: float) -> None:
+def _show(rows: Sequence[Row], problem: str, moved: Sequence[str], seconds: float) -> None:
     console = Console(width=None if sys.stdout.isatty() else 200)
     table = Table("fault", "where", "caught by", "what it said")
     table.add_column("seconds", justify="right")
@@ -152,6 +162,8 @@ def _show(rows: Sequence[Row], problem: str, seconds: float) -> None:
         if not row.caught or row.tries > 1:
             told = f"caught at try {row.tries}" if row.caught else "NOT CAUGHT"
             console.print(f"{told}: {row.name}: {row.said[:160]}", markup=False, soft_wrap=True)
+    for one in moved:
+        console.print(f"moved: {one}", markup=False, soft_wrap=True)
     if problem:
         console.print(f"PROBLEM {problem}", markup=False, soft_wrap=True)
     caught = sum(row.caught for row in rows)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .planting import ROOT, Fault
+from .fault import ROOT, Fault
 
 PAGE = ROOT / "docs" / "mutants.md"
 BEGIN = "<!-- The table is written by scripts/prove mutants --docs -->"

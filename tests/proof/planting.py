@@ -6,7 +6,6 @@ there, and the copy is thrown away with whatever the test left behind.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -14,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -23,102 +21,13 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import NamedTuple
 
+from .fault import ROOT, Fault
 from .whence import PROFILE, VARIABLE
-
-ROOT = Path(__file__).parents[2]
-RELAY, AUDIT = "shadowrelay", "shadowaudit"
 
 _PATIENCE = 120.0  # seconds that a test may take on a machine that does other things as well
 _EACH = 2.0  # more seconds for each, when many are run one after the other
 _FAILED = re.compile(r"^FAILED (\S.*?)(?: - (.*))?$", re.MULTILINE)
-
-
-class Edit(NamedTuple):
-    """In a file below the root: text that is there exactly once, and what takes its place.
-
-    ``within``: the function that has it, by its qualified name. Its text is then taken as if not indented.
-    """
-
-    file: str
-    old: str
-    new: str
-    within: str = ""
-
-    def made(self, source: str) -> str:
-        """The source with this edit. Raises LookupError if it does not apply any more."""
-        before, part, after, indent = self._around(source) if self.within else ("", source, "", "")
-        if (found := part.count(self.old)) != 1:
-            raise LookupError(f"{self.file} {self.within} has {self.old!r} {found} times")
-        return before + textwrap.indent(part.replace(self.old, self.new), indent) + after
-
-    def _around(self, source: str) -> tuple[str, str, str, str]:
-        found: ast.AST = ast.parse(source)
-        for name in self.within.split("."):
-            found = next(node for node in ast.iter_child_nodes(found) if getattr(node, "name", "") == name)
-        assert isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
-        lines = source.splitlines(keepends=True)
-        first, last = found.lineno - 1, found.end_lineno
-        part = textwrap.dedent("".join(lines[first:last]))
-        return "".join(lines[:first]), part, "".join(lines[last:]), " " * found.col_offset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A step left out, or done in the wrong order.
-
-    ``edits``: text to take out of its file, each there exactly once, and text to put in; ``beside``: edits of
-    whatever file. ``test``: the cheapest one that notices, as pytest names it, below ``tests``.
-    """
-
-    name: str
-    rule: str
-    test: str
-    file: str = ""  # in its package
-    edits: tuple[tuple[str, str], ...] = ()
-    package: str = RELAY
-    beside: tuple[Edit, ...] = ()
-
-    @property
-    def where(self) -> str:
-        """The files, by the name of their package if that is not the relay's."""
-        files = (edit.file.removeprefix("src/").removeprefix("shadowrelay/") for edit in self.all_edits)
-        return "`, `".join(dict.fromkeys(files))
-
-    @property
-    def kind(self) -> str:
-        if self.test.startswith("simulation/"):
-            return "simulation"
-        return "audit" if self.package == AUDIT else "source"
-
-    @property
-    def all_edits(self) -> tuple[Edit, ...]:
-        mine = (Edit(f"src/{self.package}/{self.file}", old, new) for old, new in self.edits)
-        return (*mine, *self.beside)
-
-    def planted(self, root: Path = ROOT) -> dict[str, str]:
-        """The files below the root with this fault in them. LookupError: it does not apply any more."""
-        texts: dict[str, str] = {}
-        for edit in self.all_edits:
-            text = texts.get(edit.file) or (root / edit.file).read_text("utf-8")
-            texts[edit.file] = edit.made(text)
-        return texts
-
-
-def in_audit(file: str, *faults: tuple[str, str, str, str, str]) -> list[Fault]:
-    """Faults in one file of the audit: name, rule, text to take out, text to put in, and the test."""
-    return [
-        Fault(
-            name=name,
-            rule=rule,
-            file=file,
-            edits=((old, new),),
-            test=f"audit/test_audit_{test}",
-            package=AUDIT,
-        )
-        for name, rule, old, new, test in faults
-    ]
 
 
 class Ending(Enum):

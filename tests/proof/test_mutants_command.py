@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from . import mutants
+from .fault import Fault
 from .mutants_table import BEGIN, END, row_of, written
 from .planted import AUDIT, FAULTS, RELAY
-from .planting import Bench, Ending, Fault, Outcome
+from .planting import Bench, Ending, Outcome
 
 REPORTS = next(fault for fault in FAULTS if fault.name == "the id of a report is drawn")
 

@@ -15,12 +15,12 @@ import re
 import pytest
 
 from shadowrelay.core.workers import node_of
+from tests.proof.planted import HOSTS, SIMULATION
 
 from .hosts import KINDS, planned
-from .mutants import HOSTS, MUTANTS
 from .seeds import Run, run_seed
 
-SHOWING = {int(found[1]) for fault in MUTANTS if (found := re.search(rf"{HOSTS}\[(\d+)\]", fault.test))}
+SHOWING = {int(found[1]) for fault in SIMULATION if (found := re.search(rf"{HOSTS}\[(\d+)\]", fault.test))}
 
 
 def problems(seeds: range) -> dict[int, list[str]]:

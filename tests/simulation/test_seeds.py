@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.proof.planted import SEED, SIMULATION
+
 from .cli import Totals, run_many
-from .mutants import MUTANTS, SEED
 from .seeds import run_seed
 
-SHOWING = {int(found[1]) for fault in MUTANTS if (found := re.search(rf"{SEED}\[(\d+)\]", fault.test))}
+SHOWING = {int(found[1]) for fault in SIMULATION if (found := re.search(rf"{SEED}\[(\d+)\]", fault.test))}
 SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "250"))
 CHUNK = 250
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1)
