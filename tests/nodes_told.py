@@ -28,7 +28,8 @@ def a_status(name: str, *peers: dict[str, Any], **more: Any) -> dict[str, Any]:
             ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "damaged_aside", "promoting",
              "shadow_held", "safety_net", "refused", "kept_for_hops", "discard_events", "commits",
              "resubmitted"), 0),
-        "oldest_queued": None, "oldest_held": None, "acknowledged_late": {"longest": 0.0, "waiting": 0},
+        "oldest_queued": None, "oldest_held": None, "overdue_since": None,
+        "acknowledged_late": {"longest": 0.0, "waiting": 0},
         "scrub": scrub, "corrupt_database": None, "peers": list(peers),
     }  # fmt: skip
     return given | more
@@ -46,7 +47,7 @@ def a_queue(name: str, hop: str, **more: Any) -> dict[str, Any]:
     given = {
         "identity": f"{name}\\{hop}", "next_hop": hop, "status": "ready", "messages": 1, "waiting": 1,
         "recipients": 2, "active": 0, "asking": 0, "exposed": 0, "unread": 0,
-        "oldest": "2026-11-21T09:00:00.000Z", "next_attempt": None,
+        "oldest": "2026-11-21T09:00:00.000Z", "next_attempt": None, "overdue_since": None,
         "last_error": "", "why": "", "suspension": None, "sessions": 1, "places": 4,
         "failures": 0, "rests_until": None, "awaits": "", "awaits_since": None,
         "hosts": [{"host": "a", "route": hop, "group": 0, "preference": 0, "weight": 1, "sessions": 1,

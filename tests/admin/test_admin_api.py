@@ -151,6 +151,41 @@ async def test_a_queue_shows_its_identity_oldest_next_attempt_and_last_error(nod
     assert outside["last_error"] in {"451 4.7.1 try later", "421 4.3.2 closing"}
 
 
+@pytest.mark.parametrize(
+    ("minutes", "hop", "overdue"),
+    [
+        (9, HopStatus(sessions=0, places=1, limit=""), True),
+        (9, HopStatus(sessions=1, places=1, limit=""), False),
+        (4, HopStatus(sessions=0, places=1, limit=""), False),
+    ],
+    ids=["though a session is free", "because no session is free", "for a short while"],
+)
+async def test_mail_that_nothing_keeps_and_nobody_sends_is_overdue(node, minutes, hop, *, overdue):
+    await fill(node, received(3, MX2, "x@inside.test"), received(minutes, MX2))
+    node.hops["outside"] = hop
+    async with serving(node) as port:
+        inside, outside = (await ask(port, "/api/v1/queues")).json["queues"]
+        status = (await ask(port, "/api/v1/status")).json
+    since = "2026-11-21T09:51:00.000Z" if overdue else None
+    assert (inside["overdue_since"], outside["overdue_since"], status["overdue_since"]) == (
+        None,
+        since,
+        since,
+    )
+    told = f"overdue: mail is due since {since}, and nothing keeps it"
+    assert (outside["status"], told in outside["why"]) == ("ready", overdue)
+
+
+async def test_mail_that_is_being_sent_is_not_overdue(node):
+    await fill(node, received(9, MX2))
+    await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 10))
+    node.hops["outside"] = HopStatus(sessions=1, places=2, limit="")
+    async with serving(node) as port:
+        (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+        status = (await ask(port, "/api/v1/status")).json
+    assert (queue["status"], queue["overdue_since"], status["overdue_since"]) == ("active", None, None)
+
+
 async def test_a_queue_is_active_while_it_sends_and_asking_while_members_are_asked(node):
     await fill(node, received(1, MX2), received(2, MX3, "x@inside.test"))
     await fill(node, lambda ledger: claim(ledger, NextHop("outside"), NOW, 10))

@@ -20,10 +20,11 @@ from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.values import replace
-from shadowrelay.database import indexes, queue, scrubbing
+from shadowrelay.database import indexes, queue, scrubbing, views
 from shadowrelay.database.content import sweep
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.offline import IndexWay, spoil_tree
+from shadowrelay.database.queue_views import Queues
 
 DUE, SETTLED = queue.DUE, indexes.SETTLED
 PAGE = 4096
@@ -79,6 +80,20 @@ async def test_mail_that_a_damaged_index_hides_is_found_again_and_delivered(
             node.run_queue()
             await eventually(lambda: len(hop.contents) == MANY, within=30)
             assert node.database.ledger.damage[Counted.INDEX] == 1
+
+
+async def test_mail_that_a_damaged_index_hides_is_seen_as_unsent(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", **QUICK) as (node,):
+        assert (await sent(node, MESSAGE)).startswith("250 ")
+        await put_page(node, await root(node, DUE), NO_ENTRY + bytes(PAGE - len(NO_ENTRY)))
+        assert await claimable(node) == 0
+        view = Queues(datetime.now(UTC))
+        assert await node.read(view.read)
+        (found,) = view.result()
+        assert (found.messages, found.waiting, found.due) == (1, 0, None)
+        unsent = await node.read(lambda ledger: views.snapshot(ledger).unsent)
+        assert unsent == {found.next_hop: found.unsent}
+        assert found.unsent == found.oldest
 
 
 def request() -> Request:

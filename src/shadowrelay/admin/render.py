@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.admin.node import (
@@ -52,6 +52,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "incarnation": lineage.incarnation,
         "sequence": lineage.sequence,
         **counts(seen.counts),
+        "overdue_since": maybe(min(_overdue(node, seen, now), default=None)),
         "refused": min(node.refused_copies(), seen.counts.exposed),
         "kept_for_hops": sum(seen.hops.values()),
         "acknowledged_late": late(node.late()),
@@ -63,6 +64,12 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
         "corrupt_database": corrupt_database(node.database.opened),
         "peers": peers(node, seen),
     }
+
+
+def _overdue(node: RunningNode, seen: Snapshot, now: datetime) -> Iterator[datetime]:
+    for hop, unsent in seen.unsent.items():
+        if unsent < now - OVERDUE and (since := overdue(unsent, node.hop(hop), now)):
+            yield since
 
 
 def late(found: LateStatus) -> Json:
@@ -252,7 +259,17 @@ def _peer(peer: MemberStatus, member: Member, seen: Snapshot) -> Json:
 UNREAD = "it took the content, its answer cannot be read"
 
 
+OVERDUE = timedelta(minutes=5)
+"""For how long mail has to be due, and not sent though nothing keeps it, to be shown as overdue."""
+
+
+def overdue(unsent: datetime | None, hop: HopStatus, now: datetime) -> datetime | None:
+    """Since when mail is due that nobody sends, and nothing keeps; None if that is no long time."""
+    return unsent if unsent and unsent < now - OVERDUE and not hop.keeps(now) else None
+
+
 def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
+    since = overdue(found.unsent, hop, now)
     return {
         "identity": f"{name}\\{found.next_hop}",
         "next_hop": found.next_hop,
@@ -266,10 +283,12 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
         "unread": found.unread,
         "oldest": timestamp(found.oldest),
         "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
+        "overdue_since": maybe(since),
         "last_error": found.last_error,
         "why": (hop.keeps(now) if found.waiting or hop.resting(now) or hop.suspension else "")
         or hop.awaited(now)
-        or (f"{UNREAD}, for {found.unread} recipients" if found.unread else ""),
+        or (f"{UNREAD}, for {found.unread} recipients" if found.unread else "")
+        or (f"overdue: mail is due since {timestamp(since)}, and nothing keeps it" if since else ""),
         "suspension": suspension(hop.suspension, now),
         **next_hop(hop, now),
     }
@@ -309,6 +328,8 @@ def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
         return "resting"
     if found.active:
         return "active"
+    if overdue(found.unsent, hop, now):
+        return "ready"
     if found.due is None:
         return "asking" if found.asking else "suspended"
     return "retry" if found.due > now else "ready"

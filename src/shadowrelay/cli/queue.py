@@ -72,9 +72,12 @@ def queue() -> None:
 def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
     """One row per node and next hop: its next attempt, and why its mail waits.
 
-    The column "due" counts messages that may be sent now and are not being sent. A second table shows the
-    hosts of next hops that have several. A third shows shadow queues of hops: mail that they took and have
-    not delivered yet. It is no backlog. A node that does not answer is a line that says so.
+    The column "due" counts messages that may be sent now and are not being sent. Mail that is due for more
+    than five minutes though nothing keeps it is overdue: "why it waits" says since when.
+
+    A second table shows the hosts of next hops that have several. A third shows shadow queues of hops: mail
+    that they took and have not delivered yet. It is no backlog. A node that does not answer is a line that
+    says so.
 
     With --json: one object a line, each with its kind (queue, hop_shadow_queue, or node for one that does not
     answer); with --here, the answer of the API in one document.
@@ -211,6 +214,7 @@ def _show(out: Console, hop: str, one: JsonTree) -> None:
         ["took it, answer unreadable", found.get("unread") or None],
         ["oldest", found.get("oldest")],
         ["next attempt", found.get("next_attempt")],
+        ["overdue since", found.get("overdue_since")],
         ["why it waits", found.get("why") or None],
         ["last error", found.get("last_error") or None],
         ["sessions", f"{one['sessions']} of {one['places']}"],

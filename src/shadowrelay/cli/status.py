@@ -122,6 +122,7 @@ def _node_row(one: JsonTree) -> list[object]:
         f"{one['promoting']} to promote" if one["promoting"] else "",
         f"{one['damaged_aside']} damaged everywhere" if one["damaged_aside"] else "",
         "its database was corrupt" if one["corrupt_database"] else "",
+        f"mail is overdue since {one['overdue_since']}" if one.get("overdue_since") else "",
         one.get("warning", ""),
     ]
     return [
@@ -227,8 +228,10 @@ def _scrub(scrub: JsonTree) -> str:
 
 
 def _counts(out: Console, answer: JsonTree) -> None:
+    overdue = answer.get("overdue_since")
+    oldest = f"oldest {answer['oldest_queued']}" + (f", overdue since {overdue}" if overdue else "")
     backlog = [
-        ["queued", answer["queued"], f"oldest {answer['oldest_queued']}" if answer["queued"] else ""],
+        ["queued", answer["queued"], oldest if answer["queued"] else ""],
         ["asking members first", answer["asking"], "part of queued"],
         ["in doubt", answer["in_doubt"], "part of queued: a member did not answer in time"],
         ["set aside", answer["set_aside"], "waits for you" if answer["set_aside"] else ""],

@@ -28,7 +28,10 @@ LAST = (1 << 62, "~", 0)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """Mail of this node for one next hop. ``due``: when its first recipient is due; None if all wait for
-    answers of members. ``waiting``: messages that may be sent now, and are not being sent.
+    answers of members. ``waiting``: messages that may be sent now, and are not being sent. ``unsent``: when
+    the first recipient was or will be due that is not being sent, by the index of due mail or by the rows of
+    the oldest messages, whichever is earlier. So a queue that nobody goes through is seen, and an index that
+    hides mail.
     """
 
     next_hop: NextHop
@@ -41,6 +44,7 @@ class QueueView:
     unread: int  # recipients that the hop may have: it took the content, and its answer cannot be read
     oldest: datetime
     due: datetime | None
+    unsent: datetime | None
     last_error: str
 
 
@@ -122,6 +126,10 @@ class Queues:
             return None
         error = run(SQL["last_error"], (hop,)).fetchone()
         active = int(run(SQL["active_to"], (hop,)).fetchone()[0])
+        asked = {"role": Role.PRIMARY.value, "hop": hop, "floor": ledger.tally.floor(hop)}
+        by_index = run(SQL["first_unsent"], (hop,)).fetchone() or (None,)
+        by_rows = run(SQL["first_unsent_in_rows"], asked).fetchone()
+        unsent = min(filter(None, (*by_index, *by_rows)), default=None)
         return QueueView(
             next_hop=hop,
             messages=counts.messages,
@@ -133,6 +141,7 @@ class Queues:
             unread=int(run(SQL["unread_to"], (hop,)).fetchone()[0]),
             oldest=oldest,
             due=records.maybe_moment(run(SQL["first_due"], (hop,)).fetchone()[0]),
+            unsent=records.maybe_moment(unsent),
             last_error=error[0] if error else "",
         )
 

@@ -71,7 +71,8 @@ class Snapshot:
 
     ``held_for``: copies that this node holds, by owner. ``held_by``: queued messages of this node, by holder.
     ``events``: waiting discard events, by addressee. ``tracked``, ``damage``: tracking events since the
-    start, and what they say of damage. ``hops``: messages that hops track for this node, by hop.
+    start, and what they say of damage. ``hops``: messages that hops track for this node, by hop. ``unsent``:
+    when the first of the oldest messages was or will be due that is not being sent, by next hop.
     """
 
     lineage: Lineage
@@ -83,6 +84,7 @@ class Snapshot:
     tracked: Mapping[str, int]
     damage: Mapping[Counted, int]
     hops: Mapping[ServerName, int] = field(default_factory=dict)
+    unsent: Mapping[NextHop, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,7 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
         tracked=dict(ledger.tracked),
         damage=dict(ledger.damage),
         hops=dict(ledger.hop_shadow_rows.counts),
+        unsent={NextHop(hop): records.moment(at) for hop, at in run(SQL["unsent"], (Role.PRIMARY.value,))},
     )
 
 

@@ -78,6 +78,29 @@ SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'que
 -- name: first_due
 SELECT MIN(due_at) FROM recipient WHERE next_hop = ? AND due_at IS NOT NULL;
 
+-- name: first_unsent
+-- When the first recipient was due that is not being sent, as the index of due mail has it.
+SELECT due_at FROM recipient AS r WHERE next_hop = ? AND due_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
+ ORDER BY due_at LIMIT 1;
+
+-- name: first_unsent_in_rows
+-- The same as the rows of the first messages of a next hop have it, whatever an index says: + keeps SQLite from it.
+SELECT MIN(r.due_at) FROM (
+    SELECT id FROM message WHERE stage <> 'safety_net' AND role = :role AND stage = 'queued' AND id >= :floor
+     ORDER BY id LIMIT 100) m CROSS JOIN recipient r ON r.message_id = m.id
+ WHERE +r.next_hop = :hop AND +r.due_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop);
+
+-- name: unsent
+-- The same of the first messages of this node, by next hop.
+SELECT r.next_hop, MIN(r.due_at) FROM (
+    SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 200) m
+ CROSS JOIN recipient r ON r.message_id = m.id
+ WHERE +r.due_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
+ GROUP BY 1;
+
 -- name: last_error
 -- Mail that was tried is due at its next attempt, so the last error is among the last of a queue.
 SELECT last_reply FROM (

@@ -154,7 +154,10 @@ def _one_status(node: str, answering: Sequence[Entry]) -> Entry:
             "redundancy": all(one["redundancy"] for one in found),
             **dict.fromkeys(("database_id", "incarnation", "sequence")),
             **{key: sum(one[key] for one in found) for key in _SUMMED if key in first},
-            **{key: least(one[key] for one in found) for key in ("oldest_queued", "oldest_held")},
+            **{
+                key: least(one[key] for one in found)
+                for key in ("oldest_queued", "oldest_held", "overdue_since")
+            },
             "acknowledged_late": {
                 "longest": max(one["longest"] for one in late),
                 "waiting": sum(one["waiting"] for one in late),

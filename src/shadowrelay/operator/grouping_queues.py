@@ -60,6 +60,7 @@ def _queue(node: str, hop: str, found: Sequence[Entry]) -> Entry:
         },
         "oldest": min(one["oldest"] for one in found),
         "next_attempt": least(one["next_attempt"] for one in found),
+        "overdue_since": least(one.get("overdue_since") for one in found),
         "last_error": first["last_error"] or _first(found, "last_error"),
         "why": first["why"] or _first(found, "why"),
         "suspension": _first(found, "suspension") or None,
