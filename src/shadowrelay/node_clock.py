@@ -18,12 +18,15 @@ import structlog
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reckoning import (
+    PATIENCE,
+    SETTLES,
     ClockReading,
     Doubt,
     Endings,
     Judgement,
     Reckoning,
     agreed,
+    away_longer,
     begun,
     judged,
     saved,
@@ -75,7 +78,12 @@ class _Told:
 
 
 class NodeClock:
-    """Called, it is the reckoned time. It never goes back, and no step of the wall clock moves it."""
+    """Called, it is the reckoned time. It never goes back, and no step of the wall clock moves it.
+
+    ``settles``, ``patience``: see ``SETTLES`` and ``PATIENCE``.
+    """
+
+    settles, patience = SETTLES, PATIENCE
 
     def __init__(
         self, reckoning: Reckoning | None = None, read: Callable[[], ClockReading] = of_machine
@@ -110,6 +118,10 @@ class NodeClock:
         """What the wall clock says for a reckoned time: for people and logs."""
         return at + self.ahead()
 
+    def away_longer(self, than: timedelta) -> bool | None:
+        """May the node have been away for longer than that before this opening? None: not known yet."""
+        return away_longer(self._reckoning, than, self._boot(), self.patience)
+
     def to_save(self) -> Reckoning:
         """The reckoning as the next opening carries it on."""
         self.look()
@@ -127,7 +139,13 @@ class NodeClock:
         """Judge the wall clock now. A doubt that begins or ends is logged."""
         reading = self.read()
         differences = self.differences(reading)
-        found = judged(self._reckoning, reading, list(differences.values()), confirmed=self._confirmed)
+        found = judged(
+            self._reckoning,
+            reading,
+            list(differences.values()),
+            confirmed=self._confirmed,
+            settles=self.settles,
+        )
         self._reckoning, self._looked_at = found.reckoning, reading.boot
         if self._confirmed and not self._differ(differences):
             self._confirmed = False

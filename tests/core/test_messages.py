@@ -22,9 +22,11 @@ def test_only_a_holder_that_holds_is_a_second_copy(state: HolderState) -> None:
 @pytest.mark.parametrize(
     "copy", [message(Role.SHADOW), *(message(stage=stage) for stage in Stage if stage is not Stage.QUEUED)]
 )
-def test_what_is_not_ours_to_deliver_is_neither_owned_nor_exposed(copy: Copy) -> None:
+def test_what_is_not_ours_to_deliver_is_not_owned_and_exposed_only_if_an_operator_may_send_it(
+    copy: Copy,
+) -> None:
     assert not copy.owned
-    assert not copy.exposed
+    assert copy.exposed is (copy.stage is Stage.SET_ASIDE)
     assert not replace(copy, holders=(holder(B),)).kept_by({B})
 
 

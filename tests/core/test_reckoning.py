@@ -13,15 +13,16 @@ from shadowrelay.core import reckoning
 from shadowrelay.core.reckoning import (
     BELIEVED,
     MOST_SPANS,
+    PATIENCE,
     SETTLES,
     TOLERANCE,
-    UNKNOWN,
     USUAL,
     ClockReading,
     Doubt,
     Opinion,
     Reckoning,
     agreed,
+    away_longer,
     begun,
     carried_on,
     judged,
@@ -139,7 +140,7 @@ def rebooted(wall: timedelta, before: Reckoning = TRUSTED) -> tuple[Reckoning, C
 
 def test_after_a_boot_the_wall_clock_says_it_but_nothing_ages_before_that_is_confirmed() -> None:
     again, at = rebooted(6 * HOUR)
-    assert (again.time, again.away) == (NOW + 6 * HOUR, 5 * HOUR)
+    assert (again.time, again.away) == (NOW + 6 * HOUR, None)
     assert again.time - NOW - again.not_aged(NOW, again.time) == HOUR
     assert again.since_when(2 * HOUR, again.time + HOUR) == NOW
     assert not judged(again, at).doubts
@@ -180,10 +181,59 @@ def test_a_wall_clock_that_is_set_meanwhile_has_to_be_calm_anew_and_what_it_took
 def test_after_a_boot_with_a_time_that_cannot_be_time_goes_on_and_there_is_a_doubt(wall: timedelta) -> None:
     again, at = rebooted(wall)
     assert again.time == NOW + HOUR
-    assert again.away == (UNKNOWN if wall < NOTHING else wall - HOUR)
+    assert again.away is None
     assert judged(again, at).doubts == {Doubt.STEPPED}
     right = later(at, SECOND, 2 * HOUR - wall)
     assert not judged(again, right, RIGHT).doubts
+
+
+@pytest.mark.parametrize("wall", [6 * HOUR, -9 * DAY, 4 * HOUR, YEAR, HOUR])
+def test_after_a_boot_nobody_knows_how_long_the_node_was_away_before_the_wall_clock_is_confirmed(
+    wall: timedelta,
+) -> None:
+    again, at = rebooted(wall)  # it was away for five hours
+    again = judged(again, at, (YEAR,)).reckoning  # of two that differ neither is right
+    assert again.away is None
+    assert away_longer(again, DAY, at.boot + PATIENCE - MINUTE) is None
+    assert away_longer(again, DAY, at.boot + PATIENCE) is True
+    right = later(at, MINUTE, 6 * HOUR - wall)
+    sure = judged(again, right, RIGHT).reckoning
+    assert sure.away is not None
+    assert 5 * HOUR <= sure.away <= 5 * HOUR + 2 * TOLERANCE
+    assert away_longer(sure, DAY, right.boot) is False
+    assert away_longer(sure, 4 * HOUR, right.boot) is True
+
+
+def test_where_the_wall_clock_was_never_confirmed_before_a_boot_an_absence_is_endless() -> None:
+    """Its clock may have been ahead when it ran: then an absence seems short."""
+    again, at = rebooted(6 * HOUR, begun(reading(NOTHING)))
+    assert away_longer(again, DAY, at.boot) is None
+    assert away_longer(judged(again, at, RIGHT).reckoning, DAY, at.boot) is True
+
+
+def test_a_clock_that_creeps_ahead_bounds_no_absence() -> None:
+    """Alone: nobody says that it is wrong by now."""
+    at, minutes = TRUSTED, 0
+    for minutes in range(1, 200):
+        at = judged(at, reading(minutes * MINUTE, minutes * (MINUTE + 50 * SECOND))).reckoning
+    off = reading(minutes * MINUTE)
+    again = carried_on(saved(at, off), ClockReading(off.wall + 3 * DAY, MINUTE, "two"))
+    sure = judged(again, ClockReading(off.wall + 3 * DAY, MINUTE, "two"), RIGHT).reckoning
+    assert sure.away is not None
+    assert 3 * DAY <= sure.away <= 3 * DAY + 2 * TOLERANCE
+
+
+def test_a_restart_does_not_make_an_absence_shorter_that_nothing_has_confirmed() -> None:
+    again, at = rebooted(2 * HOUR)  # it was away for three days
+    off = later(at, MINUTE)
+    restarted = carried_on(saved(again, off), later(off, SECOND))
+    assert restarted.away is None
+    right = later(off, MINUTE, 3 * DAY - HOUR)
+    sure = judged(restarted, right, RIGHT).reckoning
+    assert sure.away is not None
+    assert sure.away >= 3 * DAY
+    off = later(right, MINUTE)
+    assert carried_on(saved(sure, off), later(off, SECOND)).away == SECOND
 
 
 def test_a_new_database_whose_clock_was_wrong_ages_nothing_by_the_difference() -> None:
@@ -232,6 +282,7 @@ class Machine(RuleBasedStateMachine):
         self.taken: list[tuple[datetime, datetime]] = []
         self.last = self.at.time
         self.slack = NOTHING
+        self.left: datetime | None = None
 
     def read(self) -> ClockReading:
         return ClockReading(self.true + self.offset, self.true - self.booted, f"boot {self.boots}")
@@ -260,13 +311,17 @@ class Machine(RuleBasedStateMachine):
     @rule(long=whiles)
     def restart(self, long: timedelta) -> None:
         kept = saved(self.at, self.read())
+        self.left = self.true
         self.true += long
         self.at = carried_on(kept, self.read())
+        self.opened = self.true
 
     @rule(long=whiles, up=whiles, step=steps)
     def reboot(self, long: timedelta, up: timedelta, step: timedelta) -> None:
         kept = saved(self.at, self.read())
+        self.left = self.true
         self.true += long
+        self.opened = self.true
         self.offset, self.booted, self.boots = step, self.true - up, self.boots + 1
         self.at = carried_on(kept, self.read())
         self.slack += 2 * TOLERANCE  # an agreed time may be wrong by so much, at either end
@@ -282,6 +337,12 @@ class Machine(RuleBasedStateMachine):
             age = self.now() - since - self.at.not_aged(since, self.now())
             assert NOTHING <= age <= self.true - true + self.slack
 
+    @precondition(lambda self: self.left is not None)
+    @invariant()
+    def no_absence_is_longer_than_it_may_have_been(self) -> None:
+        assert self.left is not None
+        assert self.at.away is None or self.at.away >= self.opened - self.left
+
     @precondition(lambda self: bool(self.taken))
     @rule(index=st.integers(min_value=0), age=whiles)
     def since_when_is_the_inverse(self, index: int, age: timedelta) -> None:
@@ -293,6 +354,49 @@ class Machine(RuleBasedStateMachine):
 
 Machine.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
 test_a_machine_whose_clock_steps_ages_nothing_too_early = Machine.TestCase
+
+
+Run = tuple[timedelta, timedelta, timedelta, bool, timedelta]
+"""How far the wall clock is ahead at an opening, how long the node runs, how far it is ahead after half of
+that, whether the machine is booted then, and how long the node is away.
+"""
+_OFF = st.sampled_from(
+    [NOTHING, NOTHING, 30 * SECOND, -30 * SECOND, -10 * DAY, 10 * DAY, -3 * HOUR, HOUR, YEAR]
+)
+_LONG = st.timedeltas(min_value=SECOND, max_value=4 * DAY)
+_RUN = st.tuples(_OFF, st.timedeltas(min_value=SECOND, max_value=2 * DAY), _OFF, st.booleans(), _LONG)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.lists(_RUN, min_size=2, max_size=5))
+def test_the_upper_bound_of_an_absence_is_one_whatever_wall_clocks_do(history: list[Run]) -> None:
+    """Members that are right tell the time. The bound is known if the wall clock was right in this run and in
+    the one before.
+    """
+    true, booted, boots = NOW, NOW - HOUR, 0
+    at: Reckoning | None = None
+    left, known = true, False
+
+    def read(ahead: timedelta) -> ClockReading:
+        return ClockReading(true + ahead, true - booted, f"boot {boots}")
+
+    for first, up, then, reboots, away in history:
+        absence, opened_before = true - left, at is not None
+        at = carried_on(at, read(first)) if at else begun(read(first))
+        for ahead in (first, then):
+            at = judged(at, read(ahead), (-ahead, -ahead)).reckoning
+            assert at.away is None or not opened_before or at.away >= absence
+            true += up / 2
+        right = any(abs(ahead) <= TOLERANCE for ahead in (first, then))
+        if opened_before and right and known:
+            assert at.away is not None
+            assert at.away <= absence + 4 * TOLERANCE  # each clock that is right may be a minute off
+            assert away_longer(at, absence + 4 * TOLERANCE, true - booted) is False
+        known = right
+        at, left = saved(at, read(then)), true
+        true += away
+        if reboots:
+            booted, boots = true - MINUTE, boots + 1
 
 
 @given(st.timedeltas(min_value=-YEAR, max_value=YEAR), st.timedeltas(min_value=NOTHING, max_value=DAY))

@@ -291,11 +291,12 @@ async def test_many_copies_are_read_part_by_part_in_the_order_of_their_ids(tmp_p
     holder = Holder(OTHER, OTHER_DATABASE, None, 1, HolderState.HOLDING)
     async with database(tmp_path) as found:
         ours = [message(holders=(holder,), former_owner=OTHER) for _ in range(5)]
+        aside = [message(holders=(holder,), stage=Stage.SET_ASIDE) for _ in range(2)]
         theirs = [shadow() for _ in range(5)]
-        for copy in (*ours, *theirs):
+        for copy in (*aside[:1], *ours, *aside[1:], *theirs):
             await found.transact(save(copy))
         for query, expected in (
-            (SqlLedger.copies_held_by, ours),
+            (SqlLedger.copies_held_by, sorted([*ours, *aside], key=lambda copy: copy.id)),
             (SqlLedger.copies_taken_from, ours),
             (SqlLedger.copies_held_for, theirs),
         ):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
-from shadowrelay.core.reckoning import UNKNOWN, ClockReading, Reckoning, saved
+from shadowrelay.core.reckoning import ClockReading, Reckoning, saved
 from shadowrelay.database import opening, reckonings, sums
 from shadowrelay.database.transport import TransportDatabase
 
@@ -51,7 +51,8 @@ async def test_the_next_opening_carries_reckoned_time_on(tmp_path: Path):
     database = await lives.opened(reading(5 * HOUR, -YEAR))
     await database.close(NOW)
     assert database.opened.at == NOW + 5 * HOUR
-    assert database.opened.away_for == 3 * HOUR
+    assert database.opened.reckoning is not None
+    assert database.opened.reckoning.away == 3 * HOUR
 
 
 async def test_a_kill_loses_nothing_of_it_in_the_same_boot(tmp_path: Path):
@@ -73,7 +74,8 @@ async def test_after_a_boot_with_a_clock_that_went_back_nobody_knows_how_long_th
     database = await lives.opened(reading(5 * HOUR, -20 * HOUR, "two"))
     await database.close(NOW)
     assert database.opened.at == NOW
-    assert database.opened.away_for == UNKNOWN
+    assert database.opened.reckoning is not None
+    assert database.opened.reckoning.away is None
 
 
 @pytest.mark.parametrize("damage", ["flipped", "gone", "nonsense"])

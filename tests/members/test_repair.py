@@ -195,7 +195,7 @@ async def test_a_message_whose_holder_is_silent_goes_out_in_doubt(tmp_path: Path
 async def test_of_a_long_absence_only_what_was_queued_then_is_set_aside(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         opened = owner.database.opened
-        owner.node.inquiry.long_away = opened.at
+        owner.node.inquiry.returned, owner.node.inquiry.long = opened.at, lambda: True
         owner.node.members.addresses[holder.name] = replace(  # type: ignore[index]
             owner.node.members.addresses[holder.name], port=1
         )

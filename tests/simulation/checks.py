@@ -702,7 +702,7 @@ def _queues(world: World) -> str:
                 )
             if copy.id in stuck:
                 continue
-            if copy.held and not _put_off(node, copy):
+            if copy.held and not _put_off(node, copy) and not _set_aside(world, copy):
                 return f"{node.name} holds {copy.id} for {copy.owner}"
             waits = any(recipient.waits for recipient in copy.recipients)
             if waits and (node.name, copy.id) not in world.hit:  # else a page may be out of date
@@ -721,6 +721,12 @@ def _settled_elsewhere(world: World, node: Node, copy: Copy) -> bool:
         for one in theirs
         if one is not None
     )
+
+
+def _set_aside(world: World, copy: Copy) -> bool:
+    """Does its owner's copy wait for an operator? Then it is held as long as that takes."""
+    owned = world.nodes[copy.owner].ledger.state.copies.get(copy.id)
+    return owned is not None and owned.unfinished and not owned.queued
 
 
 def _put_off(node: Node, copy: Copy) -> bool:
@@ -747,7 +753,7 @@ def repaired(world: World) -> str:
                 return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
             if copy.queued and (copy.damage or not _as_it_was(node, copy)):
                 return f"{node.name}: {copy.id} is damaged"
-            if copy.owned and not _has_a_copy_elsewhere(world, node, copy):
+            if copy.unfinished and not _has_a_copy_elsewhere(world, node, copy):
                 return f"{node.name}: {copy.id} is on one machine alone"
     return ""
 

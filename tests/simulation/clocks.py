@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reception.shadow_servers import MemberPlace
-from shadowrelay.core.reckoning import ClockReading, Judgement
+from shadowrelay.core.reckoning import ClockReading, Judgement, Reckoning
 from shadowrelay.node_clock import NodeClock
 
 from .world import START, World, seconds
@@ -31,6 +31,12 @@ STEPS = (2 * MINUTE, 15 * MINUTE, 20 * HOUR, 10 * DAY, 365 * DAY)
 
 SHORTEST, LONGEST = 2.0, 70.0
 """Seconds for which a clock is wrong."""
+
+LONGEST_UNTOLD = 20.0
+"""The same where members do not tell the time: there, a clock that is wrong for longer is believed."""
+
+SETTLES, SETTLES_UNTOLD, PATIENCE = seconds(80), seconds(25), seconds(100)
+"""``reckoning.SETTLES`` and ``PATIENCE``, scaled as other times are: longer than a clock is wrong."""
 
 REBOOTS = 0.4
 """Share of the starts of a process that are those of its machine."""
@@ -68,6 +74,12 @@ def machine_of(world: World, place: MemberPlace) -> MachineClocks:
 class NodesClock(NodeClock):
     """The clock of a simulated node: what it doubts is in the history."""
 
+    patience = PATIENCE
+
+    def __init__(self, reckoning: Reckoning, machine: MachineClocks) -> None:
+        super().__init__(reckoning, machine.read)
+        self.settles = SETTLES if machine.world.tells_time else SETTLES_UNTOLD
+
     def changed(self, found: Judgement, differences: Mapping[ServerName, timedelta]) -> None:
         del found, differences
 
@@ -80,7 +92,6 @@ class Stepping:
         self.world = world
         self.still = still
         self.steps = 0  # planned, and not over
-        world.tells_time = seed % 9 != 1
         self.draw = random.Random(seed ^ 0xC10C)
         world.before_start = self._before_start
 
@@ -124,7 +135,8 @@ class Stepping:
         """Most steps of one node come one by one; two that overlap add up."""
         draw = self.draw
         by = draw.choice((-1.0, 1.0)) * draw.choice(STEPS) * (not self.still)
-        length = draw.choice((draw.uniform(SHORTEST, 10.0), draw.uniform(SHORTEST, LONGEST)))
+        longest = LONGEST if self.world.tells_time else LONGEST_UNTOLD
+        length = draw.choice((draw.uniform(SHORTEST, 10.0), draw.uniform(SHORTEST, longest)))
         self.world.fault("wall clock")
         self.world.say(node.name, f"its wall clock steps by {by:+.0f} s for {length:.1f} s")
         node.machine.offset += by
@@ -139,3 +151,8 @@ class Stepping:
 
 def of_every_third(seed: int) -> bool:
     return seed % 3 == 1
+
+
+def tells_time(seed: int) -> bool:
+    """Do members tell one another the time? Not in every third run with such clocks."""
+    return of_every_third(seed) and seed % 9 != 1

@@ -271,8 +271,8 @@ class MemoryLedger:
         )
 
     def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
-        owned = (copy for copy in self.state.copies.values() if copy.owned)
-        return self._part(part, owned, lambda c: is_held_by(c, holder, counted))
+        ours = (copy for copy in self.state.copies.values() if copy.unfinished)
+        return self._part(part, ours, lambda c: is_held_by(c, holder, counted))
 
     def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
         doubted = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -242,14 +242,13 @@ class Node:
         found, reading = self.ledger.state.reckoning, self.machine.read()
         reckoning = carried_on(found, reading) if found else begun(reading)
         self.ledger.state.reckoning = reckoning
-        self.time = NodesClock(reckoning, self.machine.read)
+        self.time = NodesClock(reckoning, self.machine)
         self.doubts: frozenset[Doubt] = frozenset()
         now = self.clock()
-        away_since = self.ledger.open(token, now)
-        away = max(now - away_since, reckoning.away) if away_since is not None else timedelta(0)
-        interval = self.policy.shadow_message_auto_discard_interval
-        long_away = now if away > interval else None
-        self.inquiry = Inquiry(long_away=long_away)
+        self.ledger.open(token, now)
+        kept = self.policy.shadow_message_auto_discard_interval
+        long = partial(self.time.away_longer, kept)
+        self.inquiry = Inquiry() if long() is False else Inquiry(now, long)
         self.durable = self.ledger.lineage
         self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
         self.checks.opened(self)

@@ -16,7 +16,7 @@ from . import rot
 from .by_hand import APART, LOSSES, Hand, is_slow
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
-from .clocks import Stepping, of_every_third
+from .clocks import Stepping, of_every_third, tells_time
 from .hosts import Machines, planned
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
@@ -177,6 +177,7 @@ class Run:
         if random.Random(seed ^ 0xC402).random() < 0.3:  # a queue is long: drawn apart from all else
             self.world.at_once = 1 + seed % 3
         self.world.say("plan", f"{self.plan} {self.machine or ''}")
+        self.world.tells_time = tells_time(seed)
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
         self.stepping = Stepping(self.world, seed, still=still) if of_every_third(seed) else None

@@ -83,7 +83,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     counts = scrape.seen.counts
     gauges = [
         ("queued_messages", "Messages that this node has to deliver: the backlog.", counts.queued),
-        ("exposed_messages", "Queued messages without a second copy.", counts.exposed),
+        ("exposed_messages", "Messages without a second copy.", counts.exposed),
         ("asking_messages", "Queued messages that members are asked about first.", counts.asking),
         ("in_doubt_messages", "Queued messages that go out though a member did not answer.", counts.in_doubt),
         (

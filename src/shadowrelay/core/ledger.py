@@ -115,8 +115,8 @@ class Ledger(RecordLedger, Protocol):
         ...
 
     def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
-        """Owned messages with a holder of that name. ``counted`` True: only those with it in state HOLDING;
-        False: only those with it in state LOST; None: all.
+        """Messages of ours, set aside or not, with a holder of that name. ``counted`` True: only those with
+        it in state HOLDING; False: only those with it in state LOST; None: all.
         """
         ...
 

@@ -279,9 +279,17 @@ class Copy:
         return self.role is Role.SHADOW and self.stage is Stage.QUEUED
 
     @property
+    def unfinished(self) -> bool:
+        """This node is the primary server, and the message is in transit, or waits for an operator."""
+        return self.role is Role.PRIMARY and self.stage in {Stage.QUEUED, Stage.SET_ASIDE}
+
+    @property
     def exposed(self) -> bool:
-        """In transit, and no member on another machine is known to hold a copy."""
-        return self.owned and not any(holder.state is HolderState.HOLDING for holder in self.holders)
+        """Ours and not settled, and no member on another machine is known to hold a copy.
+
+        What is set aside may yet be sent, so its loss would be as bad.
+        """
+        return self.unfinished and not any(one.state is HolderState.HOLDING for one in self.holders)
 
     @property
     def suspended_until(self) -> datetime | None:

@@ -6,7 +6,8 @@ the machine the boot clock tells how long the node was away. After another boot 
 time is a span that may not have passed, until something confirms it.
 
 Endings use the lower bound of an age: without these spans (``not_aged``). *May others have forgotten?* uses
-the upper bound (``Reckoning.away``). See docs/explanation/time.md and decision 0038.
+the upper bound (``Reckoning.away``), which after another boot is not known before the wall clock is
+confirmed. See docs/explanation/time.md and decision 0038.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ BELIEVED = timedelta(days=30)
 MOST_SPANS = 32
 """Spans that are kept; more are joined to longer ones."""
 
-UNKNOWN = timedelta.max
-"""No upper bound is known."""
+PATIENCE = timedelta(minutes=20)
+"""If nothing confirms the wall clock for so long after an opening, the absence counts as endless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,11 @@ class Reckoning:
 
     ``ahead``: how far the wall clock is ahead of reckoned time, as is agreed. ``settled``: something has
     confirmed that, since the opening. ``spans``: time that may not have passed; ``pending``: the same, of
-    this opening, until it is settled. ``away``: how long the node was away, at most. ``seen``: how far the
-    wall clock was ahead when it stepped last, and ``calm_since``: what the boot clock said then.
+    this opening, until it is settled. ``least``: what a right wall clock said when it was ``time``, or more;
+    None: nothing has confirmed the wall clock yet. ``left``: the same when the node was last alive before an
+    absence that the wall clock has to tell. ``away``: how long the node was away, at most; None: not known.
+    ``seen``: how far the wall clock was ahead when it stepped last, and ``calm_since``: what the boot clock
+    said then.
     """
 
     time: datetime
@@ -68,7 +72,9 @@ class Reckoning:
     settled: bool = False
     spans: tuple[Span, ...] = ()
     pending: Span | None = None
-    away: timedelta = timedelta(0)
+    least: datetime | None = None
+    left: datetime | None = None
+    away: timedelta | None = timedelta(0)
     seen: timedelta = timedelta(0)
     calm_since: timedelta = timedelta(0)
 
@@ -101,7 +107,9 @@ def begun(reading: ClockReading) -> Reckoning:
 
 def saved(reckoning: Reckoning, reading: ClockReading) -> Reckoning:
     """The reckoning as it is saved: at this moment."""
-    return replace(reckoning, time=reckoning.at(reading.boot), boot=reading.boot)
+    gone = reading.boot - reckoning.boot
+    least = reckoning.least and reckoning.least + gone
+    return replace(reckoning, time=reckoning.time + gone, boot=reading.boot, least=least)
 
 
 def carried_on(found: Reckoning, reading: ClockReading) -> Reckoning:
@@ -112,16 +120,18 @@ def carried_on(found: Reckoning, reading: ClockReading) -> Reckoning:
     """
     same = found.boot_id == reading.boot_id and found.boot <= reading.boot
     time = found.at(reading.boot) if same else found.time
-    spans, ahead = list(found.spans), found.ahead
+    spans, ahead, least = list(found.spans), found.ahead, found.least
+    left = None if found.settled else found.left  # an absence before is as uncertain as it was
     if ahead > TOLERANCE:
         spans, time, ahead = [*spans, (time, time + ahead)], time + ahead, timedelta(0)
     if same:
-        pending, away = found.pending, reading.boot - found.boot
+        pending, gone = found.pending, reading.boot - found.boot
+        least, away = least and least + gone, None if left else gone
     else:
         if found.pending:
             spans.append(found.pending)
+        left, away = left or least, None
         claimed = reading.wall - time - ahead
-        away = claimed if claimed >= -TOLERANCE else UNKNOWN
         until = max(time, reading.wall) if timedelta(0) < claimed <= BELIEVED else time
         pending = (time, until) if until > time else None
         if pending and not found.settled:  # the wall clock of before may have been wrong
@@ -136,7 +146,9 @@ def carried_on(found: Reckoning, reading: ClockReading) -> Reckoning:
         same and found.settled,
         _few(joined(spans), time),
         pending,
-        max(away, timedelta(0)),
+        least,
+        left,
+        away,
         reading.wall - time,
         reading.boot,
     )
@@ -195,9 +207,10 @@ def judged(
     differences: Collection[timedelta] = (),
     *,
     confirmed: bool = False,
+    settles: timedelta = SETTLES,
 ) -> Judgement:
     """Judge the wall clock. ``differences``: see ``opinion``. ``confirmed``: an operator said that it is
-    right, although members differ.
+    right, although members differ. ``settles``: see ``SETTLES``.
 
     Where no member says anything, a wall clock is believed that is not known yet from before the boot, and
     then goes with the boot clock for a while. Once it is settled, it may not step.
@@ -207,10 +220,13 @@ def judged(
         reckoning = replace(reckoning, seen=ahead, calm_since=reading.boot)
     step = ahead - reckoning.ahead
     stepped = abs(step) > TOLERANCE
-    calm = not reckoning.settled and said is Opinion.NONE and _calm(reckoning, reading, step)
-    if said is Opinion.AGREE or calm or (reckoning.settled and not stepped):
+    calm = not reckoning.settled and said is Opinion.NONE and _calm(reckoning, reading, step, settles)
+    if said is Opinion.AGREE or calm:
         reckoning = agreed(reckoning, reading)
         step, stepped = timedelta(0), False
+    elif reckoning.settled and not stepped:  # it may go a little faster or slower, which confirms nothing
+        reckoning = replace(reckoning, ahead=ahead)
+        step = timedelta(0)
     doubts = {Doubt.STEPPED} if stepped else set()
     if said is Opinion.DIFFER and not confirmed:
         doubts.add(Doubt.DIFFERS)
@@ -226,13 +242,35 @@ def agreed(reckoning: Reckoning, reading: ClockReading) -> Reckoning:
     spans = reckoning.spans
     if reckoning.pending and ahead - reckoning.ahead < -TOLERANCE:
         spans = (*spans, reckoning.pending)
-    return replace(reckoning, ahead=ahead, settled=True, spans=spans, pending=None)
+    opened = reading.wall - (reading.boot - reckoning.boot)  # what a right wall clock said then
+    away = opened + TOLERANCE - reckoning.left if reckoning.left else reckoning.away
+    return replace(
+        reckoning,
+        ahead=ahead,
+        settled=True,
+        spans=spans,
+        pending=None,
+        least=opened - TOLERANCE,
+        away=away,
+    )
 
 
-def _calm(reckoning: Reckoning, reading: ClockReading, step: timedelta) -> bool:
+def away_longer(
+    reckoning: Reckoning, than: timedelta, boot: timedelta, patience: timedelta = PATIENCE
+) -> bool | None:
+    """May the node have been away for longer than that before this opening? None: it is not known yet.
+
+    ``boot``: what the boot clock says now. If nothing confirms the wall clock, nothing bounds the absence.
+    """
+    if reckoning.away is not None:
+        return reckoning.away > than
+    return True if reckoning.settled or boot - reckoning.boot >= patience else None
+
+
+def _calm(reckoning: Reckoning, reading: ClockReading, step: timedelta, settles: timedelta) -> bool:
     """Did the wall clock go with the boot clock for a while, and does it claim nothing unusual?"""
     claimed = reckoning.pending[1] - reckoning.pending[0] if reckoning.pending else timedelta(0)
-    return reading.boot - reckoning.calm_since >= SETTLES and max(abs(step), claimed) <= USUAL
+    return reading.boot - reckoning.calm_since >= settles and max(abs(step), claimed) <= USUAL
 
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)

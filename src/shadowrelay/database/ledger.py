@@ -72,6 +72,7 @@ from shadowrelay.database.listing import Listing
 from shadowrelay.database.queries import load
 from shadowrelay.database.record_rows import RecordRows
 from shadowrelay.database.selectors import parameters, part
+from shadowrelay.database.sums import SqlRow
 
 T = TypeVar("T")
 
@@ -196,6 +197,10 @@ class SqlLedger(RecordRows, EventRows, Copies):
 
     def _part(self, query: str, name: ServerName, part: Part) -> Found:
         rows = self._run(SQL[query], (name, part.after, -1 if part.most is None else part.most)).fetchall()
+        return self._found(rows, part)
+
+    def _found(self, rows: Sequence[SqlRow], part: Part) -> Found:
+        """``rows``: ids in order, and whether each is meant."""
         copies = (self.copy(message_id) for message_id, meant in rows if meant)
         return Found([copy for copy in copies if copy], part.rest([row[0] for row in rows]))
 
@@ -203,7 +208,14 @@ class SqlLedger(RecordRows, EventRows, Copies):
         return self._part("unclaimed" if unclaimed else "held_for", owner, part)
 
     def copies_held_by(self, holder: ServerName, part: Part = ALL, *, counted: bool | None = None) -> Found:
-        return self._part({None: "held_by", True: "counted", False: "lost"}[counted], holder, part)
+        query = SQL[{None: "held_by", True: "counted", False: "lost"}[counted]]
+        most = -1 if part.most is None else part.most
+        rows = [
+            row
+            for stage in (Stage.QUEUED, Stage.SET_ASIDE)
+            for row in self._run(query, (holder, stage, part.after, most)).fetchall()
+        ]
+        return self._found(sorted(rows, key=lambda row: str(row[0]))[: part.most], part)
 
     def copies_in_doubt(self, holder: ServerName, part: Part = ALL) -> Found:
         return self._part("in_doubt", holder, part)

@@ -13,7 +13,7 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
@@ -76,14 +76,6 @@ class Opening:
     salvaged: Salvaged | None = None
     unchecked: bool = False
     reckoning: Reckoning | None = None
-
-    @property
-    def away_for(self) -> timedelta:
-        """How long the node did not run, at most; zero for a new database."""
-        if self.away_since is None:
-            return timedelta(0)
-        away = self.at - self.away_since
-        return max(away, self.reckoning.away) if self.reckoning else away
 
 
 def database_in(directory: Path) -> DatabaseId | None:

@@ -155,17 +155,17 @@ SELECT id, owner = ? AND pending IS NULL FROM message
 
 -- name: held_by
 SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ?) FROM message m
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = ? AND m.id > ? ORDER BY m.id LIMIT ?;
 
 -- name: counted
 SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ? AND h.state = 'holding')
   FROM message m
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = ? AND m.id > ? ORDER BY m.id LIMIT ?;
 
 -- name: lost
 SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ? AND h.state = 'lost')
   FROM message m
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? ORDER BY m.id LIMIT ?;
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = ? AND m.id > ? ORDER BY m.id LIMIT ?;
 
 -- name: in_doubt
 SELECT m.id, EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.name = ?)
@@ -432,7 +432,9 @@ VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 DELETE FROM chore WHERE work = ? AND member = ?;
 
 -- name: exposed
-SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
+-- Without what is set aside because no member has a good copy: there is nothing to give.
+SELECT id FROM message WHERE exposed = 1 AND NOT (stage = 'set_aside' AND damage IS NOT NULL AND damage = 'content')
+   AND id > ? ORDER BY id LIMIT ?;
 
 -- name: due_hops
 -- Jumps from hop to hop along the index: the length of a queue does not matter.

@@ -25,8 +25,8 @@ def put(connection: sqlite3.Connection, reckoning: Reckoning) -> None:
 def found(connection: sqlite3.Connection, alive_at: datetime | None) -> Reckoning | None:
     """What was saved last; None in a new database.
 
-    If it is missing, as a release of before leaves it, or damaged, only ``alive_at`` is known, and nothing
-    confirms it.
+    If it is missing, as a release of before leaves it, or damaged, only ``alive_at`` is known: ages do not
+    believe it, and it bounds the absence.
     """
     text = meta.sound(connection.execute, KEY)
     try:
@@ -35,7 +35,7 @@ def found(connection: sqlite3.Connection, alive_at: datetime | None) -> Reckonin
         known = None
     if known is not None or alive_at is None:
         return known
-    return Reckoning(alive_at, timedelta(0), "")
+    return Reckoning(alive_at, timedelta(0), "", least=alive_at)
 
 
 def _text(reckoning: Reckoning) -> str:
@@ -48,6 +48,8 @@ def _text(reckoning: Reckoning) -> str:
             "settled": reckoning.settled,
             "spans": [_span(one) for one in reckoning.spans],
             "pending": _span(reckoning.pending) if reckoning.pending else None,
+            "least": records.micros(reckoning.least) if reckoning.least else None,
+            "left": records.micros(reckoning.left) if reckoning.left else None,
         }
     )
 
@@ -62,6 +64,8 @@ def _read(text: str) -> Reckoning:
         known["settled"],
         tuple(_moments(one) for one in known["spans"]),
         _moments(known["pending"]) if known["pending"] else None,
+        records.moment(known["least"]) if known["least"] else None,
+        records.moment(known["left"]) if known["left"] else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -39,14 +39,16 @@ class _Asked:
 class Inquiry:
     """The answers about each message. Times are seconds of a monotonic clock: a clock step concludes nothing.
 
-    ``long_away``: when this node returned from an absence so long that the fate of its messages may be
-    forgotten everywhere. Questions about those messages have this time as their ``since``; later questions
-    have a later one. ``sound``: copies whose content matched its digest, so that they may be promoted.
+    ``returned``: when this node returned from an absence; None: it was never away. Questions about the
+    messages that it had then have this time as their ``since``; later questions have a later one. ``long``:
+    was the absence so long that the fate of those messages may be forgotten everywhere? None: not known yet.
+    ``sound``: copies whose content matched its digest, so that they may be promoted.
     ``unread``: copies whose content has to be compared. ``opening``: the database is being opened, so nothing
     can be concluded yet: the talk would only make the opening last longer.
     """
 
-    long_away: datetime | None = None
+    returned: datetime | None = None
+    long: Callable[[], bool | None] = lambda: False
     sound: set[MessageId] = field(default_factory=set)
     unread: set[MessageId] = field(default_factory=set)
     opening: bool = False
@@ -62,6 +64,10 @@ class Inquiry:
         if entry is None or entry.since != since:
             entry = self._asked[message_id] = _Asked(since, at)
         return entry
+
+    def forgotten(self, since: datetime | None) -> bool | None:
+        """May all members have forgotten what is in question since then? None: it is not known yet."""
+        return since is not None and since == self.returned and self.long()
 
     def unasked(self, ledger: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
         """Up to ``most`` open questions that the member has not answered yet.
@@ -161,7 +167,7 @@ class Inquiry:
                     reachable=reachable,
                     confirmed=entry.confirmed,
                     waited=at - entry.began >= patience,
-                    forgotten_since=self.long_away,
+                    forgotten=self.forgotten(question.since),
                     sound=last in self.sound,
                 )
                 closed += self._noted(last, concluding.conclude(ledger, copy, question, said, policy, now))
@@ -181,7 +187,7 @@ class Inquiry:
             case Conclusion.UNREAD:
                 self.unread.add(message_id)
                 return False
-            case Conclusion.PROMOTED:
+            case Conclusion.PROMOTED | Conclusion.SET_ASIDE:
                 self.sound.discard(message_id)
             case Conclusion.ANSWERED:
                 self.forget(message_id)

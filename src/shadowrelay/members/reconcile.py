@@ -49,9 +49,11 @@ class Reconcile:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if self._inquiry.long_away is not None:
-            log.error("away_too_long", consequence="messages that no holder confirms are set aside")
+        told = False
         while True:
+            if not told and self._inquiry.forgotten(self._inquiry.returned):
+                told = True
+                log.error("away_too_long", consequence="messages that no holder confirms are set aside")
             closed, talk_to = await self._database.transact(self._conclude)
             if closed:
                 self._changed()

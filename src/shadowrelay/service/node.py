@@ -106,8 +106,10 @@ class Node:
         boundary, policy = self.boundary, self.policy
         self.members = Members(database, boundary, addresses(settings), policy, clock)
         # Where nobody else may have its messages, nobody can have delivered them.
-        away_too_long = places and database.opened.away_for > self.policy.shadow_message_auto_discard_interval
-        self.inquiry = Inquiry(long_away=database.opened.at if away_too_long else None)
+        kept = self.policy.shadow_message_auto_discard_interval
+        returned = places and clock.away_longer(kept) is not False
+        long = lambda: clock.away_longer(kept)  # noqa: E731
+        self.inquiry = Inquiry(database.opened.at, long) if returned else Inquiry()
         self.examiner = Examiner(database, clock)
         self._log = TrackingLookup(database, settings.tracking.directory)
         self.giver = Giver(self.members, database, self.examiner, clock)

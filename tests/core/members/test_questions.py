@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
+import pytest
 from decision_inputs import POLICY, SPEAKER, holder, take_over
 from ledger_at_hand import DB, NOW, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.identifiers import Incarnation, Mark
 from shadowrelay.core.members import answers, questions
-from shadowrelay.core.members.conversation import Question, ask, told
+from shadowrelay.core.members.conversation import Line, Query, Question, ask, told
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Confirmation, Reason, Role, Stage
 from shadowrelay.members.inquiry import Inquiry
@@ -58,9 +59,9 @@ def test_an_event_about_an_unknown_id_creates_nothing() -> None:
     assert not on.told
 
 
-def unknown(on: LedgerAtHand, speaker: Speaker, long_away: datetime | None = None) -> None:
+def unknown(on: LedgerAtHand, speaker: Speaker, *, forgotten: bool = False) -> None:
     verdict = Verdict(M, 1, VerdictKind.UNKNOWN)
-    on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, long_away=long_away))
+    on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, forgotten=forgotten))
 
 
 def test_what_its_owner_refused_is_discarded(on_b: LedgerAtHand) -> None:
@@ -81,15 +82,41 @@ def test_unknown_from_an_owner_of_version_1_in_the_offering_incarnation_releases
     assert M not in on_b.copies
 
 
-def test_after_a_long_absence_a_copy_that_its_owner_does_not_know_is_set_aside() -> None:
-    """It may have been settled, and forgotten, long ago."""
-    asking = message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=NOW)
-    on = ledger_of(B, asking)
-    unknown(on, SPEAKER[A], long_away=NOW)
-    assert on.copies[M].stage is Stage.SET_ASIDE
-    on = ledger_of(B, asking)
-    unknown(on, SPEAKER[A], long_away=NOW - timedelta(seconds=1))
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_after_a_long_absence_a_copy_that_its_owner_does_not_know_is_promoted_and_set_aside(
+    *, forgotten: bool
+) -> None:
+    """It may have been settled, and forgotten, long ago. As a message of ours it gets a holder again."""
+    before = NOW - timedelta(seconds=1)
+    on = ledger_of(B, message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=before))
+    inquiry = Inquiry(before, lambda: True, sound={M})
+    inquiry.note(on.copies[M], A)
+    unknown(on, SPEAKER[A], forgotten=forgotten)
     assert on.copies[M].pending is Reason.OWNER_FORGOT
+    inquiry.forget(M)
+    inquiry.conclude(on, frozenset({A, C}), POLICY, NOW, 1.0)
+    assert on.copies[M].pending, "C is asked first"
+    inquiry.note(on.copies[M], C)
+    inquiry.conclude(on, frozenset({A, C}), POLICY, NOW, 1.0)
+    copy = on.copies[M]
+    assert (copy.role, copy.epoch, copy.exposed) == (Role.PRIMARY, 2, True)
+    assert copy.stage is (Stage.SET_ASIDE if forgotten else Stage.QUEUED)
+
+
+@pytest.mark.parametrize("long", [True, False, None])
+def test_that_its_owner_does_not_know_a_copy_counts_once_it_is_known_how_long_the_absence_was(
+    long: bool | None,
+) -> None:
+    on = ledger_of(B, message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=NOW))
+    inquiry = Inquiry(NOW, lambda: long)
+    query = Query(200, questions=(Question(M, 1),))
+    told(on, SPEAKER[A], query, (Line(None, Verdict(M, 1, VerdictKind.UNKNOWN)),), inquiry, POLICY, NOW)
+    asked_again = [question.message_id for question in inquiry.unasked(on, A, 9)]
+    if long is None:
+        assert (on.copies[M].pending, asked_again) == (None, [M])
+    else:
+        assert (on.copies[M].pending, asked_again) == (Reason.OWNER_FORGOT, [])
+        assert inquiry.forgotten(on.copies[M].confirm_since) is long
 
 
 def test_unknown_from_the_owner_in_a_later_incarnation_promotes(on_b: LedgerAtHand) -> None:

@@ -218,7 +218,7 @@ def test_what_nobody_can_tell_any_more_counts_as_accepted(
 
 
 def test_what_nobody_confirms_after_a_long_absence_waits_for_the_operator(on: LedgerAtHand) -> None:
-    inquiry = Inquiry(long_away=NOW)
+    inquiry = Inquiry(NOW, lambda: True)
     for at in (EARLY, LATE):
         inquiry.conclude(on, frozenset({C}), POLICY, NOW, at)
         inquiry.note(arriving(), C)

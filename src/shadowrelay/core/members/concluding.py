@@ -9,7 +9,7 @@ from enum import Enum
 from shadowrelay.core.decisions import Decision, OpenQuestion, SaveCopy
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
-from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Reason, Role, Stage
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.ownership.transfer import promote, withdraw
 from shadowrelay.core.policy import Policy
@@ -37,16 +37,16 @@ class QuestionState:
     """What is known about one open question at this moment.
 
     ``by``: members that have answered. ``confirmed``: one of them holds a copy for us. ``waited``: the
-    question is older than ``reconcile_timeout``. ``forgotten_since``: when this node returned from an absence
-    after which all members may have forgotten its messages. ``sound``: the content of the copy matches its
-    digest.
+    question is older than ``reconcile_timeout``. ``forgotten``: the question is asked because this node
+    returned, from an absence after which all members may have forgotten the message; None: how long it was
+    is not known yet. ``sound``: the content of the copy matches its digest.
     """
 
     by: Set[ServerName]
     reachable: frozenset[ServerName]
     confirmed: bool
     waited: bool
-    forgotten_since: datetime | None
+    forgotten: bool | None
     sound: bool
 
 
@@ -71,17 +71,21 @@ def conclude(
 
     The message waits for every member that can be reached. If a holder is out of reach, the message waits for
     ``reconcile_timeout``, or not at all if a member that can be reached has answered and holds a copy; then
-    it goes out in doubt. After a long absence of this node, a message that no member confirms is set aside. A
-    copy is promoted only when its content is sound.
+    it goes out in doubt. After a long absence of this node, a message that no member confirms is set aside,
+    unless no member was ever offered a copy. A copy is promoted only when its content is sound; after such an
+    absence, it is set aside then: as a message of ours it gets a holder, whatever the operator decides.
     """
     if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in said.reachable:
         ledger.apply(withdraw(copy, now))
         return Conclusion.WITHDRAWN
     if not _complete(question, said.by, said.reachable):
         return Conclusion.OPEN
-    long_away = said.forgotten_since is not None and said.forgotten_since == question.since
-    if copy.held and long_away and copy.owner not in said.by:
+    asks_owner = copy.held and copy.pending in {None, Reason.HEARTBEAT_LOST}
+    if asks_owner and said.forgotten is not False and copy.owner not in said.by:
         return Conclusion.OPEN  # only its owner can say what became of it
+    forgotten = said.forgotten if _may_be_forgotten(copy) and not said.confirmed else False
+    if forgotten is None:
+        return Conclusion.OPEN
     missing = {holder.name for holder in copy.holders} - said.by
     waited = said.waited or copy.kept_by(said.reachable & said.by)
     if missing and (copy.confirmation is Confirmation.IN_DOUBT or not waited):
@@ -95,16 +99,27 @@ def conclude(
         if message is None:
             return Conclusion.ANSWERED
         copy = message
-    forgotten = long_away and copy.owned and copy.former_owner is None and not said.confirmed
-    if forgotten and copy.confirmation is Confirmation.ASK and not copy.pending:
-        ledger.apply(set_aside(copy, now))
-        return Conclusion.SET_ASIDE
     if copy.pending:
         ledger.apply(promote(ledger, copy, now))
-        return Conclusion.PROMOTED
+        promoted = ledger.copy(copy.id)
+        if not forgotten or promoted is None:
+            return Conclusion.PROMOTED
+        copy = promoted
+    if forgotten and copy.confirmation is Confirmation.ASK:
+        ledger.apply(set_aside(copy, now))
+        return Conclusion.SET_ASIDE
     if missing and copy.owned:
         ledger.apply(Decision(None, (SaveCopy(copy, replace(copy, confirmation=Confirmation.IN_DOUBT)),)))
         return Conclusion.IN_DOUBT
     answered = replace(copy, confirmation=Confirmation.NONE, confirm_since=None)
     ledger.apply(Decision(None, (SaveCopy(copy, answered),)))
     return Conclusion.ANSWERED
+
+
+def _may_be_forgotten(copy: Copy) -> bool:
+    """May a member have settled the message, that forgot it since? Not if we received it, and no member was
+    offered a copy; and whoever took it over here asked its former owner then.
+    """
+    if copy.held:
+        return copy.pending is Reason.OWNER_FORGOT
+    return copy.role is Role.PRIMARY and copy.former_owner is None and copy.ranks_given > 0

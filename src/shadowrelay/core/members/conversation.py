@@ -126,9 +126,8 @@ class Answered:
 class InquiryView(Protocol):
     """The process's memory of members' answers (``members.inquiry``), as far as a conversation needs it."""
 
-    @property
-    def long_away(self) -> datetime | None:
-        """When this node returned from an absence so long that its messages may be forgotten everywhere."""
+    def forgotten(self, since: datetime | None) -> bool | None:
+        """May all members have forgotten what is in question since then? None: it is not known yet."""
         ...
 
     def unasked(self, ledger: Ledger, member: ServerName, most: int) -> Sequence[OpenQuestion]:
@@ -303,21 +302,26 @@ def told(
 
     Nothing of the answer counts if the process that gave it has a successor by now: see ``_has_successor``.
     An order to stop counts only when no attempt is under way any more (``holding.too_early``). Until then it
-    is not applied, and no event from it on is acknowledged: the next poll brings these events again.
+    is not applied, and no event from it on is acknowledged: the next poll brings these events again. That an
+    owner does not know a message counts only once it is known how long this node was away.
     """
     if _has_successor(ledger, speaker):
         return False
     ledger.apply(heartbeat.heard(ledger, speaker.name, speaker.mark))
     checked = {q.message_id: copy.check_at for q in query.questions if (copy := ledger.copy(q.message_id))}
-    early = [line for line in lines if too_early(ledger, line.verdict)]
+    early = [
+        line
+        for line in lines
+        if too_early(ledger, line.verdict) or _forgotten(ledger, line.verdict, speaker, inquiry) is None
+    ]
     for line in lines:
         if line in early:
             continue
         owner = _database_of(ledger, speaker, line.verdict)
-        learnt = questions.learn(
-            ledger, line.verdict, speaker, owner, policy, now, long_away=inquiry.long_away
-        )
-        ledger.apply(learnt)
+        forgotten = bool(_forgotten(ledger, line.verdict, speaker, inquiry))
+        ledger.apply(questions.learn(ledger, line.verdict, speaker, owner, policy, now, forgotten=forgotten))
+        if forgotten:  # all others are asked anew: now for a promotion
+            inquiry.forget(line.verdict.message_id)
     first = min((line.event for line in early if line.event is not None), default=None)
     events = [line.event for line in lines if line.event is not None]
     last = max((event for event in events if first is None or event < first), default=None)
@@ -341,6 +345,15 @@ def told(
             ledger.apply(questions.check_later(copy, now + policy.orphan_check_interval))
     more_to_ask = len(query.questions) + len(query.claimed) >= MAX_QUESTIONS and bool(answered - pending)
     return more_to_ask or (len(lines) >= MAX_LINES and not early)
+
+
+def _forgotten(ledger: Ledger, verdict: Verdict, owner: Speaker, inquiry: InquiryView) -> bool | None:
+    """The owner does not know the message: may it have forgotten it? None: it is not known yet."""
+    if verdict.kind is not VerdictKind.UNKNOWN:
+        return False
+    copy = ledger.copy(verdict.message_id)
+    of_it = copy is not None and copy.held and copy.owner == owner.name and copy.pending is None
+    return inquiry.forgotten(copy.confirm_since) if copy and of_it else False
 
 
 def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:

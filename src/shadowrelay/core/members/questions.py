@@ -26,7 +26,6 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.machines import holding
 from shadowrelay.core.messages import Copy, Holder, HolderState, Reason, Recipient, Status
 from shadowrelay.core.ownership.handover import awaits_its_owner
-from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.core.ownership.transfer import (
     ask_about,
     intend,
@@ -65,15 +64,15 @@ def learn(
     policy: Policy,
     now: datetime,
     *,
-    long_away: datetime | None = None,
+    forgotten: bool = False,
 ) -> Decision[None]:
     """Apply a verdict from a discard event or an answer. Idempotent; an unknown id creates nothing.
 
-    ``owner_database``: the database of the member that TAKEN names, if we know it. ``long_away``: see
-    ``conversation.InquiryView``.
+    ``owner_database``: the database of the member that TAKEN names, if we know it. ``forgotten``: the speaker
+    may have forgotten the message while this node was away.
     """
     if copy := ledger.copy(verdict.message_id):
-        return _learn(ledger, copy, verdict, speaker, owner_database, policy, now, long_away)
+        return _learn(ledger, copy, verdict, speaker, owner_database, policy, now, forgotten=forgotten)
     if rows := ledger.damaged(verdict.message_id):
         return learn_of_rows(rows, verdict, policy, now)
     arrived = ledger.arrival(verdict.message_id)
@@ -82,7 +81,7 @@ def learn(
     first = arrivals.learnt(ledger, arrived, verdict, as_holder(ledger, speaker, 1), now)
     if first.then is None:
         return Decision(None, first.writes)
-    return _learn(ledger, first.then, verdict, speaker, owner_database, policy, now, long_away).after(first)
+    return _learn(ledger, first.then, verdict, speaker, owner_database, policy, now).after(first)
 
 
 def learn_of_rows(rows: DamagedRow, verdict: Verdict, policy: Policy, now: datetime) -> Decision[None]:
@@ -106,7 +105,8 @@ def _learn(
     owner_database: DatabaseId | None,
     policy: Policy,
     now: datetime,
-    long_away: datetime | None,
+    *,
+    forgotten: bool = False,
 ) -> Decision[None]:
     match verdict.kind:
         case VerdictKind.DELIVERED:
@@ -134,7 +134,7 @@ def _learn(
         case VerdictKind.YOURS:
             return _yours(ledger, copy, verdict, speaker, now)
         case VerdictKind.UNKNOWN:
-            return _unknown(ledger, copy, speaker, now, long_away)
+            return _unknown(ledger, copy, speaker, now, forgotten=forgotten)
         case VerdictKind.PENDING:
             return _pending(ledger, copy, verdict, speaker)
         case VerdictKind.DAMAGED:
@@ -254,22 +254,22 @@ def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: 
 
 
 def _unknown(
-    ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime, long_away: datetime | None
+    ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime, *, forgotten: bool
 ) -> Decision[None]:
     """The speaker has never heard of the message, or a stale page made it forget.
 
     If the speaker is the owner, promote our copy: an owner that refused a message says *rejected*. Only in
-    version 1 does *unknown*, in the incarnation that offered the copy, mean *refused*. If this node was away
-    so long that the owner may have settled and forgotten the message, *unknown* means nothing: set the
-    message aside. If the speaker is a holder of ours, its copy no longer counts.
+    version 1 does *unknown*, in the incarnation that offered the copy, mean *refused*. If the owner may have
+    settled and ``forgotten`` the message while this node was away, the question stays one of the return: as
+    the copy is promoted, it is set aside (``concluding``). If the speaker is a holder of ours, its copy no
+    longer counts.
     """
     if copy.held and speaker.name == copy.owner and copy.pending is None:
         same = (speaker.database_id, speaker.mark.incarnation) == (copy.owner_database, copy.offered_in)
         if speaker.version == 1 and same:
             return discard_copy(ledger, copy, "Orphaned", now)
-        if long_away is not None and copy.confirm_since == long_away:
-            return set_aside(copy, now)
-        return intend(copy, Reason.OWNER_FORGOT, now)
+        since = copy.confirm_since if forgotten else None
+        return intend(copy, Reason.OWNER_FORGOT, since or now)
     holder = copy.holder(speaker.database_id)
     if copy.owned and holder and holder.state in _COPIES:
         after = copy.with_holder(replace(holder, state=HolderState.UNCERTAIN))

@@ -322,9 +322,9 @@ def repaired(ledger: Ledger, message_id: MessageId, attempt: OfferAttempt, now: 
         kind = VerdictKind.REJECTED if outcome.refused else VerdictKind.DELIVERED
         gone = (Verdict(message_id, outcome.epoch, kind, recipients=outcome.delivered),)
         return Decision(False, addressed([attempt.database_id], gone, now))
-    if not copy.queued:
+    if not copy.queued and not copy.unfinished:
         return Decision(False, addressed([attempt.database_id], delivered(copy, copy.recipients), now))
-    if not copy.owned:
+    if not copy.unfinished:
         taken = (Verdict(copy.id, copy.epoch, VerdictKind.TAKEN, copy.owner),)
         return Decision(False, addressed([attempt.database_id], taken, now))
     holder = _holder(ledger, attempt)
