@@ -36,7 +36,6 @@ ALLOWED = {
     "hop_shadow_counts": "only when a database is opened, and after a rollback",
     "outbox_about": "only when rows are damaged; rows leave the outbox within seconds",
     "due_nowhere": "only when the next hop of a message that is due cannot be read",
-    "orders_pending": "what members have not acknowledged: many only while a member is away",
     "expire_events": "events are acknowledged within seconds: there are many only while a member is away",
 }
 SCAN = re.compile(r"^SCAN (\S+)(?: USING (?:COVERING )?INDEX (\S+))?")

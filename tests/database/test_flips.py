@@ -109,7 +109,8 @@ def filled(ledger: SqlLedger) -> None:
     apply(SaveCopy(None, with_digests(ALIKE), Content(of=QUEUED.id)))
     apply(SaveDamaged(DamagedRow(BAD.id, NOW, "why", ((1, Status.DELIVERED),), set_aside=False)))
     told = Verdict(QUEUED.id, 1, VerdictKind.DELIVERED, "", (1,), NOW)
-    apply(DiscardEvent(OTHER_DATABASE, told, NOW), DiscardEvent(OTHER_DATABASE, told, NOW))
+    ordered = Verdict(HELD.id, 1, VerdictKind.SUSPENDED, "", (1,), NOW)
+    apply(*(DiscardEvent(OTHER_DATABASE, verdict, NOW) for verdict in (told, told, ordered)))
     apply(
         Outcome(GONE, 1, (1, 2), NOW + timedelta(days=9)),
         Tombstone(REVOKED, OTHER, 1, 1, NOW + timedelta(days=9)),
@@ -221,9 +222,17 @@ READ: dict[str, Callable[[SqlLedger], list[object]]] = {
     "message": lambda ledger: [copy for one in COPIES if (copy := ledger.copy(one.id))],
     "content": contents,
     "discard_event": lambda ledger: [
-        event
-        for addressee in ids(ledger, "discard_event", "addressee")
-        for event in ledger.events_for(addressee, 9)
+        *(
+            event
+            for addressee in ids(ledger, "discard_event", "addressee")
+            for event in ledger.events_for(addressee, 9)
+        ),
+        *(
+            one
+            for message_id in ids(ledger, "discard_event", "message_id")
+            for one in ledger.unacknowledged_orders(message_id)
+            if one
+        ),
     ],
     "outcome": about(SqlLedger.outcome, "outcome", "message_id"),
     "tombstone": about(SqlLedger.tombstone, "tombstone", "message_id"),

@@ -58,7 +58,7 @@ class Ledger(RecordLedger, Protocol):
 
     def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
         """The databases that have not acknowledged events about an operator's order: a removal, a suspension
-        or its end.
+        or its end. An empty one stands for a row that is damaged: for whom it was is not known.
         """
         ...
 

@@ -44,7 +44,8 @@ class EventRows:
 
     def unacknowledged_orders(self, message_id: MessageId) -> Sequence[DatabaseId]:
         rows = self.connection.execute(SQL["orders_of"], (message_id,)).fetchall()
-        return [DatabaseId(row[0]) for row in rows]
+        events = [sums.sound(records.event_of, row) for row in rows]
+        return list(dict.fromkeys(event.addressee if event else DatabaseId("") for event in events))
 
     def _write_event(self, write: DiscardEvent | DropEvent | AcknowledgeEvents | DropEvents) -> None:
         run = self.connection.execute

@@ -539,13 +539,9 @@ DELETE FROM discard_event
 DELETE FROM discard_event WHERE number = ?;
 
 -- name: orders_of
-SELECT DISTINCT addressee FROM discard_event INDEXED BY discard_event_orders
+SELECT number, addressee, message_id, epoch, kind, argument, recipients, created_at, settled_at, row_sum
+  FROM discard_event INDEXED BY discard_event_orders
  WHERE message_id = ? AND (kind = 'suspended' OR kind = 'resumed' OR argument = 'removed') ORDER BY addressee;
-
--- name: orders_pending
--- Messages of which an operator's order is not acknowledged by all.
-SELECT COUNT(DISTINCT message_id) FROM discard_event INDEXED BY discard_event_orders
- WHERE kind = 'suspended' OR kind = 'resumed' OR argument = 'removed';
 
 -- name: expire_outcomes
 -- The row itself has to be old, whatever the index says. Likewise below.

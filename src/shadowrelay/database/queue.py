@@ -197,12 +197,6 @@ def sent_to(ledger: SqlLedger, message_id: MessageId) -> frozenset[NextHop]:
     return ledger.sent_to(message_id)
 
 
-def orders_pending(ledger: SqlLedger) -> int:
-    """Messages of which an operator ordered something that not every member has acknowledged."""
-    found: int = ledger.connection.execute(SQL["orders_pending"]).fetchone()[0]
-    return found
-
-
 def _by(until: datetime | None) -> int:
     return _NEVER if until is None else records.micros(until)
 

@@ -226,14 +226,16 @@ def retry(
 def pending(ledger: Ledger, message_id: MessageId) -> tuple[DatabaseId, ...]:
     """The databases that may hold a copy, and have not acknowledged what an operator ordered about it.
 
-    They are all that may hold a copy while a removal waits for its report. Empty: nobody can deliver against
-    the order, unless an attempt of this node is under way (``queue.sent_to``).
+    They are all that may hold a copy while a removal waits for its report, or if the row of an order is
+    damaged and does not tell for whom it was. Empty: nobody can deliver against the order, unless an attempt
+    of this node is under way (``queue.sent_to``).
     """
     found = list(ledger.unacknowledged_orders(message_id))
-    copy = ledger.copy(message_id)
-    if copy is not None and any(one.status is Status.REMOVED and one.waits for one in copy.recipients):
+    copy, unsaid = ledger.copy(message_id), "" in found
+    unsaid |= copy is not None and any(one.status is Status.REMOVED and one.waits for one in copy.recipients)
+    if copy is not None and unsaid:
         found += order_listeners(ledger, copy)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _meant(
