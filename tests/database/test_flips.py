@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from opened import DATABASE, NOW, OTHER, OTHER_DATABASE, OWN, fresh_id, incarnation, message, shadow
+from opened import database as transport
 
 from shadowrelay import in_hand
 from shadowrelay.core.decisions import (
@@ -60,6 +61,7 @@ from shadowrelay.database.delivered_to import Delivered, DeliveredTo
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.summed import OF_MESSAGES, SumRound
 from shadowrelay.database.sums import IMPOSSIBLE
+from shadowrelay.service.crashes import NOTE, Crashes
 from shadowrelay.wire.announcements import Announcement
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "sums.md"
@@ -475,6 +477,27 @@ def test_a_flipped_bit_of_the_file_of_what_is_in_hand_names_no_other_message(tmp
     assert len(in_hand.left(tmp_path)) == 1
 
 
+async def test_a_flipped_bit_of_the_note_of_a_crash_counts_one_crash_of_what_was_in_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shadowrelay.signals.fatal_to", lambda _: None)
+    note = b"Unhandled error: KeyError: 'x'\nTraceback ..."
+
+    def counted(ledger: SqlLedger) -> list[tuple[str, int]]:
+        return ledger.connection.execute("SELECT message_id, crashes FROM poison ORDER BY 1").fetchall()
+
+    async with transport(tmp_path) as found:
+        for number, at in enumerate(range(len(note))):
+            noted = in_hand.InHand.on_disk(tmp_path)
+            noted.take(taken := f"m{number:04}")
+            spoilt = note[:at] + bytes([note[at] ^ (1 << at % 8)]) + note[at + 1 :]
+            (tmp_path / NOTE).write_bytes(spoilt)
+            await Crashes(tmp_path).count(found, NOW)
+            assert (await found.transact(counted))[number:] == [(taken, 1)]
+            await Crashes(tmp_path).count(found, NOW)
+            assert (await found.transact(counted))[number:] == [(taken, 1)]
+
+
 def documented(heading: str) -> list[tuple[str, str]]:
     """The first two cells of each row of the table below that heading."""
     text = PAGE.read_text("utf-8").partition(f"## {heading}")[2].partition("\n## ")[0]
@@ -489,4 +512,6 @@ def test_the_page_of_sums_tells_of_every_table_and_of_what_does_no_harm() -> Non
     assert said == {f"`{table}.{column}`": reason for (table, column), reason in HARMLESS.items()} | {
         "`row_sum`": UNSUMMED,
         "`in-hand`": "a message that was in hand at a crash is not counted once; no other message is named",
+        "`crash`": "the crash counts once, for what was in hand; only the words of the note are others. A "
+        "note that could not be emptied, and changes then, counts twice",
     }

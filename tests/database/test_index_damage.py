@@ -89,7 +89,7 @@ def compared(ledger: SqlLedger) -> set[str | None]:
         for differs in comparison.part(ledger, 10 * ROWS * 60).differs:
             if differs.index is None or indexes.structure(ledger.connection):
                 return {None}
-            indexes.rebuild(ledger, differs)
+            indexes.rebuild(ledger, str(differs.index))
             found.add(differs.index)
     return found
 

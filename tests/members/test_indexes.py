@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,10 @@ from settled import settled
 from stations import Station, boundary, eventually, full
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.delivery import operated
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
 from shadowrelay.core.members.damage import Counted
+from shadowrelay.core.operating import By
 from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.values import replace
@@ -25,9 +28,11 @@ from shadowrelay.database.content import sweep
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.offline import IndexWay, spoil_tree
 from shadowrelay.database.queue_views import Queues
+from shadowrelay.database.transport import DatabaseFailed
 
 DUE, SETTLED = queue.DUE, indexes.SETTLED
 PAGE = 4096
+POINTERS = 2  # the page that says which page leads to which
 NO_ENTRY = b"\x0a\0\0\0\0\x10\0\0"  # the head of a page of an index
 MANY = 100  # messages: then their index has several pages
 REQUEST = RequestId("01900000-0000-7000-9000-000000000001")
@@ -94,6 +99,44 @@ async def test_mail_that_a_damaged_index_hides_is_seen_as_unsent(tmp_path: Path)
         unsent = await node.read(lambda ledger: views.snapshot(ledger).unsent)
         assert unsent == {found.next_hop: found.unsent}
         assert found.unsent == found.oldest
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "with others"])
+async def test_an_index_over_which_sqlite_stumbles_is_built_again_and_the_work_goes_on(
+    tmp_path: Path, *, together: bool
+) -> None:
+    async with boundary(tmp_path, "mx1", **QUICK) as (node,):
+        ids = [(await sent(node, MESSAGE)).split()[2] for _ in range(3)]
+        for index in (DUE, "message_transit"):
+            await put_page(node, await root(node, index), NO_ENTRY + bytes(PAGE - len(NO_ENTRY)))
+        works = [partial(removed, message_id=MessageId(one)) for one in ids]
+        if together:
+            assert all(await asyncio.gather(*map(node.database.transact, works)))
+        else:
+            assert all([await node.database.transact(work) for work in works])
+        assert not node.database.failed.is_set()
+        assert node.database.ledger.damage[Counted.INDEX] == 1
+        assert await claimable(node) == 0
+        counted = await node.read(views.counts)
+        assert (counted.queued, counted.safety_net) == (0, 3)
+        assert (await sent(node, MESSAGE)).startswith("250 ")
+        assert await claimable(node) == 1
+
+
+def removed(ledger: SqlLedger, message_id: MessageId) -> bool:
+    by = By("ann", "spam", RequestId("01900000-0000-7000-9000-0000000000aa"))
+    done = ledger.apply(operated.remove(ledger, message_id, None, by, datetime.now(UTC)))
+    return bool(done.numbers)
+
+
+async def test_a_file_of_which_the_structure_is_bad_still_ends_the_process(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", **QUICK) as (node,):
+        sent_as = (await sent(node, MESSAGE)).split()[2]
+        await put_page(node, await root(node, DUE), NO_ENTRY + bytes(PAGE - len(NO_ENTRY)))
+        await put_page(node, POINTERS, bytes(PAGE))
+        with pytest.raises(DatabaseFailed, match="corrupt"):
+            await node.database.transact(partial(removed, message_id=MessageId(sent_as)))
+        assert node.database.failed.is_set()
 
 
 def request() -> Request:

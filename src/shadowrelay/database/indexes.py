@@ -305,13 +305,14 @@ class CannotRebuild(Exception):
     """Two rows have the same key: only a salvage of the file helps."""
 
 
-def rebuild(ledger: SqlLedger, differs: Differs) -> None:
+def rebuild(ledger: SqlLedger, index: str) -> None:
     """Make an index anew of the rows; what was looked up or counted through it is looked up again.
 
-    All other writes wait meanwhile: two seconds for a million rows. Raises CannotRebuild.
+    All other writes wait meanwhile: two seconds for a million rows. An empty name means all indexes. Raises
+    CannotRebuild.
     """
     try:
-        ledger.connection.execute(SQL["rebuild"].format(index=differs.index))
+        ledger.connection.execute(SQL["rebuild"].format(index=index))
     except sqlite3.IntegrityError as error:
         raise CannotRebuild(str(error)) from error
     ledger.damage[Counted.INDEX] += 1

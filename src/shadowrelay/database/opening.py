@@ -324,6 +324,13 @@ def is_corrupt(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF in _CORRUPT
 
 
+def says_malformed(error: sqlite3.Error) -> bool:
+    """Did SQLite itself find the file malformed, in the midst of a statement? An index may be all that is
+    wrong. A row that this program does not believe has no such error.
+    """
+    return is_corrupt(error) and getattr(error, "sqlite_errorname", "").startswith("SQLITE_CORRUPT")
+
+
 def unsuspect(file: Path) -> None:
     """Drop the suspicion: the file was checked, or replaced."""
     _suspicion(file).unlink(missing_ok=True)

@@ -19,18 +19,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiosqlite
+import structlog
 
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, ServerName
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.reckoning import ClockReading, Reckoning
 from shadowrelay.core.safety_net.resubmission import looked_at_again
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.database import group_commit, opening, reckonings, records, sums
+from shadowrelay.database import group_commit, indexes, opening, reckonings, records, sums
 from shadowrelay.database.ledger import SQL, SqlLedger
 from shadowrelay.database.opening import CannotOpen, Opening
 from shadowrelay.database.reading import WAL_PAGES, Reading
 from shadowrelay.database.salvage import salvage
 from shadowrelay.in_hand import InHand
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
@@ -214,21 +217,20 @@ class TransportDatabase:
 
     async def _commit(self, group: list[_Job]) -> bool:
         """Commit a group and answer its callers. Returns False after a failure, which is final."""
-        tracked, planned, alone = self.lineage.sequence, self.ledger.planned, len(group) == 1
+        tracked, planned = self.lineage.sequence, self.ledger.planned
         try:
             group.sort(key=lambda job: not job.brief)
             async with self._turn:
                 if self.failed.is_set():  # while the group was collected
                     raise DatabaseFailed(self.failure)
                 changes = self.ledger.changes
-                brief = [job.work for job in group if job.brief]
-                results = group_commit.begin(self.ledger, brief, alone=alone)
-                others = [job.work for job in group if not job.brief]
-                if others or self.ledger.changes != changes:
-                    conclude = partial(group_commit.conclude, alone=alone)
-                    results += await self._connection.run(conclude, self.ledger, others)
-                else:  # nothing was written: no wait for the disk
-                    group_commit.conclude(self.ledger, (), alone=alone)
+                try:
+                    results = await self._perform(group)
+                except sqlite3.DatabaseError as error:
+                    if not opening.says_malformed(error):
+                        raise
+                    await self._connection.run(_build_indexes_again, self.ledger, error)
+                    results = await self._perform(group)
         except Exception as error:  # of any kind: no caller may wait for a writer that has ended
             self._fail(error, group)
             return False
@@ -252,6 +254,18 @@ class TransportDatabase:
         for listener in self._doubted if self.ledger.doubted else ():
             listener.set()
         return True
+
+    async def _perform(self, group: list[_Job]) -> list[group_commit.WorkResult]:
+        """Run the works of a group, the brief ones first, in one transaction. An error rolls it back."""
+        changes, alone = self.ledger.changes, len(group) == 1
+        brief = [job.work for job in group if job.brief]
+        results = group_commit.begin(self.ledger, brief, alone=alone)
+        others = [job.work for job in group if not job.brief]
+        if others or self.ledger.changes != changes:
+            conclude = partial(group_commit.conclude, alone=alone)
+            return results + await self._connection.run(conclude, self.ledger, others)
+        group_commit.conclude(self.ledger, (), alone=alone)  # nothing was written: no wait for the disk
+        return results
 
     async def check(self) -> None:
         """Check that the file is whole, if that is not known yet, while other work goes on. If the file is
@@ -381,6 +395,26 @@ async def _open_or_mend(
     aside = opening.set_aside(file, now)
     connection, ledger, opened = await _open(file, name, token, fresh_id, now, reading)
     return connection, ledger, replace(opened, set_aside=aside)
+
+
+def _build_indexes_again(ledger: SqlLedger, error: sqlite3.DatabaseError) -> None:
+    """SQLite found the file malformed, and the transaction was rolled back. If its structure is whole, an
+    index lacks an entry, or leads to no row: build all indexes again, durably. Raises ``error`` if that
+    cannot help.
+    """
+    log.error("index_damaged", error=str(error), code=error.sqlite_errorname)
+    ledger.connection.execute("PRAGMA shrink_memory")  # look at the file, not at pages in memory
+    if indexes.structure(ledger.connection):
+        raise error
+    ledger.freed.clear()
+    ledger.awaited_changes.clear()
+    ledger.tally.undo(0)
+    ledger.refresh()
+    ((_, problem),) = group_commit.begin(ledger, (partial(indexes.rebuild, index=""),), alone=True)
+    group_commit.conclude(ledger, (), alone=True)
+    if problem is not None:
+        raise error
+    log.warning("index_rebuilt", index="all")
 
 
 def _look_again(ledger: SqlLedger) -> None:

@@ -110,7 +110,7 @@ class Indexes:
             if wrong := await self._database.read(lambda readers: structure(readers[0])):
                 self._give_up(wrong)
             try:
-                await self._database.transact(partial(rebuild, differs=differs))
+                await self._database.transact(partial(rebuild, index=str(differs.index)))
             except CannotRebuild as error:
                 self._give_up(str(error))
             self.names.append(str(differs.index))
