@@ -50,7 +50,8 @@ def unfit(hop: ScriptedHop, mail: str, content: bytes) -> list[str]:
         found.append("long line")
     if not mail.isascii() and "SMTPUTF8" not in offered:
         found.append("address")
-    if len(content) > 65536:
+    whole = re.search(rb"\r\nContent-Type: message/(rfc822|global)\r\n", content)
+    if len(content) > 65536 and ("SIZE" in offered or not whole):
         found.append("size")
     return found
 
@@ -102,11 +103,9 @@ async def test_the_sender_gets_a_report_through_a_hop_of_whatever_extensions(
             for number in range(len(hops)):
                 for at, (name, content) in enumerate(ORIGINALS.items()):
                     address = whom[at % 2].format(domain=f"d{number}.test")
-                    words, recipient = WORDS[(number + at) % len(WORDS)], RECIPIENTS[(number + at) % 3]
+                    words, recipient = WORDS[(number // 2 + at) % len(WORDS)], RECIPIENTS[(number + at) % 3]
                     if not (address + recipient).isascii() and "SMTPUTF8" not in words:
                         words += " SMTPUTF8"
-                    if name == "large":
-                        words = words.replace(" RET=FULL", "")
                     assert (await client.say(f"MAIL FROM:<{address}> {words}")).startswith("250")
                     assert (await client.say(f"RCPT TO:<{recipient}>")).startswith("250")
                     assert (await client.content(content)).startswith("250")

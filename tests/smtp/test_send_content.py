@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -14,10 +15,16 @@ from hypothesis import strategies as st
 from scripted_hop import ScriptedHop, envelope, original, recipients
 
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.events.reports import ReportKind
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.database.content import ContentDamaged
 from shadowrelay.smtp.sending.message import BareLineEnding, DotStuffer
 from shadowrelay.smtp.sending.session import DeliveryResult, DeliverySession, Timeouts
+from shadowrelay.wire.report import build_report
+
+OURS, ANOTHER = (MessageId(f"0a1b2c3d-0000-8000-8000-00000000000{n}") for n in (1, 2))
+AT = datetime(2026, 11, 21, 10, tzinfo=UTC)
 
 MESSAGE = b"Subject: hello\r\n\r\nText.\r\n"
 LARGE = (b"x" * 998 + b"\r\n") * 20_000
@@ -360,6 +367,46 @@ async def test_a_message_past_the_hops_size_is_not_sent() -> None:
         result = await send(hop)
     assert result.results[0].reply.startswith("552 5.3.4 ")
     assert "MAIL" not in hop.verbs()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("limit", "mine", "sent"), [(2000, True, True), (2000, False, False), (300, True, False)]
+)
+async def test_our_report_past_the_hops_size_returns_less_of_the_message(
+    limit: int, *, mine: bool, sent: bool, streamed: bool
+) -> None:
+    whole = build_report(
+        report_id=OURS if mine else ANOTHER,
+        reporting_mta="mx1.example.org",
+        envelope=Envelope(sender="a@example.org", size=4000, ret="FULL"),
+        received_at=AT,
+        recipient=Recipient(1, "b@example.net", NextHop("hop")),
+        kind=ReportKind.FAILED,
+        reply="550 5.1.1 no such user",
+        remote_mta=None,
+        now=AT,
+        will_retry_until=None,
+        original=b"Subject: hello\r\n\r\n" + b"a line\r\n" * 500,
+        original_is_complete=True,
+    )
+    async with ScriptedHop(offers=(f"SIZE {limit}",)) as hop:
+        result = await send(
+            hop,
+            stream(whole) if streamed else whole,
+            about=Envelope(sender="", size=len(whole)),
+            message_id=OURS,
+            afresh=lambda: stream(whole[:20], whole[20:]),
+        )
+    if not sent:
+        assert result.results[0].reply.startswith("552 5.3.4 ")
+        return
+    assert result.results[0].ending is Ending.ACCEPTED
+    got = original(hop.contents[0])
+    assert len(got) <= limit
+    assert b"Content-Type: text/rfc822-headers\r\n" in got
+    assert b"Subject: hello\r\n" in got
+    assert f"SIZE={len(got)}" in hop.commands[1]
 
 
 @pytest.mark.parametrize("size", ["SIZE", "SIZE 0", "SIZE lots"])

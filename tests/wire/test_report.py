@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import email
 import email.policy
+import quopri
 import re
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage, Message
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.wire.report import MOST_HEADER, MOST_RETURNED, build_report
+from shadowrelay.wire.report import MOST_HEADER, MOST_RETURNED, build_report, with_the_header_alone
 from shadowrelay.wire.report_fields import field, mta, status
 
 RECEIVED = datetime(2026, 11, 21, 10, 0, 5, tzinfo=UTC)
@@ -393,3 +394,40 @@ def test_nothing_is_built_for_the_null_reverse_path() -> None:
 def test_naive_datetimes_are_refused() -> None:
     with pytest.raises(ValueError, match="time zone"):
         report(received_at=datetime(2026, 11, 21))  # noqa: DTZ001
+
+
+FULL = {"envelope": {"ret": "FULL"}}
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        b"Subject: hello\r\n\r\nText.\r\n" * 50,
+        "Subject: Grüße\r\nX: y\r\n\r\nText ä.\r\n".encode(),
+        b"Subject: x\r\n\r\n--=_" + ID.encode() + b"\r\n",
+        b"\r\nno header\r\n",
+    ],
+    ids=["ascii", "utf-8", "which looks like the boundary", "without a header"],
+)
+def test_a_report_that_is_too_long_returns_the_header_and_all_else_as_before(original: bytes) -> None:
+    whole = report(original=original, **FULL)
+    shorter = with_the_header_alone(whole, ID)
+    assert shorter is not None
+    assert shorter.isascii()
+    text, status, returned = parts(shorter)
+    assert [text.as_bytes(), status.as_bytes()] == [one.as_bytes() for one in parts(whole)[:2]]
+    assert parse(shorter).items() == parse(whole).items()
+    assert returned.get_content_type() in {"text/rfc822-headers", "message/global-headers"}
+    head = b"" if original.startswith(b"\r\n") else original.partition(b"\r\n\r\n")[0] + b"\r\n"
+    form, _, got = (
+        shorter.rpartition(b"\r\nContent-Type: ")[2].rpartition(b"\r\n--")[0].partition(b"\r\n\r\n")
+    )
+    assert (quopri.decodestring(got) if form.endswith(b"quoted-printable") else got) == head
+
+
+@pytest.mark.parametrize("of", ["another relay", "a header", "a sender"])
+def test_what_is_no_report_of_ours_with_a_whole_message_is_not_made_shorter(of: str) -> None:
+    other = MessageId("0a1b2c3d-0000-8000-8000-000000000002")
+    whole = report(**FULL)
+    given = {"another relay": whole, "a header": report(), "a sender": b"Subject: x\r\n\r\n" + whole}
+    assert with_the_header_alone(given[of], other if of == "another relay" else ID) is None

@@ -12,6 +12,7 @@ from shadowlab.chaos.damage_faults import (
     BodiesFlipped,
     ContentSpoilt,
     HoldersSpoilt,
+    IndexesSpoilt,
     RowsFlipped,
     RowsOfBefore,
 )
@@ -205,6 +206,12 @@ CATALOGUE: Mapping[str, FaultKind] = {
         lambda g, chance: RowsFlipped(g.node, g.others, _draw(chance)),
     ),
     "row-before": _rows("some rows of messages are as they were a moment before", _before),
+    "index-spoilt": FaultKind(
+        "stopped; pages of the index of due mail and of two others are damaged",
+        lambda g, chance: IndexesSpoilt(g.node, _draw(chance)),
+        _moment,
+        in_transit=True,
+    ),
     "holders-away": FaultKind(
         "what others hold of its mail is damaged, and it is killed, back after the time span",
         _holders,

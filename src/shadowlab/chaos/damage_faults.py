@@ -21,6 +21,7 @@ from shadowlab.probing import listed
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.database import offline
 from shadowrelay.database.opening import CONTENT, FILE
+from shadowrelay.database.queue import DUE
 
 EXCHANGE = "exchange"
 """A way besides those of ``spoiling``: it exchanges two contents."""
@@ -159,6 +160,24 @@ class RowsOfBefore(_DatabaseSpoilt):
             tables = offline.TABLES if whole else (chance.choice(offline.ROWS),)
             offline.put_back(data, one, tables, rows)
         shutil.rmtree(_former(data))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexesSpoilt(Down):
+    """Stop the node gracefully, so that its start checks nothing; damage pages of the index of due mail and
+    of two others. No copy is damaged: the rows are as they were.
+    """
+
+    draw: int
+
+    def do(self, hands: Hands) -> None:
+        chance = _chance(self.draw)
+        hands.cluster.stop(self.node)
+        data = hands.cluster.node(self.node).data_dir
+        others = [one for one in offline.indexes(data) if one != DUE and not one.startswith("sqlite_")]
+        for one in (DUE, *chance.sample(others, 2)):
+            offline.spoil_index(data, one, chance.choice(tuple(offline.IndexWay)), chance)
+        hands.equipment.sync()
 
 
 def _former(data: Path) -> Path:

@@ -99,7 +99,7 @@ def build_report(
             "text/plain; charset=utf-8", _explanation(reporting_mta, recipient, kind, reply, will_retry_until)
         ),
         _part("message/delivery-status", about.encode("ascii")),
-        _whole(original) if whole else _header_of(original, envelope),
+        _whole(original) if whole else _header_of(original, smtputf8=envelope.smtputf8),
     ]
     boundary = _boundary(report_id, parts)
     delimiter = b"\r\n--" + boundary.encode()
@@ -107,6 +107,31 @@ def build_report(
     preamble = b"This is a delivery status notification in MIME format."
     body = b"".join(delimiter + b"\r\n" + part for part in parts)
     return header.encode() + b"\r\n" + preamble + body + delimiter + b"--\r\n"
+
+
+def with_the_header_alone(report: bytes, report_id: MessageId) -> bytes | None:
+    """That report with the header in place of the whole message that it returns, for a hop that takes no
+    more: RET=FULL is a request (RFC 3461 4.3). None if it is no report that this relay made under that id,
+    or returns no whole message.
+    """
+    own = rb'report-type=delivery-status;\r\n boundary="(%b_*)"\r\n' % _boundary(report_id, []).encode()
+    found = re.search(own, report.partition(b"\r\n\r\n")[0] + b"\r\n")
+    if found is None:
+        return None
+    delimiter = b"\r\n--" + found[1]
+    first, *parts = report.split(delimiter)
+    if len(parts) != 4 or parts[3] != b"--\r\n":
+        return None
+    header, _, original = parts[2].removeprefix(b"\r\n").partition(b"\r\n\r\n")
+    match header.split(b"\r\n"):
+        case [b"Content-Type: message/rfc822", b"Content-Transfer-Encoding: 7bit"]:
+            pass
+        case [b"Content-Type: message/global", b"Content-Transfer-Encoding: base64"]:
+            original = base64.b64decode(original)
+        case _:
+            return None
+    parts[2] = b"\r\n" + _header_of(original, smtputf8=True)
+    return delimiter.join((first, *parts))
 
 
 def _header(
@@ -192,7 +217,7 @@ def _whole(original: bytes) -> bytes:
     return _encoded("message/global", "base64", base64.encodebytes(original).replace(b"\n", b"\r\n"))
 
 
-def _header_of(original: bytes, envelope: Envelope) -> bytes:
+def _header_of(original: bytes, *, smtputf8: bool) -> bytes:
     """The third part of a report that returns the header, in whole lines (RFC 6522 4, RFC 6533 6.3)."""
     kept, left = b"", MOST_HEADER
     for line in _header_lines(original):
@@ -200,7 +225,7 @@ def _header_of(original: bytes, envelope: Envelope) -> bytes:
         if left < 0:
             break
         kept += line
-    international = envelope.smtputf8 and not kept.isascii()
+    international = smtputf8 and not kept.isascii()
     return _part("message/global-headers" if international else "text/rfc822-headers", kept)
 
 

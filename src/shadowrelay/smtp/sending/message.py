@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.recipients import in_ascii
 from shadowrelay.core.values import dataclass
@@ -20,6 +21,10 @@ from shadowrelay.wire import addresses
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.line_ends import all_paired, has_dot_line
 from shadowrelay.wire.replies import Reply
+from shadowrelay.wire.report import MOST_RETURNED, with_the_header_alone
+
+LONGEST_REPORT = 2 * MOST_RETURNED
+"""Octets: no report of ours is longer, whatever it returns."""
 
 BLOCK = 256 * 1024
 """Octets handed to the transport at once: a delivery takes a few times this, whatever the message's size."""
@@ -195,6 +200,31 @@ async def examine(
         ), content
     declared = envelope.body == "8BITMIME" if eight_bit is None else eight_bit
     return ContentNeeds(size=envelope.size, eight_bit=declared, utf8_header=False), content
+
+
+async def fitted(
+    need: ContentNeeds,
+    content: ContentSource,
+    extensions: Extensions,
+    report_id: MessageId,
+    afresh: Callable[[], ContentSource] | None,
+) -> tuple[ContentNeeds, ContentSource]:
+    """A report of ours as this hop takes it: with the header of the message alone, if with the whole message
+    it is longer than the hop's SIZE. Anything else is as it was.
+    """
+    limit = size_limit(extensions)
+    if limit is None or not limit < need.size <= LONGEST_REPORT:
+        return need, content
+    whole = content
+    if not isinstance(whole, bytes):
+        if afresh is None:
+            return need, content
+        async with aclosing(blocks(afresh())) as pieces:
+            whole = b"".join([piece async for piece in pieces])
+    shorter = with_the_header_alone(whole, report_id)
+    if shorter is None:
+        return need, content
+    return ContentNeeds(size=len(shorter), eight_bit=False, utf8_header=False), shorter
 
 
 async def _seen(content: ContentSource) -> tuple[bool, bool]:

@@ -23,7 +23,14 @@ from shadowrelay.smtp.sending.hop import (
     SessionStep,
     Timeouts,
 )
-from shadowrelay.smtp.sending.message import ContentSource, examine, mail_command, rcpt_command, refusals
+from shadowrelay.smtp.sending.message import (
+    ContentSource,
+    examine,
+    fitted,
+    mail_command,
+    rcpt_command,
+    refusals,
+)
 from shadowrelay.smtp.sending.tracked import HopTalk, Tracks
 from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
 
@@ -137,6 +144,7 @@ class DeliverySession:
         """Offer one message for these recipients, and say what became of each.
 
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
+        report of ours leaves with less of the message that it returns if the hop's SIZE asks for that. A
         stream is the caller's to close, and is not touched before DATA. ``message_id``: our id of the
         message, by which a hop tracks it. ``eight_bit`` says whether a streamed content holds octets above
         127 (None: as BODY declares, unless ``afresh`` reads the content once more). ``wanted`` is asked
@@ -157,6 +165,8 @@ class DeliverySession:
             need, content = await examine(
                 envelope, content, connection.extensions, eight_bit=eight_bit, afresh=afresh
             )
+            if not envelope.sender and message_id:
+                need, content = await fitted(need, content, connection.extensions, message_id, afresh)
         except BaseException:  # the content is damaged, or cannot be read
             self.abort()
             raise
