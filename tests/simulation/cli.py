@@ -12,19 +12,22 @@ from functools import partial
 from shadowrelay.cli.progress import bar
 
 from .checks import Verdict
+from .records import run_records
 from .scenario import record
 from .seeds import run_seed
 
 
-def _one(seed: int, *, hosts: bool = False, still: bool = False) -> Verdict:
+def _one(seed: int, *, hosts: bool = False, still: bool = False, records: bool = False) -> Verdict:
+    if records:
+        return run_records(seed)[0]
     return run_seed(seed, hosts=hosts, still=still)[0]
 
 
 def run_many(
-    seeds: Sequence[int], jobs: int, *, hosts: bool = False, still: bool = False
+    seeds: Sequence[int], jobs: int, *, hosts: bool = False, still: bool = False, records: bool = False
 ) -> Iterator[Verdict]:
     """Verdicts in no particular order."""
-    one = partial(_one, hosts=hosts, still=still)
+    one = partial(_one, hosts=hosts, still=still, records=records)
     if jobs <= 1:
         yield from map(one, seeds)
         return
@@ -112,6 +115,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--hosts", action="store_true", help="nodes of several workers, and faults of whole hosts"
     )
+    parser.add_argument(
+        "--records",
+        action="store_true",
+        help="the product's own loops: records that every member has are given, changed and forgotten",
+    )
     parser.add_argument("--still", action="store_true", help="clocks that would step stand still")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--record", action="store_true", help="rewrite the recorded output of the scenarios")
@@ -120,13 +128,20 @@ def main(arguments: list[str] | None = None) -> int:
         print("\n".join(record()) or "nothing changed")
         return 0
     if given.seed is not None:
-        verdict, history = run_seed(given.seed, verbose=not given.json, hosts=given.hosts, still=given.still)
+        if given.records:
+            verdict, history = run_records(given.seed)
+        else:
+            verdict, history = run_seed(
+                given.seed, verbose=not given.json, hosts=given.hosts, still=given.still
+            )
         for line in history:
             print(line)
         totals = Totals()
         totals.add(verdict)
     else:
-        verdicts = run_many(given.seeds, given.jobs, hosts=given.hosts, still=given.still)
+        verdicts = run_many(
+            given.seeds, given.jobs, hosts=given.hosts, still=given.still, records=given.records
+        )
         totals = _added(verdicts, len(given.seeds))
     if given.json:
         print(json.dumps(totals.as_dict(), indent=2))

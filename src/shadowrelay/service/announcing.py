@@ -167,7 +167,7 @@ class Announcing:
         await asyncio.gather(*(self._give(name, wanted, at) for name in due))
 
     async def _give(self, name: ServerName, wanted: frozenset[str], at: float) -> None:
-        for signed in wanted:
+        for signed in sorted(wanted):
             act = Act(
                 job=RequestId(mint(self._node.clock())),
                 action=MEMBER,

@@ -22,7 +22,7 @@ class Telling(Generic[V]):
     def due(self, reachable: Collection[ServerName], what: V, at: float) -> list[ServerName]:
         """The members to tell it now. ``at``: seconds of a monotonic clock."""
         self._told = {name: known for name, known in self._told.items() if name in reachable}
-        return [name for name in reachable if not self._knows(name, what, at)]
+        return [name for name in sorted(reachable) if not self._knows(name, what, at)]
 
     def told(self, name: ServerName, what: V, at: float) -> None:
         self._told[name] = at, what

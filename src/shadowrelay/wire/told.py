@@ -5,6 +5,7 @@ Times are microseconds since 1970.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LAST = 221_845_392_000_000_000  # the year 9000; what a policy adds to a time stays a datetime
 _MOST_COUNT = 1 << 53
+
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def object_of(told: object) -> Told:
@@ -41,7 +44,7 @@ def is_text(value: str) -> bool:
     """Is it Unicode text? JSON can name half a character, which neither database nor tracking log takes, and
     the character NUL, behind which the database sees nothing.
     """
-    return not any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value)
+    return _NO_TEXT.search(value) is None
 
 
 def maybe_text_in(found: Told, name: str) -> str | None:

@@ -1,0 +1,589 @@
+"""Records that every member has, given and changed by operators under faults, on the product's own loops.
+
+Two to four nodes of the product (``product.py``) run on a virtual clock. Operators suspend and resume queues,
+make and stop jobs, make and change resubmit requests, and switch redundancy, on any node that runs. Meanwhile
+links are cut and slow, nodes are killed, disks are lost or put back, and wall clocks step. Then everything is
+healed. ``Checks`` says what has to be true in the end. A seed decides everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from shadowrelay.core.decisions import Content, Decision, SaveCopy
+from shadowrelay.core.digests import of_content, of_envelope
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
+from shadowrelay.core.messages import (
+    Copy,
+    Digests,
+    Envelope,
+    Holder,
+    HolderState,
+    Recipient,
+    Role,
+    Stage,
+    Status,
+)
+from shadowrelay.core.ownership import jobs
+from shadowrelay.core.requests import Request, RequestState, Selector
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.switches import Switch
+from shadowrelay.core.switching import REDUNDANCY
+from shadowrelay.core.values import replace
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.operator.counting import CannotDo
+from shadowrelay.service.node import Node
+from shadowrelay.settings import Settings, settings_from_tree
+
+from .checks import Verdict
+from .product import START, Disk, Machine, Process, World, running_in
+
+QUEUES = tuple(map(NextHop, ("inside", "outside", "store")))
+OCTETS = b"Subject: x\r\n\r\nbody\r\n"
+UNTIL = 12.0  # virtual seconds in which operators act and faults begin
+PATIENCE = 150.0  # virtual seconds after everything is healed
+LONGEST = 6.0  # seconds that a fault lasts
+WATCHED = {
+    "record_skipped": "a record was skipped",
+    "job_failed": "a job failed",
+    "suspension_skipped": "a record is malformed",
+    "job_skipped": "a record is malformed",
+    "request_skipped": "a record is malformed",
+    "switch_skipped": "a record is malformed",
+    "discard_line_skipped": "a line is malformed",
+}
+
+Record = Suspension | Job | Request | Switch
+STEPS = tuple(sign * step for step in (120.0, 72_000.0, 864_000.0) for sign in (1, -1))
+
+
+@lru_cache(maxsize=1)
+def _directory() -> Path:
+    memory = Path("/dev/shm")  # nothing of it need be durable: contents are in the database
+    made = tempfile.mkdtemp(prefix="shadowrelay-records-", dir=memory if memory.is_dir() else None)
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
+
+
+@lru_cache(maxsize=64)
+def _settings(number: int, count: int) -> Settings:
+    others = [one for one in range(1, count + 1) if one != number]
+    routes = {
+        name: {"domains": [f"{name}.example"], "host": "127.0.0.1", "port": 9, "tls": "none"}
+        for name in QUEUES
+    }
+    routes["inside"]["domains"] = ["*"]
+    return settings_from_tree(
+        {
+            "name": _name(number),
+            "host": f"rack{number}",
+            "data_dir": str(_directory() / f"mx{number}"),
+            "relay_networks": ["127.0.0.0/8"],
+            "receive": {"default": {"listen": "127.0.0.1:1"}},
+            "peer": {"listen": "127.0.0.1:2", "externally_secured": ["127.0.0.0/8"]},
+            "members": [
+                {"name": _name(one), "address": f"127.0.0.1:{10 + one}", "host": f"rack{one}"}
+                for one in others
+            ],
+            "routes": routes,
+            "minimum_free_disk": 0,
+            "discard_poll_interval": "1s",
+            "shadow_heartbeat_frequency": "1s",
+            "shadow_resubmit_time_span": "4s",
+            "reconcile_timeout": "2s",
+            "shadow_attempt_timeout": "2s",
+            "orphan_check_interval": "5s",
+            "unresponsive_primary_interval": "5s",
+        }
+    )
+
+
+def _name(number: int) -> ServerName:
+    return ServerName(f"mx{number}.example.org")
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """An operator was told that an act is done: the record as that node has it then. ``disk``: which disk,
+    and how often it had been put back.
+    """
+
+    at: float
+    node: ServerName
+    disk: tuple[int, int]
+    kind: str
+    key: str
+    record: Record
+
+
+def records(ledger: SqlLedger) -> dict[tuple[str, str], Record]:
+    """Every record of a node, by kind and key. What a node keeps for itself in a record is left out."""
+    found: dict[tuple[str, str], Record] = {}
+    for suspension in ledger.suspensions():
+        found["suspension", suspension.next_hop] = suspension
+    for job in ledger.jobs():
+        found["job", job.id] = job
+    for request in ledger.requests():
+        found["request", request.id] = request
+    if switch := ledger.switch(REDUNDANCY):
+        found["switch", switch.name] = replace(switch, against=False)
+    return found
+
+
+class Member:
+    """A node, with its machine and its disk, through all of its incarnations."""
+
+    def __init__(self, world: World, number: int, count: int) -> None:
+        self.world = world
+        self.name = _name(number)
+        self.settings = _settings(number, count)
+        self.machine = Machine(world)
+        self.disks = 1
+        self.number = number
+        self.disk = Disk(number * 256)
+        self.process: Process | None = None
+        self.turn = asyncio.Lock()  # faults of one member come one after the other
+
+    @property
+    def up(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    @property
+    def node(self) -> Node:
+        assert self.process is not None
+        return self.process.node
+
+    @property
+    def ledger(self) -> SqlLedger:
+        return self.node.database.ledger
+
+    async def start(self) -> None:
+        process = Process(self.world, self.name)
+        await process.start(self.settings, self.disk, self.machine)
+        self.process = process
+
+    async def kill(self) -> None:
+        if self.process is not None and self.process.alive:
+            await self.process.kill()
+
+    def lose_disk(self) -> None:
+        self.disk = Disk(self.number * 256 + self.disks)
+        self.disks += 1
+
+    @property
+    def state_of_disk(self) -> tuple[int, int]:
+        return self.disk.number, self.disk.put_back
+
+
+@dataclass(slots=True)
+class Run:
+    """One history."""
+
+    seed: int
+    world: World = field(init=False)
+    members: list[Member] = field(default_factory=list)
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def go(self) -> Verdict:
+        self.world = world = World(self.seed)
+        with running_in(world, WATCHED):
+            world.loop.run_until_complete(self._whole())
+        verdict = Verdict(self.seed)
+        verdict.problems = world.problems
+        verdict.faults = self.faults
+        verdict.virtual = world.loop.now
+        verdict.acknowledged = len(self.acknowledged)
+        verdict.attempted = sum(self.kinds.values())
+        return verdict
+
+    async def _whole(self) -> None:
+        world, draw = self.world, self.world.draw
+        count = draw.choice((2, 3, 3, 3, 4))
+        self.members = [Member(world, number, count) for number in range(1, count + 1)]
+        world.late = draw.choice((0.0, 0.0, 0.02))
+        for one in self.members:
+            await one.start()
+        await self._mail()
+        plan: list[Awaitable[None]] = [self._fault() for _ in range(draw.choice((1, 2, 2, 3, 4)))]
+        plan += [self._operator() for _ in range(draw.choice((3, 6, 10)))]
+        tasks = [asyncio.ensure_future(one) for one in plan]
+        await asyncio.gather(*tasks)
+        world.say("all is healed")
+        checks = Checks(self)
+        await self._settled(checks, "after all is healed")
+        if not world.problems:
+            last = await self._last_words()
+            await self._settled(checks, "after the last acts", last)
+        for one in self.members:
+            await one.kill()
+
+    async def _settled(
+        self, checks: Checks, when: str, last: Mapping[tuple[str, str], Acknowledged] | None = None
+    ) -> None:
+        until = self.world.loop.now + PATIENCE
+        wrong: list[str] = ["?"]
+        while wrong and self.world.loop.now < until and not self.world.problems:
+            await asyncio.sleep(1.0)
+            wrong = list(checks.wrong(last or {}))
+        for problem in wrong if wrong != ["?"] else ():
+            self.world.problem(f"{when}: {problem}")
+
+    async def _mail(self) -> None:
+        """What the nodes own, each message with a holder; and what they have in Safety Net."""
+        draw, number = self.world.draw, 0
+        await asyncio.sleep(0.5)
+        for owner in self.members:
+            for _ in range(draw.choice((2, 4, 8))):
+                number += 1
+                holder = draw.choice([one for one in self.members if one is not owner])
+                settled = draw.random() < 0.3
+                await _store(number, owner, holder, draw.choice(QUEUES), settled=settled)
+
+    # Faults.
+
+    async def _fault(self) -> None:
+        world, draw = self.world, self.world.draw
+        kind = draw.choice(
+            ("cut", "cut one way", "slow", "kill", "kill", "disk lost", "put back", "clock", "isolated")
+        )
+        begins, lasts = draw.random() * UNTIL, draw.random() * LONGEST
+        one, other = draw.sample(self.members, 2)
+        reboots, step = draw.random() < 0.4, timedelta(seconds=draw.choice(STEPS))
+        wrong_at_start = draw.random() < 0.3
+        keeps = draw.random() * begins
+        self.faults[kind] += 1
+        if kind == "put back":
+            await asyncio.sleep(keeps)
+            one.disk.keep()
+            begins -= keeps
+        await asyncio.sleep(begins)
+        world.say(f"{kind} {one.name} {other.name} for {lasts:.1f} s")
+        links = [(one.name, other.name)]
+        match kind:
+            case "cut" | "cut one way" | "isolated":
+                links += [(other.name, one.name)] if kind == "cut" else []
+                if kind == "isolated":
+                    links = [
+                        link
+                        for each in self.members
+                        if each is not one
+                        for link in ((one.name, each.name), (each.name, one.name))
+                    ]
+                world.cut.update(links)
+                await asyncio.sleep(lasts)
+                world.heal(links)
+            case "slow":
+                world.slow[links[0]] = 0.5 + 3 * draw.random()
+                await asyncio.sleep(lasts)
+                world.slow.pop(links[0], None)
+            case "clock":
+                one.machine.offset = step
+                await asyncio.sleep(lasts)
+                one.machine.offset = timedelta(0)
+            case _:
+                async with one.turn:
+                    await one.kill()
+                    if kind == "disk lost":
+                        one.lose_disk()
+                    elif kind == "put back":
+                        one.disk.roll_back()
+                    await asyncio.sleep(lasts)
+                    if reboots:
+                        one.machine.reboot()
+                    if wrong_at_start:
+                        one.machine.offset = step
+                    await one.start()
+                    world.say(f"{one.name} is up again")
+                await asyncio.sleep(3.0)
+                one.machine.offset = timedelta(0)
+
+    # Operators.
+
+    async def _operator(self) -> None:
+        draw = self.world.draw
+        await asyncio.sleep(1.0 + draw.random() * UNTIL)
+        up = [one for one in self.members if one.up]
+        if up:
+            await self._act(draw.choice(up), draw.choice(_ACTS))
+
+    async def _act(self, member: Member, act: Act) -> Acknowledged | None:
+        """What one operator does: the node may be killed meanwhile."""
+        assert member.process is not None
+        process = member.process
+        task = process.create_task(self._told(member, act), name=f"operator {act.__name__}")
+        await asyncio.wait([task])
+        return None if task.cancelled() or task.exception() else task.result()
+
+    async def _told(self, member: Member, act: Act) -> Acknowledged | None:
+        draw, at = self.world.draw, member.state_of_disk
+        self.kinds[act.__name__] += 1
+        try:
+            key = await act(member, draw)
+        except CannotDo as refused:
+            self.refused[str(refused)] += 1
+            self.world.say(f"{member.name} {act.__name__}: refused: {refused}")
+            return None
+        except DatabaseFailed:
+            return None
+        if key is None:
+            return None
+        record = records(member.ledger).get(key)
+        if record is None:
+            self.world.problem(f"{member.name} acknowledged {key}, and does not have it")
+            return None
+        done = Acknowledged(self.world.loop.now, member.name, at, *key, record)
+        self.world.say(f"{member.name} {act.__name__} {key}: revision {record.revision}")
+        self.acknowledged.append(done)
+        return done
+
+    async def _last_words(self) -> dict[tuple[str, str], Acknowledged]:
+        """With all faults over, an operator says once more of each kind what counts, on any node."""
+        found = {}
+        for act in (_suspend, _switch, _resume, _pause, _stop):
+            await asyncio.sleep(self.world.draw.random())
+            done = await self._act(self.world.draw.choice(self.members), act)
+            if done is not None:
+                found[done.kind, done.key] = done
+        return found
+
+
+Act = Callable[[Member, Any], Awaitable[tuple[str, str] | None]]
+
+
+async def _suspend(member: Member, draw: Any) -> tuple[str, str]:
+    queue = draw.choice(QUEUES)
+    until = member.node.clock() + timedelta(seconds=20) if draw.random() < 0.3 else None
+    await member.node.hand.suspensions.suspend(queue, "ann", "a broken queue", until)
+    return "suspension", queue
+
+
+async def _resume(member: Member, draw: Any) -> tuple[str, str]:
+    queue = draw.choice(QUEUES)
+    await member.node.hand.suspensions.resume(queue, "bob", "it is mended")
+    return "suspension", queue
+
+
+async def _switch(member: Member, draw: Any) -> tuple[str, str]:
+    await member.node.redundancy.turn(on=draw.random() < 0.5, operator="ann", reason="work on a rack")
+    return "switch", REDUNDANCY
+
+
+async def _job(member: Member, draw: Any) -> tuple[str, str]:
+    verb = draw.choice((Verb.REMOVE, Verb.SUSPEND, Verb.RESUME, Verb.RETRY))
+    made = await member.node.hand.jobs.add(verb, Filter(queue=draw.choice(QUEUES)), "ann", "a wave of it")
+    return "job", str(made["id"])
+
+
+async def _stop(member: Member, draw: Any) -> tuple[str, str] | None:
+    known = member.ledger.jobs()
+    if not known:
+        return None
+    job = draw.choice(known)
+    await member.node.hand.jobs.stop(job.id, "bob")
+    return "job", str(job.id)
+
+
+async def _request(member: Member, draw: Any) -> tuple[str, str]:
+    del draw
+    until = member.node.clock() - timedelta(seconds=1)
+    selector = Selector(since=until - timedelta(hours=2), until=until)
+    made = await member.node.resubmission.add(selector, (), "ann", "a store is lost")
+    return "request", str(made.id)
+
+
+async def _change(member: Member, draw: Any) -> tuple[str, str] | None:
+    return await _changed(
+        member, draw, draw.choice((RequestState.PAUSED, RequestState.RUNNING, RequestState.REMOVED))
+    )
+
+
+async def _pause(member: Member, draw: Any) -> tuple[str, str] | None:
+    return await _changed(member, draw, RequestState.PAUSED)
+
+
+async def _changed(member: Member, draw: Any, state: RequestState) -> tuple[str, str] | None:
+    known = member.ledger.requests()
+    if not known:
+        return None
+    request = draw.choice(known)
+    await member.node.resubmission.change(request, state, "bob")
+    return "request", str(request.id)
+
+
+_ACTS: Sequence[Act] = (
+    _suspend,
+    _suspend,
+    _resume,
+    _switch,
+    _job,
+    _job,
+    _job,
+    _stop,
+    _request,
+    _change,
+    _change,
+)
+
+
+async def _store(number: int, owner: Member, holder: Member, queue: NextHop, *, settled: bool) -> None:
+    """A message on its owner and on a holder."""
+    at = START - timedelta(hours=1)
+    status = Status.DELIVERED if settled else Status.READY
+    recipient = Recipient(1, "b@example.net", queue, status=status, settled_at=at if settled else None)
+    envelope = Envelope(sender="a@example.org", size=len(OCTETS))
+    lineages = owner.node.database.lineage, holder.node.database.lineage
+    copy = Copy(
+        id=MessageId(f"01900000-0000-7000-8000-{number:012x}"),
+        epoch=1,
+        rank=0,
+        role=Role.PRIMARY,
+        stage=Stage.SAFETY_NET if settled else Stage.QUEUED,
+        owner=owner.name,
+        owner_database=lineages[0].database_id,
+        offered_in=lineages[0].incarnation,
+        envelope=envelope,
+        recipients=(recipient,),
+        holders=()
+        if settled
+        else (Holder(holder.name, lineages[1].database_id, lineages[1].mark, 1, HolderState.HOLDING),),
+        ranks_given=1,
+        digests=Digests(of_content(OCTETS), of_envelope(envelope, (recipient,))),
+        received_at=at,
+        settled_at=at if settled else None,
+    )
+    held = replace(copy, role=Role.SHADOW, rank=1, holders=(), ranks_given=0)
+    for where, one in ((holder, held), (owner, copy)):
+        stored = Decision(None, (SaveCopy(None, one, Content(data=OCTETS)),))
+        await where.node.database.transact(lambda ledger, stored=stored: ledger.apply(stored))  # type: ignore[misc]
+
+
+class Checks:
+    """What has to be true once all is healed, and some time has passed."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def wrong(self, last: Mapping[tuple[str, str], Acknowledged]) -> Iterator[str]:
+        found = {one.name: records(one.ledger) for one in self.run.members}
+        yield from self._differ(found)
+        yield from self._undone(found)
+        yield from self._last(found, last)
+        for one in self.run.members:
+            yield from self._jobs(one)
+            yield from self._progress(one)
+
+    def _differ(self, found: Mapping[ServerName, Mapping[tuple[str, str], Record]]) -> Iterator[str]:
+        for key in sorted({key for those in found.values() for key in those}):
+            if len({repr(those.get(key)) for those in found.values()}) > 1:
+                said = {name: _short(those.get(key)) for name, those in found.items()}
+                yield f"members differ on {key}: {said}"
+
+    def _undone(self, found: Mapping[ServerName, Mapping[tuple[str, str], Record]]) -> Iterator[str]:
+        for act in self.run.acknowledged:
+            member = next(one for one in self.run.members if one.name == act.node)
+            if member.state_of_disk != act.disk:
+                continue
+            now = found[act.node].get((act.kind, act.key))
+            what = f"{act.kind} {act.key} that {act.node} acknowledged at {act.at:.1f}"
+            if now is None:
+                yield f"{what} is forgotten"
+            elif now.revision < act.record.revision:
+                yield f"{what} was undone: {_short(now)}"
+            elif _final(act.record) and not _final(now):
+                yield f"{what} goes on, though it was ended for good"
+
+    def _last(
+        self,
+        found: Mapping[ServerName, Mapping[tuple[str, str], Record]],
+        last: Mapping[tuple[str, str], Acknowledged],
+    ) -> Iterator[str]:
+        for key, act in last.items():
+            for name, those in found.items():
+                if those.get(key) != act.record:
+                    said, wanted = _short(those.get(key)), _short(act.record)
+                    yield f"{name} has {key} as {said}, the last word was {wanted}"
+
+    def _jobs(self, one: Member) -> Iterator[str]:
+        ledger, members = one.ledger, one.node.contacts().members
+        for job in ledger.jobs():
+            own = jobs.own(ledger, job.id)
+            if not jobs.over(ledger, job, members):
+                told = {
+                    each.node: (each.done, each.closed, each.pending) for each in ledger.job_progress(job.id)
+                }
+                yield f"{one.name} waits for job {job.verb.value} {job.id}: {told}"
+            if job.state is JobState.RUNNING and job.verb is Verb.REMOVE:
+                for copy in _queued(ledger):
+                    to = {each.next_hop for each in copy.unsettled}
+                    old = copy.request is None and copy.received_at < job.made_at
+                    if job.filter.queue in to and old:
+                        yield f"{one.name} still has {copy.id}, which job {job.id} removes"
+            event = {Verb.REMOVE: "REMOVE", Verb.SUSPEND: "SUSPEND", Verb.RESUME: "RESUME"}.get(job.verb)
+            if event:
+                tracked = _acted(ledger, event, job)
+                if own.did != len(tracked) or max(tracked.values(), default=1) > 1:
+                    yield f"{one.name} counts {own.did} for job {job.id}, the log has {dict(tracked)}"
+
+    def _progress(self, one: Member) -> Iterator[str]:
+        """What members were told of each other's progress is what it is."""
+        for other in self.run.members:
+            for job in one.ledger.jobs() if other is not one else ():
+                told = (each for each in one.ledger.job_progress(job.id) if each.node == other.name)
+                known = next(told, JobProgress(job=job.id, node=other.name))
+                actual = jobs.own(other.ledger, job.id)
+                if known != actual:
+                    yield f"{one.name} takes {other.name} to be {known} with job {job.id}, it is {actual}"
+
+
+def _final(record: Record) -> bool:
+    return getattr(record, "state", None) in (JobState.STOPPED, RequestState.REMOVED)
+
+
+def _short(record: Record | None) -> str:
+    if record is None:
+        return "nothing"
+    state = next(
+        (getattr(record, name) for name in ("state", "suspended", "value") if hasattr(record, name)), None
+    )
+    return f"{state} at revision {record.revision} by {record.changed_by.split('.')[0]}"
+
+
+def _queued(ledger: SqlLedger) -> Iterator[Copy]:
+    rows = ledger.connection.execute("SELECT id FROM message").fetchall()
+    for (message_id,) in rows:
+        copy = ledger.copy(message_id)
+        if copy is not None and copy.owned:
+            yield copy
+
+
+def _acted(ledger: SqlLedger, event: str, job: Job) -> Counter[str]:
+    """The messages of which the log of this database says that the job did it."""
+    found: Counter[str] = Counter()
+    for (columns,) in ledger.connection.execute("SELECT columns FROM outbox").fetchall():
+        row = json.loads(columns)
+        if row.get("event-id") == event and f"S:Job={job.id}" in str(row.get("custom-data")):
+            found[str(row.get("internal-message-id") or row.get("network-message-id"))] += 1
+    return found
+
+
+def run_records(seed: int) -> tuple[Verdict, list[str]]:
+    """The verdict of one seed, and its history."""
+    run = Run(seed)
+    verdict = run.go()
+    return verdict, run.world.history
