@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shadowrelay.core import suspending
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.filtering import numbers, overruled
-from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.policy import Policy
@@ -342,3 +342,24 @@ def test_a_message_that_a_job_names_is_meant_whatever_two_clocks_say() -> None:
     early = copy.received_at - HOUR
     assert numbers(Filter(queue=copy.recipients[0].next_hop), copy, early, NOW) == ()
     assert numbers(Filter(ids=(copy.id,)), copy, early, NOW)
+
+
+@pytest.mark.parametrize("first", ["ffffffff-ffff", "00000000-0000"])
+def test_the_id_of_a_message_that_was_made_of_another_tells_no_time(first: str) -> None:
+    """Its first octets are those of a digest: as a time, of the year 10889 or of 1970."""
+    copy = replace(message(), id=MessageId(f"{first}-8abc-8000-000000000001"))
+    resumed = replace(copy.recipients[0], ordered_at=NOW)
+    copy = replace(copy, recipients=(resumed, *copy.recipients[1:]))
+    wanted = Filter(queue=resumed.next_hop)
+    assert numbers(wanted, copy, copy.received_at + HOUR, NOW)
+    assert numbers(wanted, copy, copy.received_at - HOUR, NOW) == ()
+
+
+def test_a_report_of_progress_counts_over_those_that_a_database_lost_when_it_was_put_back() -> None:
+    ledger, job = LedgerAtHand(A), a_job()
+    kept = JobProgress(job=job.id, node=B)
+    lost = jobs.further(jobs.further(replace(kept, did=1), NOW), NOW)
+    again = jobs.further(replace(kept, did=2), NOW + timedelta(seconds=1))
+    for one in (lost, again):
+        ledger.apply(jobs.merge(ledger, job, (one,), B, (B,)))
+    assert ledger.job_progress(job.id) == [again]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.identifiers import NextHop, tells_its_time
 from shadowrelay.core.jobs import Filter, Job
 from shadowrelay.core.messages import Copy, Recipient, Stage
 from shadowrelay.core.recipients import canonical
@@ -64,8 +64,10 @@ def _is_later(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
 
 
 def _came_at(copy: Copy) -> datetime:
-    """When the message was received. If it was resumed, its age began anew then, and its id tells."""
-    if not any(one.ordered_at for one in copy.recipients):
+    """When the message was received. If it was resumed, its age began anew then, and its id tells: not one
+    that was derived from another message.
+    """
+    if not any(one.ordered_at for one in copy.recipients) or not tells_its_time(copy.id):
         return copy.received_at
     return min(copy.received_at, _EPOCH + timedelta(milliseconds=int(copy.id.replace("-", "")[:12], 16)))
 

@@ -33,6 +33,11 @@ def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
+def tells_its_time(message_id: MessageId) -> bool:
+    """Is it of version 7 (RFC 9562 5.7), and begins with the time at which it was made?"""
+    return message_id[14:15] == "7"
+
+
 NextHop = NewType("NextHop", str)
 """Where a recipient goes next: the name of a route, with ``/DOMAIN`` if the DNS has the hosts."""
 

@@ -86,6 +86,8 @@ class Reconcile:
         if closed == AT_ONCE:
             return closed, []
         talk_to = [
-            name for name in sorted(reachable) if ledger.holds_for(name) or self._inquiry.has_questions(ledger, name)
+            name
+            for name in sorted(reachable)
+            if ledger.holds_for(name) or self._inquiry.has_questions(ledger, name)
         ]
         return closed, talk_to

@@ -99,7 +99,7 @@ class Carrying:
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self.database.transact(_begin_again)
+        await self.database.transact(partial(_begin_again, now=self.clock()))
         while True:
             self.wake.clear()
             pause = INTERVAL if await self.turn() else IDLE
@@ -211,7 +211,7 @@ class Carrying:
             """A copy whose promotion is pending is looked at when it is promoted."""
             if ledger.tracked["RESUBMIT"] != promotions or job_selection.promoting(ledger):
                 return False
-            return _close(ledger, job.id)
+            return _close(ledger, job.id, self.clock())
 
         if await self.database.transact(close):
             self.tell()
@@ -284,7 +284,7 @@ class Carrying:
             since=own.since or (now if did else None),
         )
         if found != own:
-            found = jobs.further(found)
+            found = jobs.further(found, now)
             ledger.apply(Decision(None, (found,), _queue_acts(job, own, now)))
         return _Came(found, did, frozenset(left))
 
@@ -300,7 +300,7 @@ class Carrying:
             pending = min(own.did, left)
             if pending == own.pending or ledger.job(job.id) is None:
                 return False
-            ledger.apply(Decision(None, (jobs.further(replace(own, pending=pending)),)))
+            ledger.apply(Decision(None, (jobs.further(replace(own, pending=pending), self.clock()),)))
             return not pending
 
         if await self.database.transact(count):
@@ -328,17 +328,17 @@ def _finished(ledger: SqlLedger, job: Job) -> bool:
     return not own.pending and (own.closed or job.state is JobState.STOPPED)
 
 
-def _close(ledger: SqlLedger, job_id: RequestId) -> bool:
+def _close(ledger: SqlLedger, job_id: RequestId, now: datetime) -> bool:
     own = jobs.own(ledger, job_id)
     if not own.done or own.closed or ledger.job(job_id) is None:
         return False
-    ledger.apply(Decision(None, (jobs.further(replace(own, closed=True)),)))
+    ledger.apply(Decision(None, (jobs.further(replace(own, closed=True), now),)))
     return True
 
 
-def _begin_again(ledger: SqlLedger) -> None:
+def _begin_again(ledger: SqlLedger, now: datetime) -> None:
     """Nobody knows any more which messages were in hand when the process before ended."""
     for job in ledger.jobs():
         own = jobs.own(ledger, job.id)
         if own.waiting:
-            ledger.apply(Decision(None, (jobs.again(own),)))
+            ledger.apply(Decision(None, (jobs.again(own, now),)))

@@ -159,9 +159,9 @@ def own(ledger: Ledger, job_id: RequestId) -> JobProgress:
     return next(found, JobProgress(job=job_id, node=ledger.name))
 
 
-def further(progress: JobProgress) -> JobProgress:
-    """The next report of this node."""
-    return replace(progress, step=progress.step + 1)
+def further(progress: JobProgress, now: datetime) -> JobProgress:
+    """The next report of this node; it counts over those that were lost when its database was put back."""
+    return replace(progress, step=next_revision(progress.step, now))
 
 
 def through(ledger: Ledger, job: Job) -> bool:
@@ -199,6 +199,6 @@ def to_overrule(job: Job, jobs: Collection[Job]) -> list[Job]:
     ]
 
 
-def again(progress: JobProgress) -> JobProgress:
+def again(progress: JobProgress, now: datetime) -> JobProgress:
     """Go through the queue once more, since messages were in hand when it was their turn."""
-    return further(replace(progress, after=FIRST, waiting=0))
+    return further(replace(progress, after=FIRST, waiting=0), now)
