@@ -425,7 +425,7 @@ class Invariants:
 
 def _not_there(world: World, copy: Copy) -> str | None:
     """A member that counts as a holder, on the same database, and has no copy of what is in a queue."""
-    for holder in copy.holders if copy.owned else ():
+    for holder in copy.holders if copy.unfinished else ():
         other = world.nodes[holder.name].ledger.state
         same = other.database_id == holder.database_id
         if holder.state is HolderState.HOLDING and same and copy.id not in other.copies:
@@ -753,7 +753,8 @@ def repaired(world: World) -> str:
                 return f"{lost} has no copy of {copy.id}, which {node.name} counts on"
             if copy.queued and (copy.damage or not _as_it_was(node, copy)):
                 return f"{node.name}: {copy.id} is damaged"
-            if copy.unfinished and not _has_a_copy_elsewhere(world, node, copy):
+            lost = copy.damaged and not copy.queued  # no member has a good copy
+            if copy.unfinished and not lost and not _has_a_copy_elsewhere(world, node, copy):
                 return f"{node.name}: {copy.id} is on one machine alone"
     return ""
 

@@ -284,12 +284,19 @@ class Copy:
         return self.role is Role.PRIMARY and self.stage in {Stage.QUEUED, Stage.SET_ASIDE}
 
     @property
+    def redundant(self) -> bool:
+        """Is a member on another machine known to hold a copy?"""
+        return any(holder.state is HolderState.HOLDING for holder in self.holders)
+
+    @property
     def exposed(self) -> bool:
         """Ours and not settled, and no member on another machine is known to hold a copy.
 
-        What is set aside may yet be sent, so its loss would be as bad.
+        What is set aside may yet be sent, so its loss would be as bad; but if it is damaged, no member has
+        anything to lose.
         """
-        return self.unfinished and not any(one.state is HolderState.HOLDING for one in self.holders)
+        lost = self.stage is Stage.SET_ASIDE and self.damaged
+        return self.unfinished and not self.redundant and not lost
 
     @property
     def suspended_until(self) -> datetime | None:

@@ -432,9 +432,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 DELETE FROM chore WHERE work = ? AND member = ?;
 
 -- name: exposed
--- Without what is set aside because no member has a good copy: there is nothing to give.
-SELECT id FROM message WHERE exposed = 1 AND NOT (stage = 'set_aside' AND damage IS NOT NULL AND damage = 'content')
-   AND id > ? ORDER BY id LIMIT ?;
+SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
 
 -- name: due_hops
 -- Jumps from hop to hop along the index: the length of a queue does not matter.

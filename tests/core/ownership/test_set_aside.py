@@ -13,7 +13,7 @@ from shadowrelay.core.events.side_effects import already_safe
 from shadowrelay.core.identifiers import Mark, MessageId
 from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.questions import Speaker
-from shadowrelay.core.messages import Confirmation, Holder, HolderState, Stage
+from shadowrelay.core.messages import Confirmation, Damage, Holder, HolderState, Stage
 from shadowrelay.core.ownership.heartbeat import lose_holder
 from shadowrelay.core.ownership.set_aside import resume
 from shadowrelay.core.policy import Policy
@@ -97,6 +97,18 @@ def test_a_holder_that_was_let_go_is_not_told_so_again_while_what_is_set_aside_h
     (said,) = on.apply(answer(on, Speaker(B, DB[B], Mark(RUN[B], 6)), M, 1, None, NOW))
     assert (said.kind, said.argument) == (VerdictKind.RECORDED, "2")
     assert not on.copies[M].exposed
+
+
+def test_what_is_set_aside_since_no_member_has_a_good_copy_is_not_exposed_but_keeps_one_that_turns_up() -> (
+    None
+):
+    superseded = replace(HOLDER, state=HolderState.SUPERSEDED)
+    on = ledger_of(A, replace(ASIDE, damage=Damage.CONTENT, holders=(superseded,)))
+    assert not on.copies[M].exposed
+    assert not already_safe(on, M)
+    said = on.apply(answer(on, Speaker(B, DB[B], Mark(RUN[B], 6)), M, 1, None, NOW))
+    assert [verdict.kind for verdict in said] == [VerdictKind.DAMAGED]
+    assert on.copies[M].redundant
 
 
 @pytest.mark.parametrize("safe", [True, False])

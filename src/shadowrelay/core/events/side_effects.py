@@ -33,7 +33,7 @@ def already_safe(ledger: Ledger, report: MessageId) -> bool:
         return ledger.outcome(report) is not None
     if copy.held:
         return holding(ledger, copy.owner) is HolderState.HOLDING
-    return not copy.exposed
+    return copy.redundant or not copy.unfinished
 
 
 def waited_in_vain(ledger: Ledger, original: Copy, now: datetime) -> Decision[Copy]:

@@ -137,7 +137,7 @@ def _answer_as_owner(
     if damaged:
         return _answer_to_damaged(copy, known, holder, asker)
     superseded = holder is not None and holder.state is HolderState.SUPERSEDED
-    if holder and superseded and not copy.exposed:
+    if holder and superseded and copy.redundant:
         return Decision((*known, Verdict(copy.id, copy.epoch, VerdictKind.SUPERSEDED, str(holder.rank))))
     # A superseded holder that is needed again gets a new rank, so SUPERSEDED with the old rank is void.
     given = holder.rank if holder and not superseded else copy.ranks_given + 1
@@ -167,7 +167,7 @@ def _answer_to_damaged(
         uncertain = holder
     after = copy.with_holder(uncertain)
     told = Verdict(copy.id, copy.epoch, VerdictKind.PENDING)
-    if not after.exposed:
+    if after.redundant:
         told = replace(told, kind=VerdictKind.SUPERSEDED, argument=str(rank))
     return Decision((*known, told), saved(copy, after).writes)
 
