@@ -5,6 +5,7 @@ See docs/explanation/time.md.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 import uuid
@@ -134,6 +135,12 @@ class NodeClock:
             self.look()
         found = self._reckoning
         return Endings(found.at(reading.boot), found.doubtful, bool(self._doubts))
+
+    async def watch(self) -> None:
+        """Look each second until cancelled: a node that has nothing to do doubts its clock, too."""
+        while True:
+            await asyncio.sleep(OFTEN.total_seconds())
+            self.look()
 
     def look(self) -> Judgement:
         """Judge the wall clock now. A doubt that begins or ends is logged."""

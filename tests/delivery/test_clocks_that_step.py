@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from scripted_hop import ScriptedHop
 from sending import sent
 from stations import MachineClocks, Station, boundary, eventually, opened, settings, station
+from structlog.testing import capture_logs
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Reason, Stage
@@ -221,6 +222,66 @@ async def test_a_holder_that_is_a_year_ahead_for_seventy_seconds_keeps_what_it_h
         await looked(holder)
         assert [copy.held for copy in await holder.copies()] == [True] * MANY
         assert not await ended(holder)
+
+
+async def test_an_owner_that_returns_after_its_holder_was_a_year_ahead_delivers_all_once(
+    tmp_path: Path,
+) -> None:
+    clocks = {"mx1": MachineClocks(), "mx2": MachineClocks()}
+    changes: dict[str, Any] = {"reconcile_timeout": "1s"}
+    async with Refusing() as hop, AsyncExitStack() as stack:
+        changes["routes"] = {"out": route(hop.port)}
+        holder = await station(tmp_path, "mx2", ["mx1"], clocks=clocks["mx2"], **changes)
+        stack.push_async_callback(holder.stop)
+        owner = await station(tmp_path, "mx1", ["mx2"], clocks=clocks["mx1"], **changes)
+        owner.knows(holder)
+        await fill(owner)
+        assert [copy.held for copy in await holder.copies()] == [True] * MANY
+        await owner.node.save_time()
+        await owner.stop()
+        clocks["mx2"].ahead = YEAR
+        for passed in (NOTHING, 35 * SECOND, 70 * SECOND):
+            for each in clocks.values():
+                each.passed = passed
+            await looked(holder)
+        clocks["mx2"].ahead = NOTHING
+        await looked(holder)
+        returned = await opened(
+            settings(tmp_path, "mx1", ["mx2"], **changes), 1, start=1, clocks=clocks["mx1"]
+        )
+        stack.push_async_callback(returned.stop)
+        await returned.listen()
+        returned.knows(holder)
+        holder.knows(returned)
+        hop.accept()
+        for node in (returned, holder):
+            node.run_links()
+            node.run_reconcile()
+            node.run_queue()
+        await eventually(lambda: delivered(returned), within=30)
+        await eventually(lambda: delivered(holder), within=30)
+        assert len(hop.contents) == MANY
+        assert {"FAIL", "DSN"}.isdisjoint([*await returned.events(), *await holder.events()])
+        for node in (returned, holder):
+            await node.quiet()
+
+
+async def test_a_node_that_has_nothing_to_do_looks_at_its_wall_clock_each_second(tmp_path: Path) -> None:
+    clocks = MachineClocks()
+    node = await station(tmp_path, "mx1", [], clocks=clocks)
+    try:
+        with capture_logs() as logged:
+            node.run(node.node.clock.watch())
+            clocks.ahead = YEAR
+            await eventually(lambda: bool(logged), within=30)
+            clocks.ahead = NOTHING
+            await eventually(lambda: len(logged) > 1, within=30)
+        assert [(line["event"], line["why"]) for line in logged] == [
+            ("clock_in_doubt", ["stepped"]),
+            ("clock_trusted", []),
+        ]
+    finally:
+        await node.stop()
 
 
 async def test_what_the_tracking_log_says_is_what_the_wall_clock_said(tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ async def _serve(
         background = [
             *stages,
             group.create_task(node.reloading.run(), name="reloading"),
+            group.create_task(node.clock.watch(), name="clock"),
             group.create_task(node.hand.announcing.run(), name="announcing"),
             group.create_task(node.hand.leaving.run(worker), name="leaving"),
             group.create_task(node.hand.workers.run(), name="workers"),
