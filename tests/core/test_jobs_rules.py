@@ -363,3 +363,13 @@ def test_a_report_of_progress_counts_over_those_that_a_database_lost_when_it_was
     for one in (lost, again):
         ledger.apply(jobs.merge(ledger, job, (one,), B, (B,)))
     assert ledger.job_progress(job.id) == [again]
+
+
+def test_a_job_is_not_closed_while_a_holder_has_yet_to_hear_what_another_member_did() -> None:
+    """That holder may promote the message, if the member is lost: then the job is still to be done to it."""
+    ledger, job = LedgerAtHand(A), a_job()
+    told = JobProgress(job=job.id, node=B, did=1, pending=1, done=True, step=1)
+    ledger.apply(jobs.merge(ledger, job, (told,), B, (B,)))
+    assert not jobs.all_done(ledger, job, (B,))
+    ledger.apply(jobs.merge(ledger, job, (replace(told, pending=0, step=2),), B, (B,)))
+    assert jobs.all_done(ledger, job, (B,))

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast
 
 import structlog
 
+from shadowrelay import authority
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.operating import Act, ActAnswer
@@ -379,10 +380,18 @@ class World:
                 self.carry(sender, to, arrived, wanted)
 
 
+def _believed(octets: bytes, signature: bytes, **about: object) -> bool:
+    """Signatures are not simulated."""
+    del octets, about
+    return signature == b"the authority"
+
+
 @contextmanager
-def running_in(world: World, watched: Mapping[str, str]) -> Iterator[None]:
+def running_in(
+    world: World, watched: Mapping[str, str], changes: Sequence[tuple[Any, str, Any]] = ()
+) -> Iterator[None]:
     """The product's modules live in this world meanwhile: its time, its network, its randomness. What is
-    logged under a name in ``watched`` is a problem.
+    logged under a name in ``watched`` is a problem. ``changes``: of other values in modules.
     """
 
     def heard(logger: object, method: str, event: dict[str, Any]) -> dict[str, Any]:
@@ -398,7 +407,9 @@ def running_in(world: World, watched: Mapping[str, str]) -> Iterator[None]:
         (pool, "time", boot),
         (pool, "MemberConnection", Wire),
         (minting, "os", SimpleNamespace(urandom=world.draw.randbytes)),
+        (authority, "signed", _believed),
         (World, "now", world),
+        *changes,
     ):
         kept.append((module, name, getattr(module, name)))
         setattr(module, name, value)

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from shadowrelay.core import suspending
 from shadowrelay.core.decisions import Content, Decision, SaveCopy
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
@@ -42,18 +43,25 @@ from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.core.values import replace
+from shadowrelay.database import announced
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.operator.announcing import AnnouncementRefused
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings, settings_from_tree
+from shadowrelay.wire.announcements import Announcement, format_signed, parse_signed
 
 from .checks import Verdict
 from .product import START, Disk, Machine, Process, World, running_in
 
 QUEUES = tuple(map(NextHop, ("inside", "outside", "store")))
 OCTETS = b"Subject: x\r\n\r\nbody\r\n"
+MANY = (*QUEUES, *(NextHop(f"inside/{name}.example") for name in "abcd"))
+BRIEF = 0.2  # the share of runs in which requests are forgotten soon, by clocks that are right
+FEW = 0.2  # the share of runs in which members have room for few records
 UNTIL = 12.0  # virtual seconds in which operators act and faults begin
+FORGOTTEN = 30.0  # seconds after which nobody has a request any more, if requests are brief
 PATIENCE = 150.0  # virtual seconds after everything is healed
 LONGEST = 6.0  # seconds that a fault lasts
 WATCHED = {
@@ -66,7 +74,17 @@ WATCHED = {
     "discard_line_skipped": "a line is malformed",
 }
 
-Record = Suspension | Job | Request | Switch
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A member that was announced: where it is, by the latest announcement. ``revision``: its serial."""
+
+    revision: int
+    address: str
+    changed_by: str = "the authority"
+
+
+Record = Suspension | Job | Request | Switch | Announced
 STEPS = tuple(sign * step for step in (120.0, 72_000.0, 864_000.0) for sign in (1, -1))
 
 
@@ -79,14 +97,17 @@ def _directory() -> Path:
 
 
 @lru_cache(maxsize=64)
-def _settings(number: int, count: int) -> Settings:
+def _settings(number: int, count: int, *, brief: bool) -> Settings:
+    """Those of a node. One that is announced later is not in the settings of the others. ``brief``: resubmit
+    requests are forgotten after 20 seconds.
+    """
     others = [one for one in range(1, count + 1) if one != number]
     routes = {
         name: {"domains": [f"{name}.example"], "host": "127.0.0.1", "port": 9, "tls": "none"}
         for name in QUEUES
     }
     routes["inside"]["domains"] = ["*"]
-    return settings_from_tree(
+    found = settings_from_tree(
         {
             "name": _name(number),
             "host": f"rack{number}",
@@ -107,8 +128,12 @@ def _settings(number: int, count: int) -> Settings:
             "shadow_attempt_timeout": "2s",
             "orphan_check_interval": "5s",
             "unresponsive_primary_interval": "5s",
+            **({"resubmit_request_age": "10s", "safety_net_hold_time": "16s"} if brief else {}),
         }
     )
+    assert found.peer
+    trusting = found.peer.model_copy(update={"ca": Path("ca.pem")})
+    return found.model_copy(update={"peer": trusting})
 
 
 def _name(number: int) -> ServerName:
@@ -140,21 +165,25 @@ def records(ledger: SqlLedger) -> dict[tuple[str, str], Record]:
         found["request", request.id] = request
     if switch := ledger.switch(REDUNDANCY):
         found["switch", switch.name] = replace(switch, against=False)
+    for signed in announced.kept(ledger):
+        announcement, _ = parse_signed(signed)
+        found["member", announcement.name] = Announced(announcement.serial, announcement.address)
     return found
 
 
 class Member:
     """A node, with its machine and its disk, through all of its incarnations."""
 
-    def __init__(self, world: World, number: int, count: int) -> None:
+    def __init__(self, world: World, number: int, count: int, *, brief: bool) -> None:
         self.world = world
         self.name = _name(number)
-        self.settings = _settings(number, count)
+        self.settings = _settings(number, count, brief=brief)
         self.machine = Machine(world)
         self.disks = 1
         self.number = number
         self.disk = Disk(number * 256)
         self.process: Process | None = None
+        self.queues: Sequence[NextHop] = QUEUES  # that operators name here
         self.turn = asyncio.Lock()  # faults of one member come one after the other
 
     @property
@@ -199,10 +228,17 @@ class Run:
     refused: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    newcomer: Member | None = None
+    brief: bool = False
+    queues: Sequence[NextHop] = QUEUES
 
     def go(self) -> Verdict:
         self.world = world = World(self.seed)
-        with running_in(world, WATCHED):
+        few = world.draw.random() < FEW
+        self.queues = MANY if few else QUEUES
+        self.brief = world.draw.random() < BRIEF
+        changes = [(module, "MOST_KEPT", 4) for module in (suspending, jobs)] if few else []
+        with running_in(world, WATCHED, changes):
             world.loop.run_until_complete(self._whole())
         verdict = Verdict(self.seed)
         verdict.problems = world.problems
@@ -215,16 +251,23 @@ class Run:
     async def _whole(self) -> None:
         world, draw = self.world, self.world.draw
         count = draw.choice((2, 3, 3, 3, 4))
-        self.members = [Member(world, number, count) for number in range(1, count + 1)]
+        self.members = [Member(world, number, count, brief=self.brief) for number in range(1, count + 1)]
         world.late = draw.choice((0.0, 0.0, 0.02))
         for one in self.members:
+            one.queues = self.queues
             await one.start()
         await self._mail()
+        joins = self._joins(count + 1) if count < 4 and draw.random() < 0.3 else None
         plan: list[Awaitable[None]] = [self._fault() for _ in range(draw.choice((1, 2, 2, 3, 4)))]
         plan += [self._operator() for _ in range(draw.choice((3, 6, 10)))]
+        plan += [joins] if joins else []
         tasks = [asyncio.ensure_future(one) for one in plan]
         await asyncio.gather(*tasks)
+        if joins:
+            await self._act(draw.choice(self.members[:count]), _announce)
         world.say("all is healed")
+        if self.brief:
+            await asyncio.sleep(FORGOTTEN)
         checks = Checks(self)
         await self._settled(checks, "after all is healed")
         if not world.problems:
@@ -243,6 +286,19 @@ class Run:
             wrong = list(checks.wrong(last or {}))
         for problem in wrong if wrong != ["?"] else ():
             self.world.problem(f"{when}: {problem}")
+
+    async def _joins(self, number: int) -> None:
+        """A member that the settings of the others do not name; operators announce it, once or twice."""
+        draw, others = self.world.draw, [*self.members]
+        await asyncio.sleep(draw.random() * UNTIL / 2)
+        one = Member(self.world, number, number, brief=self.brief)
+        self.newcomer = one
+        await one.start()
+        self.members.append(one)
+        for _ in range(draw.choice((1, 2))):
+            await asyncio.sleep(draw.random() * UNTIL / 4)
+            if up := [each for each in others if each.up]:
+                await self._act(draw.choice(up), _announce)
 
     async def _mail(self) -> None:
         """What the nodes own, each message with a holder; and what they have in Safety Net."""
@@ -264,7 +320,7 @@ class Run:
         )
         begins, lasts = draw.random() * UNTIL, draw.random() * LONGEST
         one, other = draw.sample(self.members, 2)
-        reboots, step = draw.random() < 0.4, timedelta(seconds=draw.choice(STEPS))
+        reboots, step = draw.random() < 0.4, timedelta(seconds=draw.choice(STEPS) * (not self.brief))
         wrong_at_start = draw.random() < 0.3
         keeps = draw.random() * begins
         self.faults[kind] += 1
@@ -367,14 +423,14 @@ Act = Callable[[Member, Any], Awaitable[tuple[str, str] | None]]
 
 
 async def _suspend(member: Member, draw: Any) -> tuple[str, str]:
-    queue = draw.choice(QUEUES)
+    queue = draw.choice(member.queues)
     until = member.node.clock() + timedelta(seconds=20) if draw.random() < 0.3 else None
     await member.node.hand.suspensions.suspend(queue, "ann", "a broken queue", until)
     return "suspension", queue
 
 
 async def _resume(member: Member, draw: Any) -> tuple[str, str]:
-    queue = draw.choice(QUEUES)
+    queue = draw.choice(member.queues)
     await member.node.hand.suspensions.resume(queue, "bob", "it is mended")
     return "suspension", queue
 
@@ -386,8 +442,30 @@ async def _switch(member: Member, draw: Any) -> tuple[str, str]:
 
 async def _job(member: Member, draw: Any) -> tuple[str, str]:
     verb = draw.choice((Verb.REMOVE, Verb.SUSPEND, Verb.RESUME, Verb.RETRY))
-    made = await member.node.hand.jobs.add(verb, Filter(queue=draw.choice(QUEUES)), "ann", "a wave of it")
+    made = await member.node.hand.jobs.add(
+        verb, Filter(queue=draw.choice(member.queues)), "ann", "a wave of it"
+    )
     return "job", str(made["id"])
+
+
+async def _announce(member: Member, draw: Any) -> tuple[str, str]:
+    """The authority announces the newcomer, at another address each time."""
+    del draw
+    world = member.world
+    name = _name(max(int(one[2]) for one in world.processes))
+    serial = int(START.timestamp() * 1000 + world.loop.now * 1000)
+    announcement = Announcement(
+        serial=serial,
+        name=name,
+        address=f"127.0.0.1:{1024 + serial % 10_000}",
+        site="default",
+        host=f"rack{name[2]}",
+    )
+    try:
+        await member.node.hand.announcing.take(format_signed(announcement, b"the authority"))
+    except AnnouncementRefused as refused:
+        raise CannotDo(str(refused)) from refused
+    return "member", name
 
 
 async def _stop(member: Member, draw: Any) -> tuple[str, str] | None:
@@ -482,9 +560,13 @@ class Checks:
     def wrong(self, last: Mapping[tuple[str, str], Acknowledged]) -> Iterator[str]:
         found = {one.name: records(one.ledger) for one in self.run.members}
         yield from self._differ(found)
+        for key in found[self.run.members[0].name] if self.run.brief else ():
+            if key[0] == "request":
+                yield f"{key} is not forgotten"
         yield from self._undone(found)
         yield from self._last(found, last)
         for one in self.run.members:
+            yield from self._members(one)
             yield from self._jobs(one)
             yield from self._progress(one)
 
@@ -501,9 +583,10 @@ class Checks:
                 continue
             now = found[act.node].get((act.kind, act.key))
             what = f"{act.kind} {act.key} that {act.node} acknowledged at {act.at:.1f}"
-            if now is None:
-                yield f"{what} is forgotten"
-            elif now.revision < act.record.revision:
+            if now is None:  # with room for few records, some are forgotten
+                if self.run.queues is QUEUES and not (self.run.brief and act.kind == "request"):
+                    yield f"{what} is forgotten"
+            elif now.revision < act.record.revision and not _final(now):
                 yield f"{what} was undone: {_short(now)}"
             elif _final(act.record) and not _final(now):
                 yield f"{what} goes on, though it was ended for good"
@@ -515,9 +598,17 @@ class Checks:
     ) -> Iterator[str]:
         for key, act in last.items():
             for name, those in found.items():
-                if those.get(key) != act.record:
+                if those.get(key, act.record if self.run.queues is MANY else None) != act.record:
                     said, wanted = _short(those.get(key)), _short(act.record)
                     yield f"{name} has {key} as {said}, the last word was {wanted}"
+
+    def _members(self, one: Member) -> Iterator[str]:
+        """Each member knows each other, and how many workers it has."""
+        others = {other.name for other in self.run.members} - {one.name}
+        if (known := set(one.node.boundary.watches)) != others:
+            yield f"{one.name} has the members {sorted(known)}"
+        if (told := one.node.membership.counts) != dict.fromkeys(others, 1):
+            yield f"{one.name} was told of workers: {told}"
 
     def _jobs(self, one: Member) -> Iterator[str]:
         ledger, members = one.ledger, one.node.contacts().members

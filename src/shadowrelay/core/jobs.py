@@ -90,9 +90,9 @@ class JobProgress:
     ``late``: messages that were settled before their turn. ``waiting``: messages that a delivery attempt has
     in hand now. ``done``: it went through all that it has. ``pending``: messages to which the verb was done,
     and of which not every member that may hold a copy has acknowledged it yet. ``closed``: every other member
-    was done, and then this node looked once more at what it took over meanwhile. ``step``
-    (``next_revision``) grows with each change: of two reports the one with the higher step is the newer one.
-    ``since``: when this node began to do the verb, by its own clock.
+    was done with nothing pending, and then this node looked once more at what it took over meanwhile.
+    ``step`` (``next_revision``) grows with each change: of two reports the one with the higher step is the
+    newer one. ``since``: when this node began to do the verb, by its own clock.
     """
 
     job: RequestId

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.workers import node_of
 from shadowrelay.database import announced
+from shadowrelay.members.sharing import incarnations
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
 from shadowrelay.service.minting import mint
@@ -163,10 +164,13 @@ class Announcing:
     async def _tell(self) -> None:
         """Give each member that can be reached what it was not given lately."""
         at, wanted = asyncio.get_running_loop().time(), frozenset(self._signed.values())
-        due = self._telling.due(self._node.boundary.reachable(), wanted, at) if wanted else ()
-        await asyncio.gather(*(self._give(name, wanted, at) for name in due))
+        runs = incarnations(self._node.database.ledger.known, self._node.boundary.reachable())
+        due = self._telling.due(runs, wanted, at) if wanted else ()
+        await asyncio.gather(*(self._give(name, wanted, runs[name], at) for name in due))
 
-    async def _give(self, name: ServerName, wanted: frozenset[str], at: float) -> None:
+    async def _give(
+        self, name: ServerName, wanted: frozenset[str], run: Incarnation | None, at: float
+    ) -> None:
         for signed in sorted(wanted):
             act = Act(
                 job=RequestId(mint(self._node.clock())),
@@ -181,7 +185,7 @@ class Announcing:
                 return
             if answer.refused:
                 log.info("announcement_refused_by_member", member=name, why=answer.refused)
-        self._telling.told(name, wanted, at)
+        self._telling.told(name, wanted, run, at)
 
 
 def _member(announcement: Announcement) -> MemberSettings:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.workers import MOST, node_of
 from shadowrelay.database import node_workers
+from shadowrelay.members.sharing import incarnations
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.service.minting import mint
 from shadowrelay.service.telling import Telling
@@ -97,10 +98,11 @@ class WorkerCounts:
         """Tell each member of another node that can be reached and was not told lately."""
         at, count, own = asyncio.get_running_loop().time(), self.count, node_of(self._node.name)
         reachable = {name for name in self._node.boundary.reachable() if node_of(name) != own}
-        due = self._telling.due(reachable, count, at)
-        await asyncio.gather(*(self._say(name, count, at) for name in due))
+        runs = incarnations(self._node.database.ledger.known, reachable)
+        due = self._telling.due(runs, count, at)
+        await asyncio.gather(*(self._say(name, count, runs[name], at) for name in due))
 
-    async def _say(self, name: ServerName, count: int, at: float) -> None:
+    async def _say(self, name: ServerName, count: int, run: Incarnation | None, at: float) -> None:
         act = Act(
             job=RequestId(mint(self._node.clock())),
             action=WORKERS,
@@ -114,4 +116,4 @@ class WorkerCounts:
             return
         if answer.refused:
             log.info("workers_not_taken", member=name, why=answer.refused)
-        self._telling.told(name, count, at)
+        self._telling.told(name, count, run, at)

@@ -170,8 +170,10 @@ def through(ledger: Ledger, job: Job) -> bool:
 
 
 def all_done(ledger: Ledger, job: Job, members: Collection[ServerName]) -> bool:
-    """Has every other member gone through its queue?"""
-    done = {one.node for one in ledger.job_progress(job.id) if one.done}
+    """Has every other member gone through its queue, and do all holders know what it did? Until they do, a
+    holder that does not may take over a message to which the job is yet to be done.
+    """
+    done = {one.node for one in ledger.job_progress(job.id) if one.done and not one.pending}
     return done.issuperset(members)
 
 
