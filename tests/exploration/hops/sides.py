@@ -39,7 +39,7 @@ NOBODY = QuestionState(
     reachable=frozenset(),
     confirmed=False,
     waited=True,
-    forgotten_since=None,
+    forgotten=False,
     sound=True,
 )
 """There is no member to ask, so what a lone node asks about after an opening is concluded at once."""
