@@ -17,11 +17,12 @@ from shadowrelay.core.decisions import Decision
 from shadowrelay.core.filtering import numbers, overruled
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
+from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.suspending import SuspendedQueues
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.members.sharing import Sharing, job_received
+from shadowrelay.members.sharing import NOT_KEPT, Sharing, job_received, share
 from shadowrelay.wire.jobs import (
     job_from,
     job_progress_from,
@@ -373,3 +374,15 @@ def test_a_job_is_not_closed_while_a_holder_has_yet_to_hear_what_another_member_
     assert not jobs.all_done(ledger, job, (B,))
     ledger.apply(jobs.merge(ledger, job, (replace(told, pending=0, step=2),), B, (B,)))
     assert jobs.all_done(ledger, job, (B,))
+
+
+def test_a_record_that_a_member_does_not_keep_is_not_shown_as_one_that_it_has() -> None:
+    """A member that has no room for it, or has forgotten it, answers nothing."""
+    ledger = LedgerAtHand(A)
+    ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
+    script = share(B, Sharing(POLICY, lambda: NOW))
+    reading: Any = script.send(None)
+    script.send(reading.work(ledger))
+    with pytest.raises(StopIteration) as ended:
+        script.send(ActAnswer({}))
+    assert [why for _, why in ended.value.value.refused] == [NOT_KEPT]

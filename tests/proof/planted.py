@@ -20,8 +20,9 @@ stands in. That is one of the section's file, unless another file is named befor
 name, the file stands alone. Then comes a piece of a line and what takes its place (nothing: it goes, and so
 does a line of which nothing is left), or whole lines as in a diff, as far in as they like.
 
-The simulation shows a fault by ``seed 7``, ``seed 7 with workers``, ``scenario holder_dies``, or
-``history of holder_dies`` (no promise is broken, but what happens is not what is on record).
+The simulation shows a fault by ``seed 7``, ``seed 7 with workers``, ``seed 7 of records``,
+``scenario holder_dies``, or ``history of holder_dies`` (no promise is broken, but what happens is not what is
+on record).
 """
 
 from __future__ import annotations
@@ -36,11 +37,13 @@ FILES = Path(__file__).with_name("faults")
 
 SEED = "simulation/test_seeds.py::test_a_seed_that_shows_a_planted_fault_is_good_without_it"
 HOSTS = "simulation/test_hosts.py::test_a_seed_with_workers_that_shows_a_planted_fault_is_good_without_it"
+RECORDS = "simulation/test_records.py::test_a_seed_of_records_that_shows_a_planted_fault_is_good_without_it"
 
 _PROMISE, _HISTORY = "the promise, in the simulation", "another history than recorded, in the simulation"
 _SIMULATED = {
     r"seed (\d+)": (_PROMISE, SEED),
     r"seed (\d+) with workers": (_PROMISE, HOSTS),
+    r"seed (\d+) of records": (_PROMISE, RECORDS),
     r"scenario (\w+)": (_PROMISE, "simulation/test_scenarios.py::test_the_scenario_keeps_the_promise"),
     r"history of (\w+)": (_HISTORY, "simulation/test_scenarios.py::test_the_scenario_does_what_was_recorded"),
 }

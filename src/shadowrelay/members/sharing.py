@@ -53,6 +53,9 @@ JOB = "job"
 SUSPENSION = "suspension"
 """The action that gives the record of a suspended queue."""
 
+NOT_KEPT = "it does not keep the record: it has too many, or forgot it"
+"""Why a member does not have a record of which it answers nothing."""
+
 MOST_PROGRESS = 8
 """Parts of one record in one command or answer: it has to fit into a line."""
 
@@ -113,8 +116,8 @@ async def share(member: ServerName, about: Sharing, had: News = frozenset()) -> 
         if isinstance(answer, Unanswered):
             return Shared(tuple(refused), answer, frozenset(told_of))
         told_of.add(record.news)
-        if answer.refused:
-            refused.append((record.act.job, answer.refused))
+        if why := answer.refused or ("" if answer.told else NOT_KEPT):
+            refused.append((record.act.job, why))
             continue
         told = answer.told
 
