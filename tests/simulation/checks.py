@@ -724,9 +724,11 @@ def _settled_elsewhere(world: World, node: Node, copy: Copy) -> bool:
 
 
 def _set_aside(world: World, copy: Copy) -> bool:
-    """Does its owner's copy wait for an operator? Then it is held as long as that takes."""
+    """Does its owner's copy wait for an operator? Then it is held as long as that takes. If the owner's is
+    damaged, this one would be better.
+    """
     owned = world.nodes[copy.owner].ledger.state.copies.get(copy.id)
-    return owned is not None and owned.unfinished and not owned.queued
+    return owned is not None and owned.unfinished and not owned.queued and not owned.damaged
 
 
 def _put_off(node: Node, copy: Copy) -> bool:
