@@ -57,7 +57,7 @@ async def give(one: Station, verb: Verb, wanted: Filter = QUEUE, **more: Any) ->
     return str(made["id"])
 
 
-async def came_to(one: Station, job: str, phase: str, *, within: float = 10.0) -> dict[str, Any]:
+async def came_to(one: Station, job: str, phase: str, *, within: float = 30.0) -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     async def there() -> bool:
@@ -174,11 +174,14 @@ async def test_an_unexpected_error_in_a_record_does_not_stop_the_sharing_of_the_
         return merge(ledger, given, *more)
 
     monkeypatch.setattr(jobs, "merge", broken)
-    async with boundary(tmp_path, "mx1", "mx2") as (one, other):
-        await give(one, Verb.SUSPEND)
-        good = await give(one, Verb.REMOVE)
-        await running(one, other)
-        await came_to(other, good, "done")
+    # The error comes each round. Its traceback is not written out: that takes seconds on a busy machine.
+    with capture_logs() as logs:
+        async with boundary(tmp_path, "mx1", "mx2") as (one, other):
+            await give(one, Verb.SUSPEND)
+            good = await give(one, Verb.REMOVE)
+            await running(one, other)
+            await came_to(other, good, "done")
+    assert any(one.get("exc_info") for one in logs)
 
 
 async def test_messages_that_came_after_the_job_are_not_meant(tmp_path: Path) -> None:
@@ -269,14 +272,19 @@ async def test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_whe
         await sent(owner, MESSAGE)
         await away(owner)
         for one in (second, third):
-            await eventually(lambda one=one: owner.name not in one.node.boundary.reachable(), within=20)  # type: ignore[misc]
+            await eventually(lambda one=one: owner.name not in one.node.boundary.reachable(), within=30)  # type: ignore[misc]
         job = await give(second, Verb.REMOVE)
-        shown = await came_to(second, job, "pending")
-        assert [one["has"] for one in shown["nodes"]] == [True, False, True]
+
+        async def waits_for_its_owner() -> bool:
+            shown = await second.node.hand.jobs.show(job)
+            has = [one["has"] for one in shown["nodes"]]
+            return (shown["phase"], has) == ("pending", [True, False, True])
+
+        await eventually(waits_for_its_owner, within=30)
         for one in (second, third):
             await one.read(lambda ledger, one=one: retire(ledger, owner.name, one.node.clock()))  # type: ignore[misc]
             one.node.retired(owner.name)
-        shown = await came_to(second, job, "done", within=20)
+        shown = await came_to(second, job, "done")
         assert shown["did"] == 1
 
 
@@ -286,7 +294,7 @@ async def test_a_preview_counts_on_every_node_and_says_who_is_silent(tmp_path: P
         await sent(one, MESSAGE)
         await sent(other, MESSAGE)
         await away(silent)
-        await eventually(lambda: silent.name not in one.node.boundary.reachable(), within=20)
+        await eventually(lambda: silent.name not in one.node.boundary.reachable(), within=30)
         found = await one.node.hand.jobs.preview(QUEUE)
         assert (found["messages"], found["recipients"], found["whole"]) == (2, 2, False)
         assert [(node["node"], node["answers"], node["messages"]) for node in found["nodes"]] == [
@@ -316,7 +324,7 @@ async def test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead
         asked = third if held_by is holder else holder
         asked.wall.ahead = timedelta(hours=1)
         await away(held_by)
-        await eventually(lambda: held_by.name not in owner.node.boundary.reachable(), within=20)
+        await eventually(lambda: held_by.name not in owner.node.boundary.reachable(), within=30)
         job = await give(asked, Verb.REMOVE)
 
         async def removed() -> bool:
