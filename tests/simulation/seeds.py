@@ -185,6 +185,7 @@ class Run:
         self.clients: list[Client] = []
         self.healed = 0
         self._hanging(seed)
+        self._odd(seed)
         for name, sink in self.world.hops.items():
             if draw.random() < 0.25:
                 sink.lose = 0.15
@@ -229,6 +230,13 @@ class Run:
             span = 1.6 * self.world.policy.shadow_resubmit_time_span.total_seconds()
             for sink in self.world.hops.values():
                 sink.hang = lambda: draw.random() * span if draw.random() < 0.25 else 0.0
+
+    def _odd(self, seed: int) -> None:
+        """In every sixteenth run some answers cannot be read, once for a message; drawn apart."""
+        if seed % 16 == 6:
+            draw = random.Random(seed ^ 0x0DDA)
+            for sink in self.world.hops.values():
+                sink.is_odd = lambda: draw.random() < 0.3
 
     # Mail.
 

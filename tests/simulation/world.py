@@ -291,6 +291,9 @@ SLACK = 4.5
 """Seconds in which two healthy members are sure to have talked: idle interval, a poll, some delays."""
 
 
+SOON = 0.5
+"""Seconds by which a pause may look shorter than it is: the answer came later than the content."""
+
 LATE = 7.0
 """Seconds more where packets were lost, or late."""
 
@@ -299,9 +302,9 @@ LATE = 7.0
 class Sink:
     """A next hop. ``closed_until``: answers 4xx before; ``lose``: chance that its reply never arrives.
 
-    ``lose_next`` does so for certain, once; ``odd_next``: so many answers that cannot be read; ``delay`` is
-    how long it takes over a message. ``hanging`` are the seconds that pass before the next attempts reach it,
-    and ``hang`` draws such for others.
+    ``lose_next`` does so for certain, once; ``odd_next``: so many answers that cannot be read; ``is_odd``
+    says so of others, once for a message; ``delay`` is how long it takes over a message. ``hanging`` are the
+    seconds that pass before the next attempts reach it, and ``hang`` draws such for others.
     """
 
     world: World
@@ -310,6 +313,10 @@ class Sink:
     lose: float = 0.0
     lose_next: int = 0
     odd_next: int = 0
+    is_odd: Callable[[], bool] = lambda: False
+    odd: dict[MessageId, tuple[str, int, float, frozenset[int]]] = field(
+        default_factory=dict
+    )  # node, its start, when, and for whom
     hang_up: float = 0.0
     delay: tuple[float, float] = (0.005, 0.05)
     taken: list[Delivery] = field(default_factory=list)
@@ -339,6 +346,22 @@ class Sink:
         lost = self.lose_next > 0 or (self.lose > 0 and world.random.random() < self.lose)
         self.lose_next -= 1 if self.lose_next > 0 else 0
         odd, self.odd_next = self.odd_next > 0, max(0, self.odd_next - 1)
+        if not lost and message_id not in self.odd and self.is_odd():
+            self.odd[message_id] = (
+                node,
+                generation,
+                world.now,
+                frozenset(number for number, _ in recipients),
+            )
+            odd = True
+        elif message_id in self.odd:
+            *whose, since, numbers = self.odd[message_id]
+            pause = world.policy.unreadable_answer_retry_interval.total_seconds()
+            again = not numbers.isdisjoint(number for number, _ in recipients)
+            if again and whose == [node, generation] and started < since + pause - SOON:
+                world.wrong.append(
+                    f"{node} sends {message_id} again, whose answer it could not read: no pause"
+                )
         answers: dict[int, str] = {}
         made = []
         for number, address in recipients:
