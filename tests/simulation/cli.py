@@ -86,7 +86,7 @@ class Totals:
             yield f"FAILED seed {seed}: {problems[0]}"
         if self.failures:
             yield f"{len(self.failures)} seeds failed: {' '.join(map(str, sorted(self.failures)[:200]))}"
-            yield "see one of them with: scripts/simulate --seed N"
+            yield "see one of them with: scripts/simulate --seed N (and --hosts or --records as here)"
 
 
 def _added(verdicts: Iterable[Verdict], total: int) -> Totals:

@@ -681,5 +681,9 @@ def _acted(ledger: SqlLedger, event: str, job: Job) -> Counter[str]:
 def run_records(seed: int) -> tuple[Verdict, list[str]]:
     """The verdict of one seed, and its history."""
     run = Run(seed)
-    verdict = run.go()
+    try:
+        verdict = run.go()
+    except Exception as error:  # a bug in the simulation or in the code under it: the seed fails
+        verdict = Verdict(seed)
+        verdict.problems = [f"{type(error).__name__}: {error}"]
     return verdict, run.world.history
