@@ -305,6 +305,8 @@ class Alone(World):
         self.vain.clear()
 
     def _open(self) -> None:
+        """What was saved of the time is of another moment: one situation stands for many of them."""
+        self.node.ledger.state.reckoning = None
         self.node.open()
 
     def _new_disk(self) -> None:

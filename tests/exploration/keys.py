@@ -24,6 +24,7 @@ from shadowrelay.core.requests import Progress, Request
 from shadowrelay.members.boundary import Boundary, Candidates
 from shadowrelay.safety_net.pace import Pace
 from tests.simulation.checks import Invariants
+from tests.simulation.clocks import NodesClock
 from tests.simulation.memory_ledger import MemoryLedger
 from tests.simulation.node import Node, Task
 from tests.simulation.peers import Peers, Session
@@ -307,6 +308,10 @@ class Walk:
         """Who is at its other end; how far that member was when it said so is of no more use."""
         self.out.append(f"{name} {number} {theirs.lineage.database_id} {theirs.lineage.incarnation}")
 
+    def clock(self, clock: NodesClock) -> None:
+        """No clock steps here. It is asked whether the node was away for long, and may not know it yet."""
+        self.see(clock.reckoning.away is None)
+
 
 def rule_for(kind: type) -> Callable[[Walk, Any], None]:
     """How values of that type are looked at."""
@@ -351,6 +356,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (Progress,): Walk.progress,
     (Pace,): Walk.pace,
     (Candidates,): Walk.candidates,
+    (NodesClock,): Walk.clock,
 }
 
 _RULES: dict[type, Callable[[Walk, Any], None]] = {}
