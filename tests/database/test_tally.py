@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Role, Stage, Status
 from shadowrelay.core.values import replace
+from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed
 from shadowrelay.database.queue_views import oldest_to
@@ -100,6 +101,19 @@ async def test_what_is_undone_does_not_count(tmp_path: Path, *, alone: bool) -> 
         assert told(found)["queued"] == (0 if alone else 2)
 
 
+async def test_a_holder_of_what_is_set_aside_is_missed_like_any_other(tmp_path: Path) -> None:
+    """It is what a link asks before it counts a silent member's copies as lost."""
+    aside = replace(message(holders=(HELD,)), stage=Stage.SET_ASIDE)
+    async with database(tmp_path) as found:
+        await found.transact(save(aside))
+        assert not found.ledger.tally.holds_none(OTHER)
+    async with database(tmp_path) as found:
+        assert (found.ledger.tally.holds_none(OTHER), told(found)["held by it"]) == (False, 1)
+        rows = DamagedRow(aside.id, NOW, "the sum of a row differs", ())
+        await found.transact(lambda ledger: ledger.apply(found_rows(rows)))
+        assert told(found)["held by it"] == 0
+
+
 async def test_what_is_written_again_counts_once(tmp_path: Path) -> None:
     """As each message of a version before sums is, and each with a derived column that was wrong."""
     alone, held = message(), message(holders=(HELD,))
@@ -154,6 +168,18 @@ async def test_another_kind_of_value_ends_no_look_at_the_counts(tmp_path: Path, 
         expected = {"queued": 1, "held": 1, "held for it": 1, "held by it": 1, "asking": 1}
         assert told(found) == NOTHING | expected
         assert set(found.ledger.tally.held_by_each()) == set(found.ledger.tally.held_for_each()) == {OTHER}
+
+
+@pytest.mark.parametrize("due_at", [-(2**63), 2**62, "soon"])
+async def test_a_time_that_cannot_be_ends_no_look_at_a_node(tmp_path: Path, due_at: int | str) -> None:
+    """When mail is due has no sum: it is made again of the rows."""
+    async with database(tmp_path) as found:
+        await found.transact(save(message()))
+        await found.transact(
+            lambda ledger: ledger.connection.execute("UPDATE recipient SET due_at = ?", (due_at,))
+        )
+        seen = await found.transact(views.snapshot)
+        assert (seen.counts.queued, seen.unsent) == (1, {})
 
 
 async def test_queues_by_next_hop_are_counted_as_they_change_and_the_same_by_an_opening(

@@ -358,7 +358,8 @@ class Sink:
             *whose, since, numbers = self.odd[message_id]
             pause = world.policy.unreadable_answer_retry_interval.total_seconds()
             again = not numbers.isdisjoint(number for number, _ in recipients)
-            if again and whose == [node, generation] and started < since + pause - SOON:
+            knows = whose == [node, generation] and (node, message_id) not in world.hit
+            if again and knows and started < since + pause - SOON:
                 world.wrong.append(
                     f"{node} sends {message_id} again, whose answer it could not read: no pause"
                 )

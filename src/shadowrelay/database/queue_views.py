@@ -129,7 +129,7 @@ class Queues:
         asked = {"role": Role.PRIMARY.value, "hop": hop, "floor": ledger.tally.floor(hop)}
         by_index = run(SQL["first_unsent"], (hop,)).fetchone() or (None,)
         by_rows = run(SQL["first_unsent_in_rows"], asked).fetchone()
-        unsent = min(filter(None, (*by_index, *by_rows)), default=None)
+        unsent = min(filter(None, map(records.possible_moment, (*by_index, *by_rows))), default=None)
         return QueueView(
             next_hop=hop,
             messages=counts.messages,
@@ -140,8 +140,8 @@ class Queues:
             exposed=counts.exposed,
             unread=int(run(SQL["unread_to"], (hop,)).fetchone()[0]),
             oldest=oldest,
-            due=records.maybe_moment(run(SQL["first_due"], (hop,)).fetchone()[0]),
-            unsent=records.maybe_moment(unsent),
+            due=records.possible_moment(run(SQL["first_due"], (hop,)).fetchone()[0]),
+            unsent=unsent,
             last_error=error[0] if error else "",
         )
 

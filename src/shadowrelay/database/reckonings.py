@@ -64,8 +64,8 @@ def _read(text: str) -> Reckoning:
         known["settled"],
         tuple(_moments(one) for one in known["spans"]),
         _moments(known["pending"]) if known["pending"] else None,
-        records.moment(known["least"]) if known["least"] else None,
-        records.moment(known["left"]) if known["left"] else None,
+        records.moment(known["least"]) if known.get("least") else None,
+        records.moment(known["left"]) if known.get("left") else None,
     )
 
 

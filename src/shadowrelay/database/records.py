@@ -40,7 +40,7 @@ from shadowrelay.core.messages import (
     Unread,
 )
 from shadowrelay.core.values import replace
-from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, row_sum, sound
+from shadowrelay.database.sums import IMPOSSIBLE, SqlRow, Unbelievable, believed, readable, row_sum, sound
 
 UNREADABLE = "what is known of the damage is damaged too"
 
@@ -63,6 +63,11 @@ def moment(value: int) -> datetime:
 
 def maybe_moment(value: int | None) -> datetime | None:
     return None if value is None else moment(value)
+
+
+def possible_moment(value: int | None) -> datetime | None:
+    """The moment in a column without a sum; None also if there can be none."""
+    return readable(lambda row: maybe_moment(row[0]), (value,))
 
 
 def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old: bool = False) -> Copy:

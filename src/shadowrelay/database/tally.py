@@ -67,9 +67,10 @@ class Tally:
             return
         for role, stage, confirmation, exposed, owner in connection.execute(SQL["kind_of"], (message_id,)):
             keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
-            if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
+            if role == Role.PRIMARY.value and stage in {Stage.QUEUED.value, Stage.SET_ASIDE.value}:
                 holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
                 keys = (*keys, *(("held by", _text(name)) for (name,) in holders))
+            if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
                 rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
                 waits = any(waits for _, waits in rows)
                 keys = (*keys, *_by_hop([_text(hop) for hop, _ in rows], exposed=bool(exposed), waits=waits))
@@ -217,6 +218,8 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
         return ()
     keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
+    if copy.unfinished:  # a holder of what is set aside is missed like any other
+        keys += tuple(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING)
     owned = copy.owned
     if not owned and not copy.held:
         return keys
@@ -224,11 +227,7 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if not owned:
         return keys + (_held_to_few if len(hops) <= FEW else _held)(copy.owner, hops)
     waits = copy.confirmation is Confirmation.ASK or copy.damaged
-    keys += (_by_few_hops if len(hops) <= FEW else _by_hop)(hops, exposed=copy.exposed, waits=waits)
-    for one in copy.holders:
-        if one.state is HolderState.HOLDING:
-            keys += (("held by", one.name),)
-    return keys
+    return keys + (_by_few_hops if len(hops) <= FEW else _by_hop)(hops, exposed=copy.exposed, waits=waits)
 
 
 def _held(owner: str, hops: Sequence[str]) -> tuple[Key, ...]:

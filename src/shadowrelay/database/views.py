@@ -117,7 +117,11 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
         tracked=dict(ledger.tracked),
         damage=dict(ledger.damage),
         hops=dict(ledger.hop_shadow_rows.counts),
-        unsent={NextHop(hop): records.moment(at) for hop, at in run(SQL["unsent"], (Role.PRIMARY.value,))},
+        unsent={
+            NextHop(hop): at
+            for hop, due_at in run(SQL["unsent"], (Role.PRIMARY.value,))
+            if (at := records.possible_moment(due_at))
+        },
     )
 
 

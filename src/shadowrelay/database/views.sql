@@ -16,7 +16,7 @@ SELECT name FROM holder WHERE message_id = ? AND state = 'holding';
 
 -- name: holders
 SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.id
- WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND m.id > ? AND m.id <= ?
+ WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage IN ('queued', 'set_aside') AND m.id > ? AND m.id <= ?
    AND h.state = 'holding'
  GROUP BY h.name;
 
@@ -94,11 +94,12 @@ SELECT MIN(r.due_at) FROM (
 
 -- name: unsent
 -- The same of the first messages of this node, by next hop.
-SELECT r.next_hop, MIN(r.due_at) FROM (
-    SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 200) m
- CROSS JOIN recipient r ON r.message_id = m.id
- WHERE +r.due_at IS NOT NULL
-   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
+SELECT next_hop, MIN(due_at) FROM (
+    SELECT r.next_hop, r.due_at, r.message_id FROM (
+        SELECT id FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 200) m
+     CROSS JOIN recipient r ON r.message_id = m.id LIMIT 2000) first
+ WHERE due_at IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM temp.active a WHERE a.message_id = first.message_id AND a.next_hop = first.next_hop)
  GROUP BY 1;
 
 -- name: last_error

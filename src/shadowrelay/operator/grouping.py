@@ -155,7 +155,7 @@ def _one_status(node: str, answering: Sequence[Entry]) -> Entry:
             **dict.fromkeys(("database_id", "incarnation", "sequence")),
             **{key: sum(one[key] for one in found) for key in _SUMMED if key in first},
             **{
-                key: least(one[key] for one in found)
+                key: least(one.get(key) for one in found)
                 for key in ("oldest_queued", "oldest_held", "overdue_since")
             },
             "acknowledged_late": {

@@ -129,8 +129,10 @@ def test_unknown_from_anybody_else_means_nothing(on_b: LedgerAtHand) -> None:
     assert on_b.copies[M].held
 
 
-def test_unknown_from_a_holder_means_exposed() -> None:
-    on = ledger_of(A, message(holders=(holder(B),)))
+@pytest.mark.parametrize("stage", [Stage.QUEUED, Stage.SET_ASIDE])
+def test_unknown_from_a_holder_means_exposed(stage: Stage) -> None:
+    on = ledger_of(A, message(holders=(holder(B),), stage=stage))
+    assert questions.shared_with(on.copies[M], B)
     unknown(on, SPEAKER[B])
     assert on.copies[M].exposed
 

@@ -210,7 +210,7 @@ def ask(ledger: Ledger, to: ServerName, inquiry: InquiryView, now: datetime, ver
         member.applied if member else None,
         tuple(
             Question(c.id, c.epoch, c.rank)
-            if c.owned
+            if c.unfinished
             else Question(c.id, c.epoch, damaged=c.damage is not None and version > 1)
             for c in due.values()
         ),

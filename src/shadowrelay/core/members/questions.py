@@ -218,7 +218,7 @@ def _damaged(copy: Copy, verdict: Verdict, speaker: Speaker) -> Decision[None]:
     If the speaker answers our claim with a rank, it is another holder: record it as uncertain.
     """
     holder = copy.holder(speaker.database_id)
-    if copy.owned and holder and holder.state in _COPIES:
+    if copy.unfinished and holder and holder.state in _COPIES:
         return saved(copy, copy.with_holder(replace(holder, state=HolderState.UNCERTAIN)))
     if copy.held and copy.pending and verdict.argument and verdict.epoch == copy.epoch:
         rank = int(verdict.argument)
@@ -246,7 +246,7 @@ def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: 
     if copy.held and copy.owner == speaker.name and verdict.epoch == copy.epoch + 1:
         return intend(copy, Reason.HANDED_OVER, now)
     holder = copy.holder(speaker.database_id)
-    if not copy.owned or verdict.epoch != copy.epoch:
+    if not copy.unfinished or verdict.epoch != copy.epoch:
         return Decision(None)
     if holder is None or holder.state is HolderState.SUPERSEDED:
         return Decision(None)  # it will ask by itself, and is recorded or superseded then
@@ -271,7 +271,7 @@ def _unknown(
         since = copy.confirm_since if forgotten else None
         return intend(copy, Reason.OWNER_FORGOT, since or now)
     holder = copy.holder(speaker.database_id)
-    if copy.owned and holder and holder.state in _COPIES:
+    if copy.unfinished and holder and holder.state in _COPIES:
         after = copy.with_holder(replace(holder, state=HolderState.UNCERTAIN))
         return Decision(None, (SaveCopy(copy, after),))
     return Decision(None)
@@ -281,7 +281,7 @@ def shared_with(copy: Copy, member: ServerName) -> bool:
     """Does that member, as far as we know, have a copy of this message too, as its owner or as a holder?"""
     if copy.held:
         return copy.owner == member and copy.pending is None
-    return copy.owned and any(one.name == member and one.state in _COPIES for one in copy.holders)
+    return copy.unfinished and any(one.name == member and one.state in _COPIES for one in copy.holders)
 
 
 def check_later(copy: Copy, at: datetime) -> Decision[None]:
