@@ -387,7 +387,7 @@ async def pieces(*blocks: bytes) -> AsyncIterator[bytes]:
         yield block
 
 
-async def eventually(condition: Callable[[], Any], *, within: float = 5.0) -> None:
+async def eventually(condition: Callable[[], Any], *, within: float = 30.0) -> None:
     """Wait until ``condition``, which may be a coroutine function, is true."""
     with suppress(TimeoutError):
         async with asyncio.timeout(within):

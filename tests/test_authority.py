@@ -125,7 +125,7 @@ async def handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -
         writer.close()
 
     listener = await asyncio.start_server(greet, "127.0.0.1", 0, ssl=server)
-    async with listener, asyncio.timeout(5):
+    async with listener, asyncio.timeout(30):
         port = listener.sockets[0].getsockname()[1]
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname=name)
         try:

@@ -70,7 +70,7 @@ def test_a_point_after_a_commit_kills_when_the_group_with_that_row_is_durable(ki
 async def test_a_point_after_a_reply_kills_once_the_loop_has_sent_it(killed: list[Point]):
     armed("after-shadow-reply", killed).soon("after-shadow-reply")
     assert killed == []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not killed:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     assert killed == ["after-shadow-reply"]

@@ -58,6 +58,7 @@ class LabClock:
             "LD_PRELOAD": str(_library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_CACHE_DURATION": "1",
+            "NO_FAKE_STAT": "1",  # a file has the times that its writers gave it, whatever the clock says now
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # for waits on the monotonic clock, which is the real one
         }

@@ -23,7 +23,7 @@ async def test_the_server_says_when_it_is_ready_and_stops_on_sigterm(tmp_path: P
     process = await asyncio.create_subprocess_exec(
         *COMMAND, *map(str, arguments), "--ready-file", str(ready), stderr=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not ready.exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.02)
     addresses = json.loads(ready.read_text())

@@ -200,7 +200,7 @@ async def test_a_number_of_two_requests_shows_both_uuids_and_does_nothing(tmp_pa
             async def both() -> bool:
                 return len(await requests(url)) == 2
 
-            await eventually(both, within=20)
+            await eventually(both)
             ids = [one["request"]["id"] for one in await requests(url)]
             for verb in ("show", "pause", "remove"):
                 text = await refused(url, "resubmit", verb, "1")
@@ -248,7 +248,7 @@ async def test_a_member_that_is_gone_is_named_by_its_first_label(tmp_path: Path)
         for connector in away.connectors:
             await connector.stop(0)
         holder.run_links()
-        await eventually(lambda: away.name not in holder.node.boundary.reachable(), within=20)
+        await eventually(lambda: away.name not in holder.node.boundary.reachable())
         async with api(holder) as url:
             text = await good(url, *ADD, "--all", "--dry-run")
             assert f"{away.name} cannot be reached since" in text

@@ -78,7 +78,7 @@ async def test_what_stands_where_a_content_should_and_is_no_file_keeps_no_node_f
 
 async def test_a_pipe_where_a_content_should_be_keeps_nobody_waiting(tmp_path: Path):
     os.mkfifo(tmp_path / "a.eml")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await examine(Content(path=str(tmp_path / "a.eml"))) == of_content(b"")
 
 

@@ -354,7 +354,7 @@ async def test_the_stage_asks_by_itself_and_passes_a_silent_hop_by(tmp_path: Pat
 
             await eventually(answered)
             leads(node, edge.port, other.port)
-        await eventually(lambda: len(other.contents) == 1, within=10)
+        await eventually(lambda: len(other.contents) == 1)
         assert await shadows(node) == 0
 
 

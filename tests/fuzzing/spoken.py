@@ -206,7 +206,7 @@ def session(
             await asyncio.sleep(0)
         spoken.eof_received()
         assert spoken._handler_coroutine is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             await spoken._handler_coroutine
         return bytes(transport.written), recorder
 

@@ -168,11 +168,11 @@ def check_left_over(data: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=_directory().name) as made:
         directory = Path(made)
         (directory / name.open).write_bytes(data)
-        found = recover(directory, name.node)
+        found = recover(directory, name.node, _NOW)
         for path in found.sealed:
             problems = set(verify_file(path).problems)
             must(problems <= {Problem.SEQUENCE_GAP, Problem.WRONG_RANGE, Problem.WRONG_FIELDS}, f"{problems}")
-        again = recover(directory, name.node)
+        again = recover(directory, name.node, _NOW)
         must(not (again.sealed or again.removed or again.set_aside), "twice is once")
         must(again.written == found.written, "the same rows are known to be written")
 
@@ -186,7 +186,7 @@ def check_closed_file(data: bytes) -> None:
         path = Path(made) / name.closed
         path.write_bytes(data)
         verify_file(path)
-        recover(path.parent, name.node)
+        recover(path.parent, name.node, _NOW)
         must(path.read_bytes() == data, "never altered")
 
 

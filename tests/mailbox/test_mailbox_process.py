@@ -92,7 +92,7 @@ async def test_a_signal_lets_a_transaction_finish_and_health_says_that_it_stops(
         sending = asyncio.create_task(service.send(MESSAGE, ANNA))
         await until(lambda: "DATA" in hop.verbs())
         service.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await asked(service, "/healthz/ready"))[0] != 503:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert json.loads((await asked(service, "/healthz/live"))[1]) == {"live": True}
@@ -102,7 +102,7 @@ async def test_a_signal_lets_a_transaction_finish_and_health_says_that_it_stops(
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - what another process does
             await asyncio.sleep(0.005)
 

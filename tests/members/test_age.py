@@ -49,7 +49,7 @@ async def test_a_message_is_no_older_for_the_wrong_clock_of_its_owner(
             holder.run_links()
             holder.run_reconcile()
             holder.run_queue()
-            await eventually(lambda: len(hop.contents) == 1, within=15)
+            await eventually(lambda: len(hop.contents) == 1)
             assert {"FAIL", "DSN"}.isdisjoint(await holder.events())
 
 

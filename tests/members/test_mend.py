@@ -50,7 +50,7 @@ async def test_a_damaged_content_is_fetched_and_leaves_as_it_was_accepted(tmp_pa
         changed = FILES[how](good)
         path.unlink() if changed is None else path.write_bytes(changed)
         awake(owner, holder)
-        await eventually(lambda: len(hop.contents) == 1, within=15)
+        await eventually(lambda: len(hop.contents) == 1)
         assert original(hop.contents[0]) == good
         events = await owner.events()
         assert events.index("HADAMAGE") < events.index("HARESTORE") < events.index("SENDEXTERNAL")
@@ -67,7 +67,7 @@ async def test_a_holder_that_was_just_upgraded_gives_its_good_copy(tmp_path: Pat
         path.write_bytes(flipped(good))
         await holder.read(from_before_sums)
         awake(owner, holder)
-        await eventually(lambda: len(hop.contents) == 1, within=15)
+        await eventually(lambda: len(hop.contents) == 1)
         assert original(hop.contents[0]) == good
 
 
@@ -80,7 +80,7 @@ async def test_a_damaged_body_in_the_database_is_fetched_too(tmp_path: Path, mad
         data = good.decode() if made == "text" else flipped(good)
         await spoil(owner, "UPDATE content SET data = ? WHERE message_id = ?", data, copy.id)
         awake(owner, holder)
-        await eventually(lambda: len(hop.contents) == 1, within=15)
+        await eventually(lambda: len(hop.contents) == 1)
         assert original(hop.contents[0]) == good
 
 
@@ -92,7 +92,7 @@ async def test_contents_that_were_exchanged_are_told_apart(tmp_path: Path) -> No
         for path, other in zip(paths, reversed(good), strict=True):
             path.write_bytes(other)
         awake(owner, holder)
-        await eventually(lambda: len(hop.contents) == 2, within=20)
+        await eventually(lambda: len(hop.contents) == 2)
         assert sorted(map(original, hop.contents)) == sorted(good)
         for row in [row for row in await owner.tracked() if row["event-id"] == "SENDEXTERNAL"]:
             assert row["network-message-id"] in {copy.id for copy in copies}
@@ -126,7 +126,7 @@ async def test_a_damaged_row_damages_that_message_alone_and_is_restored(tmp_path
         await spoil(owner, ROWS[what], copy.id)
         awake(owner, holder)
         await owner.read(lambda ledger: ledger.copy(copy.id))  # the scrub reads it, at the latest
-        await eventually(lambda: len(hop.contents) == 2, within=15)
+        await eventually(lambda: len(hop.contents) == 2)
         assert good in map(original, hop.contents)
         assert sorted(said for said in hop.commands if said.startswith("RCPT")) == [
             "RCPT TO:<b@example.net>",
@@ -162,7 +162,7 @@ async def test_what_was_sent_before_its_rows_were_damaged_is_not_sent_again(tmp_
         await spoil(owner, "DELETE FROM discard_event WHERE message_id = ?", copy.id)
         awake(holder)
         await owner.read(lambda ledger: ledger.copy(copy.id))
-        await eventually(lambda: len(hop.contents) == 2, within=15)
+        await eventually(lambda: len(hop.contents) == 2)
         assert [said for said in hop.commands if "now@" in said] == ["RCPT TO:<now@example.net>"]
 
 
@@ -180,7 +180,7 @@ async def test_a_damaged_copy_is_no_copy_and_its_owner_makes_another_one(tmp_pat
             (ours,) = await owner.copies()
             return held.damage is None and ours.holders[0].state is HolderState.HOLDING
 
-        await eventually(whole_again, within=15)
+        await eventually(whole_again)
         assert await holder.octets(copy.id) == good
         assert not path.exists()  # the damaged file went with the commit that replaced it
         told = [row for row in await owner.tracked() if row["event-id"] == "HAREDIRECT"]
@@ -205,7 +205,7 @@ async def test_where_only_a_content_is_left_of_a_message_a_copy_of_it_can_be_hel
             (new,) = await holder.copies()
             return new.owned and not new.exposed
 
-        await eventually(two_again, within=20)
+        await eventually(two_again)
         assert [one.held for one in await owner.copies()] == [True]
 
 
@@ -222,7 +222,7 @@ async def test_a_repair_ends_no_offer_of_what_is_damaged(tmp_path: Path) -> None
             return [one.damage for one in await owner.copies()] == [Damage.CONTENT]
 
         with capture_logs() as said:
-            await eventually(found, within=15)
+            await eventually(found)
         assert "copy_differs" not in {line["event"] for line in said}
         assert await holder.copies() == []
 
@@ -243,12 +243,12 @@ async def test_nothing_is_set_aside_before_the_member_that_is_away_was_asked(tmp
             unanswered = [watch for watch in owner.node.boundary.watches.values() if watch.failures]
             return "HADAMAGE" in events and [watch.name for watch in unanswered] == [holder.name]
 
-        await eventually(asked, within=15)
+        await eventually(asked)
         await asyncio.sleep(2 * mend.INTERVAL)  # the third member has said by now that it has none
         assert "SUSPEND" not in await owner.events()
         owner.knows(holder)
         awake(holder)
-        await eventually(lambda: len(hop.contents) == 1, within=20)
+        await eventually(lambda: len(hop.contents) == 1)
         assert original(hop.contents[0]) == good
 
 
@@ -264,7 +264,7 @@ async def test_what_is_damaged_a_second_time_is_asked_of_everybody_again(tmp_pat
         async def good_again() -> bool:
             return copy.id in {found.id for found in await owner.copies() if found.damage is None}
 
-        await eventually(good_again, within=15)
+        await eventually(good_again)
 
         away: Any = owner.node.members.addresses
         here = away[other.name]
@@ -277,13 +277,13 @@ async def test_what_is_damaged_a_second_time_is_asked_of_everybody_again(tmp_pat
             ours = {found.id: found for found in await owner.copies()}
             return not ours[copy.id].exposed
 
-        await eventually(held_by_the_second, within=15)
+        await eventually(held_by_the_second)
         await asyncio.sleep(2 * mend.INTERVAL)  # a look by which it is good
         away[other.name] = here
         owner.knows(other)
         file_of(owner, copy.id).write_bytes(b"")
         assert (await owner.node.examiner.look(copy.id)).value == "damaged"
-        await eventually(good_again, within=15)
+        await eventually(good_again)
         assert "SUSPEND" not in await owner.events()
 
 
@@ -299,7 +299,7 @@ async def test_a_damaged_copy_is_never_promoted_and_waits_for_the_operator(tmp_p
         async def aside() -> bool:
             return [one.stage for one in await holder.copies()] == [Stage.SET_ASIDE]
 
-        await eventually(aside, within=15)
+        await eventually(aside)
         (row,) = [row for row in await holder.tracked() if row["event-id"] == "SUSPEND"]
         assert row["source-context"] == "damaged, and no member has a good copy"
         events = await holder.events()

@@ -57,9 +57,9 @@ async def test_what_one_machine_has_is_exposed_until_another_one_has_it_too(tmp_
             one.run_links()
             one.run_reconcile()
             one.run_repair()
-        await eventually(lambda: one_owns(mx1, mx2), within=20)
+        await eventually(lambda: one_owns(mx1, mx2))
         owner, fellow = (mx1, mx2) if (await the_copy(mx1)).owned else (mx2, mx1)
-        await eventually(lambda: follows(fellow, owner), within=10)
+        await eventually(lambda: follows(fellow, owner))
         assert holders(await the_copy(owner)) == {fellow.name: HolderState.BESIDE}
         assert await exposed(owner) == 1
 
@@ -73,9 +73,9 @@ async def test_what_one_machine_has_is_exposed_until_another_one_has_it_too(tmp_
             async def elsewhere() -> bool:
                 return holders(await the_copy(owner)).get(full("mx3")) is HolderState.HOLDING
 
-            await eventually(elsewhere, within=20)
+            await eventually(elsewhere)
             assert await exposed(owner) == 0
-            await eventually(lambda: released(fellow), within=10)
+            await eventually(lambda: released(fellow))
             assert [copy.owner for copy in await back.copies()] == [owner.name]
         finally:
             await back.stop()
@@ -147,7 +147,7 @@ async def test_a_cut_off_machine_promotes_nothing_though_its_members_answer_each
             links = [one.node.links[full("mx3")] for one in (mx1, mx2)]
             return any(link.opinion.alone for link in links)
 
-        await eventually(waits, within=15)
+        await eventually(waits)
         for one in (mx1, mx2):
             assert [copy.held for copy in await one.copies()] in ([], [True])
             assert "RESUBMIT" not in await one.events()
@@ -169,7 +169,7 @@ async def test_where_only_its_own_machine_can_be_reached_a_drain_does_not_wait_f
             mx1.run_links()
             mx2.run_links()
             boundary_of = mx1.node.boundary
-            await eventually(lambda: boundary_of.reachable() == {mx2.name}, within=10)
+            await eventually(lambda: boundary_of.reachable() == {mx2.name})
             loop = asyncio.get_running_loop()
             began = loop.time()
             remains = await mx1.drain().run(began + 30, lambda: False)

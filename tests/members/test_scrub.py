@@ -252,7 +252,7 @@ async def test_a_copy_that_its_holder_has_forgotten_is_made_again(tmp_path: Path
         async def there_again() -> bool:
             return [copy.id for copy in await holder.copies()] == [message_id]
 
-        await eventually(there_again, within=10)
+        await eventually(there_again)
 
 
 async def test_a_message_that_its_owner_has_forgotten_is_promoted_by_its_holder(tmp_path: Path) -> None:
@@ -266,4 +266,4 @@ async def test_a_message_that_its_owner_has_forgotten_is_promoted_by_its_holder(
         async def promoted() -> bool:
             return [copy.owned for copy in await holder.copies()] == [True]
 
-        await eventually(promoted, within=10)
+        await eventually(promoted)

@@ -58,7 +58,7 @@ async def spoilt(tmp_path: Path) -> AsyncIterator[Spoilt]:
             path = file_of(node, copy.id)
             path.write_bytes(path.read_bytes().replace(b"Subject", b"subject"))
         awake(owner, holder)
-        await eventually(made.is_aside, within=20)
+        await eventually(made.is_aside)
         yield made
 
 
@@ -70,7 +70,7 @@ async def test_without_a_good_copy_it_is_set_aside_again_however_often_it_is_res
         async def again() -> bool:
             return (await at.owner.events()).count("SUSPEND") > before and await at.is_aside()
 
-        await eventually(again, within=20)
+        await eventually(again)
         assert at.hop.contents == []
         assert {"FAIL", "DSN", "SENDEXTERNAL"}.isdisjoint(await at.owner.events())
 
@@ -80,7 +80,7 @@ async def test_what_was_put_back_on_its_own_disk_goes_out_once_it_is_resumed(tmp
         file_of(at.owner, at.copy.id).write_bytes(at.good)
         assert await at.is_aside()
         await at.resume()
-        await eventually(lambda: len(at.hop.contents) == 1, within=20)
+        await eventually(lambda: len(at.hop.contents) == 1)
         assert original(at.hop.contents[0]) == at.good
         (row,) = [row for row in await at.owner.tracked() if row["event-id"] == "HARESTORE"]
         assert row["client-hostname"] == row["server-hostname"] == full("mx1")
@@ -100,7 +100,7 @@ async def test_a_holder_whose_disk_was_mended_and_read_gives_its_copy_once_it_is
 
         await eventually(sound)
         await at.resume()
-        await eventually(lambda: len(at.hop.contents) == 1, within=20)
+        await eventually(lambda: len(at.hop.contents) == 1)
         assert original(at.hop.contents[0]) == at.good
 
 
@@ -108,7 +108,7 @@ async def test_its_sender_is_told_when_it_is_given_up_and_nothing_of_it_is_quote
     async with spoilt(tmp_path) as at:
         file_of(at.owner, at.copy.id).unlink()
         assert await at.owner.node.give_up(at.copy.id)
-        await eventually(lambda: len(at.hop.contents) == 1, within=20)
+        await eventually(lambda: len(at.hop.contents) == 1)
         report = at.hop.contents[0]
         assert b"5.3.0" in report
         assert SECRET not in report
@@ -130,6 +130,6 @@ async def test_who_has_not_answered_is_told_while_it_is_away(tmp_path: Path) -> 
         file_of(owner, copy.id).write_bytes(b"")
         await holder.quiet()
         awake(owner, third)
-        await eventually(lambda: set(owner.node.waits_for(copy.id)) == {holder.name}, within=15)
+        await eventually(lambda: set(owner.node.waits_for(copy.id)) == {holder.name})
         assert (await owner.node.damage_in_log(copy.id) or ("", ""))[1] == "the octets differ from the digest"
         assert await owner.node.damage_in_log(MessageId("none")) is None

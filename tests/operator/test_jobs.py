@@ -330,7 +330,7 @@ async def test_a_removal_is_pending_also_if_the_clock_of_who_ordered_it_is_ahead
         async def removed() -> bool:
             return await statuses(owner) == [Status.REMOVED]
 
-        await eventually(removed, within=20)
+        await eventually(removed)
         shown = await came_to(owner, job, "pending")
         assert shown["pending"] == 1
 
@@ -381,7 +381,7 @@ async def test_what_a_member_said_of_a_job_ends_with_its_disk(
         async def told() -> bool:
             return bool((await third.node.hand.jobs.show(job))["pending"] > 0)
 
-        await eventually(told, within=20)
+        await eventually(told)
         await away(owner)
         again = await back_without_its_disk(owner, one, other, directory=tmp_path)
         carrying_on(holder)
@@ -408,7 +408,7 @@ async def test_a_bounce_is_done_when_each_report_has_two_copies_and_every_holder
         async def safe() -> bool:
             return not any(copy.exposed for copy in await owner.copies())
 
-        await eventually(safe, within=20)
+        await eventually(safe)
         assert (await came_to(owner, job, "pending"))["pending"] == 3
         assert Status.READY in await statuses(holder)
         carrying_on(holder)

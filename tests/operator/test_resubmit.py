@@ -73,7 +73,7 @@ async def lose(node: Station, *others: Station) -> None:
     for connector in node.connectors:
         await connector.stop(0)
     for other in others:
-        await eventually(lambda other=other: node.name not in other.node.boundary.reachable(), within=20)  # type: ignore[misc]
+        await eventually(lambda other=other: node.name not in other.node.boundary.reachable())  # type: ignore[misc]
 
 
 def made(found: Any) -> tuple[int, int, int]:
@@ -269,7 +269,7 @@ async def test_a_request_is_made_on_any_node_and_shown_with_how_far_each_node_is
             async def done() -> bool:
                 return bool((await shown())["done"])
 
-            await eventually(done, within=20)
+            await eventually(done)
             found = await shown()
             assert (found["made"], found["left"], found["skipped"]) == (20, 0, {"outside": 1})
             parts = {(one["node"], one["owner"]): one for one in found["progress"]}

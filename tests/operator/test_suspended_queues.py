@@ -62,7 +62,7 @@ async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_hav
             addresses: Any = one.node.members.addresses
             addresses[late.name] = replace(addresses[late.name], port=9)
         await meet(first, second)
-        await eventually(lambda: late.name not in first.node.boundary.reachable(), within=20)
+        await eventually(lambda: late.name not in first.node.boundary.reachable())
         shown = await suspend(first)
         assert (shown["suspended"], shown["pending"]) == (True, True)
         await eventually(lambda: second.node.suspended(INSIDE))
@@ -74,7 +74,7 @@ async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_hav
         async def in_force() -> bool:
             return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
 
-        await eventually(in_force, within=20)
+        await eventually(in_force)
         assert late.node.suspended(INSIDE)
         (row,) = [row for row in await late.tracked() if row["event-id"] == "SUSPEND"]
         assert (row["source"], row["source-context"]) == ("ADMIN", "inside")
@@ -194,18 +194,18 @@ async def test_a_member_that_comes_back_without_its_disk_is_told_what_is_suspend
         async def in_force() -> bool:
             return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
 
-        await eventually(in_force, within=10)
+        await eventually(in_force)
         await lost.quiet()
         for connector in lost.connectors:
             await connector.stop(0)
         if noticed:
-            await eventually(lambda: lost.name not in first.node.boundary.reachable(), within=20)
+            await eventually(lambda: lost.name not in first.node.boundary.reachable())
         again = await station(tmp_path / "new", "mx2", ["mx1"], disk=1)
         first.knows(again)
         again.knows(first)
         try:
             await meet(again)
-            await eventually(lambda: again.node.suspended(INSIDE), within=20)
-            await eventually(in_force, within=20)
+            await eventually(lambda: again.node.suspended(INSIDE))
+            await eventually(in_force)
         finally:
             await again.stop()

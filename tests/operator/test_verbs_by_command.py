@@ -132,7 +132,7 @@ async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
             async def in_hand() -> bool:
                 return [job["waiting"] for job in await one.node.hand.jobs.all()] == [1]
 
-            await eventually(in_hand, within=20)
+            await eventually(in_hand)
             at_once = await command(url, "queue", "remove", "inside", "--yes", "--no-wait", *WHY)
             assert at_once.exit_code == 0
             assert "0 messages done" in at_once.stdout
@@ -205,7 +205,7 @@ async def test_a_member_that_takes_no_acts_and_one_that_is_away_are_lines_that_s
         await running(one, closed, gone)
         await sent(closed, MESSAGE)
         await away(gone)
-        await eventually(lambda: gone.name not in one.node.boundary.reachable(), within=20)
+        await eventually(lambda: gone.name not in one.node.boundary.reachable())
         dry = (await command(url, "queue", "remove", "inside", "--dry-run")).stdout
         assert f"{gone.name} does not answer, and is not counted: " in dry
         silent = f"{closed.name} does not answer, and is not counted: it refuses: preview-job takes the scope"

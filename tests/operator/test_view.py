@@ -87,7 +87,7 @@ async def test_members_are_asked_at_once():
         await all_asked.wait()
         return ActAnswer({"queued": 1})
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         seen = await a_view(ask, {STATUS: saying(queued=3)}).status()
     assert [entry["status"]["queued"] for entry in seen["nodes"]] == [3, 1, 1]
 

@@ -304,7 +304,7 @@ async def test_a_peer_that_tracks_its_message_keeps_its_copy_and_waits_for_no_ne
 ) -> None:
     async with hop(tmp_path, delay="60s") as node, call(node, tmp_path) as client:
         await client.say(GREETING)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             assert (await hand_over(client, 1, TO)).startswith("250 ")
         assert await node.rows("unacknowledged") == 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -228,9 +229,19 @@ async def test_a_holder_leaves_it_to_a_silent_owner_that_a_third_member_sees(
             return seen is not None and known is not None and known.lineage is not None
 
         await eventually(met)
-        await owner.quiet()
-        watches = holder.node.boundary.watches
-        watches[owner.name] = replace(watches[owner.name], failures=9, failing_since=0.0, greeted=False)
+        for one in (owner, third):
+            await one.quiet()
+
+        def silent_but_for_third(heard_at: float | None) -> bool:
+            """What was on its way when the owner fell silent may still come in: so this is said again."""
+            for one, known in (
+                (holder, {"failures": 9, "failing_since": 0.0}),
+                (third, {"heard_at": heard_at}),
+            ):
+                watches = one.node.boundary.watches
+                watches[owner.name] = replace(watches[owner.name], greeted=False, **known)
+            return True
+
         opinions: list[object] = []
         ask_member = holder.node.members.ask
 
@@ -240,15 +251,13 @@ async def test_a_holder_leaves_it_to_a_silent_owner_that_a_third_member_sees(
             return said
 
         monkeypatch.setattr(holder.node.members, "ask", noted)
+        silent_but_for_third(inf)
         holder.run(holder.node.resubmitting.run())
         await ask(holder, request(made_by=holder.name, changed_by=holder.name))
-        await eventually(lambda: opinions.count(owner.name) >= 2)
+        await eventually(lambda: silent_but_for_third(inf) and opinions.count(owner.name) >= 2)
         assert await made_by(holder, 0)()
-        await third.quiet()
-        third.node.boundary.watches[owner.name] = replace(
-            third.node.boundary.watches[owner.name], heard_at=None
-        )
-        await eventually(made_by(holder, 1))
+        holder_made = made_by(holder, 1)
+        await eventually(lambda: silent_but_for_third(None) and holder_made())
 
 
 async def test_a_member_that_was_away_asks_about_its_requests_before_it_goes_on(tmp_path: Path) -> None:
@@ -282,10 +291,10 @@ async def test_a_request_that_is_paused_makes_nothing_until_it_is_resumed_anywhe
         await eventually(known_as(second, RequestState.PAUSED))
         count = (await second.events()).count("RESUBMIT")
         told = second.node.resubmitting.given[first.name].at
-        await eventually(lambda: second.node.resubmitting.given[first.name].at != told, within=10)
+        await eventually(lambda: second.node.resubmitting.given[first.name].at != told)
         assert (await second.events()).count("RESUBMIT") == count < 30
         await change(first, RequestState.RUNNING)
-        await eventually(made_by(second, 30), within=15)
+        await eventually(made_by(second, 30))
 
 
 async def test_a_member_that_takes_no_acts_of_others_keeps_no_request_and_says_why(tmp_path: Path) -> None:

@@ -46,7 +46,10 @@ class Ages:
     settled: dict[tuple[str, MessageId], float] = field(default_factory=dict)
 
     def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
-        now, policy = self.world.now, self.world.policy
+        policy = self.world.policy
+        # What it decided before it froze becomes durable when it thaws.
+        just_thawed = self.world.now - node.thawed_at <= COMMIT
+        now = node.froze_at if just_thawed else self.world.now
         for message_id, before in touched.items():
             self.born.setdefault(message_id, now)
             after = node.ledger.state.copies.get(message_id)

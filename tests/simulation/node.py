@@ -164,6 +164,7 @@ class Node:
         self.machine = machine_of(world, place)
         self.up = False
         self.frozen = False
+        self.froze_at = self.thawed_at = -1.0
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.generation = 0
         self.commits = 0
@@ -298,13 +299,13 @@ class Node:
             self.peers.open.pop(name, None)
 
     def freeze(self) -> None:
-        self.frozen = True
+        self.frozen, self.froze_at = True, self.world.now
         self.world.say(self.name, "freezes")
 
     def thaw(self) -> None:
         if not self.frozen:
             return
-        self.frozen = False
+        self.frozen, self.thawed_at = False, self.world.now
         self.world.say(self.name, "thaws")
         waiting, self.deferred = self.deferred, []
         for run, arguments in waiting:

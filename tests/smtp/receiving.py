@@ -131,7 +131,7 @@ class RawClient:
 
     async def closed(self) -> bool:
         """Whether nothing more comes."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             try:
                 return await self.reader.read() == b""
             except ConnectionResetError:
@@ -178,6 +178,6 @@ async def conversation(receiver: MemoryReceiver, **changes: Any) -> AsyncIterato
 
 
 async def eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 - the condition is whatever a test looks at
             await asyncio.sleep(0.005)

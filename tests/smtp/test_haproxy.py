@@ -52,7 +52,7 @@ async def running(configuration: Callable[[int], str], directory: Path) -> Async
         PROGRAM, "-db", "-f", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", front)

@@ -77,7 +77,7 @@ async def heard(host: Station, tls: ssl.SSLContext) -> bytes:
             "127.0.0.1", host.peer_port, ssl=tls, server_hostname=host.name
         )
         with suppress(OSError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 said = await reader.read()
         writer.transport.abort()
     return said

@@ -90,7 +90,7 @@ def sockets() -> int:
 
 
 async def greeted(connector: Connector, context: ssl.SSLContext) -> bool:
-    async with asyncio.timeout(10), connected(connector, tls=context) as client:
+    async with asyncio.timeout(30), connected(connector, tls=context) as client:
         return (await client.line()).startswith("220 ")
 
 

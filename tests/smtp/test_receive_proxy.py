@@ -260,7 +260,7 @@ async def test_a_stop_does_not_wait_for_a_header() -> None:
         connected(connector) as client,
     ):
         await eventually(lambda: connector.sessions == 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await connector.stop(60)
         assert await client.line() == "421 4.3.2 Service is shutting down"
 

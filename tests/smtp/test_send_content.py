@@ -123,7 +123,7 @@ async def test_a_large_stream_leaves_at_the_pace_of_the_reader_in_flat_memory() 
             session.deliver(envelope(size=count * 1024), recipients("a@example.net"), content())
         )
         before = -1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while made != before or not made:
                 before = made
                 await asyncio.sleep(0.05)

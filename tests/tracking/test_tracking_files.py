@@ -31,14 +31,14 @@ def written(directory: Path, *sequences: int, node: str = "mx1", incarnation: In
 
 
 def closed(directory: Path, *sequences: int, node: str = "mx1") -> Path:
-    return written(directory, *sequences, node=node).close()
+    return written(directory, *sequences, node=node).close(NOW)
 
 
 def test_a_file_has_a_dot_name_until_it_is_closed(tmp_path: Path) -> None:
     file = written(tmp_path, 1, 2, 3)
     file.sync()
     assert os.listdir(tmp_path) == [".MSGTRK-mx1-00112233445566aa-1.LOG.open"]
-    path = file.close()
+    path = file.close(NOW)
     assert os.listdir(tmp_path) == ["MSGTRK-mx1-00112233445566aa-1.LOG"] == [path.name]
 
 
@@ -65,7 +65,7 @@ def test_closing_syncs_the_file_then_renames_it_then_syncs_the_directory(tmp_pat
     file = written(tmp_path, 1, 2)
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "rename", renamed)
-    path = file.close()
+    path = file.close(NOW)
     assert done == [f"fsync {path.stat().st_size} octets", "rename", "fsync directory"]
 
 
@@ -129,7 +129,7 @@ def test_the_oldest_closed_files_go_first_when_the_directory_is_full(tmp_path: P
     for age, path in zip((30, 20, 10), paths, strict=True):
         os.utime(path, (NOW.timestamp() - age,) * 2)
     room = LogLimits(max_directory_size=2 * paths[1].stat().st_size)
-    assert enforce_limits(tmp_path, "mx1", now=NOW, limits=room) == [paths[0]]
+    assert enforce_limits(tmp_path, "mx1", since=NOW - timedelta(days=30), limits=room) == [paths[0]]
     assert sorted(tmp_path.iterdir()) == sorted(paths[1:])
 
 
@@ -137,7 +137,7 @@ def test_files_past_the_age_limit_go_and_younger_ones_stay(tmp_path: Path) -> No
     old, young = closed(tmp_path, 1), closed(tmp_path, 2)
     os.utime(old, (NOW.timestamp() - 31 * 86400,) * 2)
     os.utime(young, (NOW.timestamp() - 29 * 86400,) * 2)
-    assert enforce_limits(tmp_path, "mx1", now=NOW, limits=LogLimits()) == [old]
+    assert enforce_limits(tmp_path, "mx1", since=NOW - LogLimits().max_age, limits=LogLimits()) == [old]
 
 
 def test_open_files_other_nodes_files_and_strange_files_are_never_deleted(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_open_files_other_nodes_files_and_strange_files_are_never_deleted(tmp_pa
     (tmp_path / "MSGTRK-mx1-aa-1.LOG").symlink_to(tmp_path / "notes.txt")
     file = written(tmp_path, 3)
     limits = LogLimits(max_directory_size=0, max_age=timedelta())
-    assert enforce_limits(tmp_path, "mx1", now=NOW + timedelta(days=99), limits=limits) == []
+    assert enforce_limits(tmp_path, "mx1", since=NOW + timedelta(days=99), limits=limits) == []
     assert kept < set(tmp_path.iterdir())
     file.abandon()
 

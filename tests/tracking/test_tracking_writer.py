@@ -5,8 +5,9 @@ import errno
 import os
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ BOOT, NEXT = "00112233445566aa", "ffeeddccbbaa9988"
 class Node:
     """A writer with its outbox, run as the composition root runs it."""
 
-    def __init__(self, directory: Path, outbox, clock, limits: LogLimits) -> None:
+    def __init__(self, directory: Path, outbox, clock, limits: LogLimits, **times: Any) -> None:
         self.directory, self.outbox = directory, outbox
         self.committed, self.stopping = asyncio.Event(), asyncio.Event()
         self.writer = TrackingWriter(
@@ -43,6 +44,7 @@ class Node:
             committed=self.committed,
             clock=clock,
             sync_interval=0.02,
+            **times,
         )
 
     def start(self) -> asyncio.Task[None]:
@@ -67,7 +69,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, outbox, clock) -> Callable[..., Node]:
-    return lambda limits=None: Node(tmp_path / "log", outbox, clock, limits or LogLimits())
+    return lambda limits=None, **times: Node(tmp_path / "log", outbox, clock, limits or LogLimits(), **times)
 
 
 async def until(condition: Callable[[], object], seconds: float = 5) -> None:
@@ -485,3 +487,30 @@ async def test_subscribers_hear_of_a_row_once_it_is_on_disk(tmp_path: Path, outb
     await running
     assert heard
     assert heard[0] == (3, 1)
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["closed", "sealed"])
+async def test_a_file_that_was_written_under_a_wrong_clock_is_as_old_as_it_is(
+    node, outbox, clock, crashed: bool
+) -> None:
+    """The kernel dates it by the wall clock, which was years behind or ahead of reckoned time."""
+    for years in (-2, 2):
+        reckoned = datetime.now(UTC) + timedelta(days=365 * years)
+        outbox.add(10 + years)
+        mx1 = node(reckoned=lambda reckoned=reckoned: reckoned)
+        if crashed:
+            await left_open(mx1)
+        await node(reckoned=lambda reckoned=reckoned: reckoned).drain()
+        await node(reckoned=lambda reckoned=reckoned: reckoned + timedelta(days=29)).drain()
+        assert len(mx1.closed()) == 1
+        await node(reckoned=lambda reckoned=reckoned: reckoned + timedelta(days=31)).drain()
+        assert mx1.closed() == []
+
+
+async def left_open(node: Node) -> None:
+    """Its process ended without closing its file."""
+    task = node.start()
+    await until(lambda: not node.outbox.rows)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert node.closed() == []

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 
 from shadowlab import clocks
@@ -121,7 +122,7 @@ class _Case:
                 continue
             if fault.loses is Loses.NOTHING and not any(self._taken_over(node, fault) for node in struck):
                 continue  # the record was only late
-            if any(self._unrecorded(when, fault) for when in self.times[:-1]):
+            if any(self._unrecorded(when, after, fault) for when, after in pairwise(self.times)):
                 return Cause.UNRECORDED
         # The last delivery may have no row: its recipients may have been settled by news from other members.
         for row in (one for one in self._recorded if one.at <= self.times[-1]):
@@ -157,14 +158,16 @@ class _Case:
             if row.event == "RESUBMIT"
         )
 
-    def _unrecorded(self, when: float, fault: Struck) -> bool:
-        """Whether the delivery came shortly before or during the fault, with no record before the fault.
+    def _unrecorded(self, when: float, after: float, fault: Struck) -> bool:
+        """Whether the delivery came shortly before or during the fault, with no record before the fault, or
+        before the delivery that came ``after`` it: a fault may start the node again.
 
         A next hop processes what it has received, even if the node that sent it is dead.
         """
         end = fault.broken + _IN_FLIGHT if fault.silences else fault.healed
         return fault.began - _SETTLING <= when <= end and not any(
-            row.node in fault.touched and when - _CLOCK <= row.at <= fault.broken for row in self._recorded
+            row.node in fault.touched and when - _CLOCK <= row.at <= min(fault.broken, after - _CLOCK)
+            for row in self._recorded
         )
 
 

@@ -6,12 +6,13 @@ import asyncio
 import random
 import ssl
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.reception.sites import site_hop
+from shadowrelay.core.reckoning import NEVER
 from shadowrelay.core.values import replace
 from shadowrelay.core.workers import node_of
 from shadowrelay.database.outbox import Outbox
@@ -188,7 +189,13 @@ def tracking_writer(
     clock: NodeClock,
     waits: Callable[[bool], None],
 ) -> TrackingWriter:
-    """Files are named by the wall clock. While that is in doubt, none is deleted by age."""
+    """No file is deleted by age while the clock is in doubt, or before something has confirmed it: a database
+    that was made under a wrong clock finds the files of the one before.
+    """
+
+    def aged(age: timedelta) -> datetime:
+        return clock.endings().before(age) if clock.reckoning.settled else NEVER
+
     return TrackingWriter(
         Outbox(database),
         directory=Path(settings.tracking.directory),
@@ -196,7 +203,8 @@ def tracking_writer(
         limits=log_limits(settings),
         committed=database.when_tracked(asyncio.Event()),
         clock=lambda: clock.read().wall,
-        ending=lambda: clock.wall(clock.endings().at),
+        reckoned=clock,
+        aged=aged,
         events=events,
         waits=waits,
     )

@@ -148,12 +148,16 @@ class LogFile:
         self._write_out()
         os.fsync(self._handle)
 
-    def close(self) -> Path:
-        """Write the footer, make the file durable, and rename it. Returns its final path."""
+    def close(self, at: datetime) -> Path:
+        """Write the footer, make the file durable, and rename it. ``at``: the reckoned time, from which its
+        age counts (``date``). Returns its final path.
+        """
         failpoints.passed("before-log-footer")
         footer = Footer(self.name.first, self.last, self.rows, self._hash.hexdigest())
         self._buffer += footer.line().encode()
-        self.sync()
+        self._write_out()
+        date(self._handle, at)
+        os.fsync(self._handle)
         closed = publish(self._directory, self.name.open, self.name.closed, self._folder)
         self.abandon()
         return closed
@@ -198,6 +202,14 @@ def write_all(handle: int, data: bytes | bytearray) -> None:
             done += os.write(handle, rest[done:])
 
 
+def date(handle: int, at: datetime) -> None:
+    """Say when a file was written last, by the node's reckoned time. Durable with the next fsync.
+
+    The kernel says it by the wall clock: a file that was written under a wrong one would go for its age.
+    """
+    os.utime(handle, (at.timestamp(), at.timestamp()))
+
+
 def publish(directory: Path, hidden: str, closed: str, folder: int | None = None) -> Path:
     """Rename a synced file to its final name, durably. ``folder``: a descriptor of the directory. Raises
     FileExistsError if that name is taken.
@@ -224,11 +236,11 @@ def closed_files(directory: Path, node: str) -> Iterator[tuple[LogName, os.DirEn
                 yield name, entry
 
 
-def enforce_limits(directory: Path, node: str, *, now: datetime, limits: LogLimits) -> list[Path]:
-    """Delete this node's closed files that are too old, then the oldest until the rest fits. Returns them.
+def enforce_limits(directory: Path, node: str, *, since: datetime, limits: LogLimits) -> list[Path]:
+    """Delete this node's files that were closed before ``since``, then the oldest until the rest fits.
 
-    A file's age counts from its last write. Call this only after the outbox has forgotten the rows of these
-    files: without the files, nothing shows that the rows were written.
+    Returns them. ``since`` is reckoned time, as the date of a file is. Call this only after the outbox has
+    forgotten the rows of these files: without the files, nothing shows that the rows were written.
     """
     found = []
     for name, entry in closed_files(directory, node):
@@ -236,10 +248,9 @@ def enforce_limits(directory: Path, node: str, *, now: datetime, limits: LogLimi
         found.append((status.st_mtime, name.first, status.st_size, Path(entry.path)))
     found.sort()
     total = sum(size for _, _, size, _ in found)
-    oldest_kept = (now - limits.max_age).timestamp()
     deleted = []
     for modified, _, size, path in found:
-        if modified >= oldest_kept and total <= limits.max_directory_size:
+        if modified >= since.timestamp() and total <= limits.max_directory_size:
             break
         path.unlink()
         total -= size

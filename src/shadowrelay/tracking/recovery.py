@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
+from datetime import datetime
 from pathlib import Path
 
 from shadowrelay.core.identifiers import Incarnation
@@ -15,6 +16,7 @@ from shadowrelay.tracking.files import (
     LogName,
     closed_files,
     create_file,
+    date,
     log_name,
     publish,
     sync_directory,
@@ -39,12 +41,14 @@ class Recovery:
     written: Mapping[Incarnation, int] = field(default_factory=dict)
 
 
-def recover(directory: Path, node: str) -> Recovery:
+def recover(directory: Path, node: str, now: datetime) -> Recovery:
     """Seal this node's files that a crash left open, and tell which rows are in files already.
 
     Run it before the first row is written. The whole rows of a left-over are sealed; a left-over without rows
-    is removed; one with more than a torn last line is also kept, under a dot name. Safe to repeat after a
-    crash. Raises BlockingIOError if another process writes here as the same node, and OSError.
+    is removed; one with more than a torn last line is also kept, under a dot name. Their age counts from
+    ``now``, which is reckoned time. Safe to repeat after a crash.
+
+    Raises BlockingIOError if another process writes here as the same node, and OSError.
     """
     directory.mkdir(mode=0o750, parents=True, exist_ok=True)
     sealed: list[Path] = []
@@ -59,7 +63,7 @@ def recover(directory: Path, node: str) -> Recovery:
             rows = whole_rows(data, name.incarnation)
             # If the closed file exists, an earlier recovery was cut short: only the removal is missing.
             if rows is not None and not os.path.lexists(directory / name.closed):
-                sealed.append(_seal(directory, name, rows))
+                sealed.append(_seal(directory, name, rows, now))
             if (rows is None and not _only_header(data)) or (rows is not None and rows.unexplained):
                 os.rename(path, directory / name.damaged)
                 set_aside.append(directory / name.damaged)
@@ -99,7 +103,7 @@ def _only_header(data: bytes) -> bool:
     return all(line.startswith(b"#") and b"\n" not in line for line in data.split(b"\r\n")[:-1])
 
 
-def _seal(directory: Path, name: LogName, rows: WholeRows) -> Path:
+def _seal(directory: Path, name: LogName, rows: WholeRows, now: datetime) -> Path:
     """Copy the whole rows to a new file, with a footer, and publish that file.
 
     After a failed fsync the kernel may take pages of the left-over for clean that never reached the disk, and
@@ -109,6 +113,7 @@ def _seal(directory: Path, name: LogName, rows: WholeRows) -> Path:
     handle = create_file(directory / name.sealing)
     try:
         write_all(handle, rows.content + rows.footer().line().encode())
+        date(handle, now)
         os.fsync(handle)
     finally:
         os.close(handle)

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -74,12 +74,14 @@ class TrackingWriter:
         clock: Callable[[], datetime],
         sync_interval: float = SYNC_INTERVAL,
         events: TrackingEvents | None = None,
-        ending: Callable[[], datetime] | None = None,
+        reckoned: Callable[[], datetime] | None = None,
+        aged: Callable[[timedelta], datetime] | None = None,
         waits: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """``committed``: other code sets it when a commit added rows; only this class clears it. ``events``
-        hears of rows once they are durable. ``ending``: by this time the age of files is measured. ``waits``
-        is told whether rows wait for a descriptor.
+        hears of rows once they are durable. ``clock``: the wall clock, by which files roll. ``reckoned``: the
+        time from which the age of a file counts. ``aged``: what was closed by then certainly has that age.
+        ``waits`` is told whether rows wait for a descriptor.
         """
         self._outbox = outbox
         self._directory = directory
@@ -87,7 +89,8 @@ class TrackingWriter:
         self._limits = limits
         self._committed = committed
         self._clock = clock
-        self._ending = ending or clock
+        self._reckoned = reckoned or clock
+        self._aged = aged or (lambda age: self._reckoned() - age)
         self._interval = sync_interval
         self._turn = asyncio.Lock()
         self._file: LogFile | None = None
@@ -185,7 +188,7 @@ class TrackingWriter:
 
     async def _recover(self) -> Mapping[Incarnation, int]:
         """Before the first row, seal what a crash left, and learn which rows are in files already."""
-        found = await self._off_loop(lambda: recover(self._directory, self._node))
+        found = await self._off_loop(lambda: recover(self._directory, self._node, self._reckoned()))
         for path in found.sealed:
             log.info("tracking_log_sealed_after_crash", file=path.name)
         for path in found.set_aside:
@@ -255,7 +258,7 @@ class TrackingWriter:
         if self._file is not None:
             closed, self._file = self._file, None
             try:
-                closed.close()
+                closed.close(self._reckoned())
             except BaseException:
                 closed.abandon()
                 raise
@@ -263,7 +266,8 @@ class TrackingWriter:
 
     def _enforce_limits(self) -> None:
         if self._limits_due:
-            deleted = enforce_limits(self._directory, self._node, now=self._ending(), limits=self._limits)
+            since = self._aged(self._limits.max_age)
+            deleted = enforce_limits(self._directory, self._node, since=since, limits=self._limits)
             self._limits_due = False
             for path in deleted:
                 log.info("tracking_log_deleted", file=path.name)

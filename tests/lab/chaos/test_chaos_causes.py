@@ -66,6 +66,13 @@ def test_what_the_next_hop_had_received_when_the_node_died_it_still_delivered(ca
     assert cause([100.9, 111], rows, fault("mx1", 100.6)) is Cause.UNRECORDED
 
 
+def test_the_record_of_the_second_delivery_is_none_of_the_first(cause: Callable[..., Cause]):
+    """The fault killed the node and started it again; its clock is wrong from then on."""
+    rows = [row(100, "mx1", "RECEIVE"), row(102.9, "mx1", "DUPLICATEDELIVER")]
+    struck = replace(fault("mx1", 100.6, loses=Loses.WORK), broken=103.5, silences=False)
+    assert cause([100.5, 102.9], rows, struck) is Cause.UNRECORDED
+
+
 @pytest.mark.parametrize("node", ["mx1", "mx2"])
 def test_all_that_were_killed_at_once_may_have_been_about_to_record(node: str, cause: Callable[..., Cause]):
     rows = [row(100, "mx1", "RECEIVE"), row(105, node, "DELIVER")]
