@@ -16,7 +16,7 @@ from shadowlab.layout import INSIDE_DOMAIN, OUTSIDE_DOMAIN
 from shadowlab.mail import Count, Letter, token
 from shadowlab.probing import database_of, listed, message
 from shadowlab.story import Story
-from shadowrelay.operator.grouping import label
+from shadowrelay.core.workers import label
 
 MESSAGES = 12
 OWNER = "mx1"

@@ -10,7 +10,7 @@ from shadowrelay.console import picture
 from shadowrelay.console.lately import Lately
 from shadowrelay.console.safety import Level, judge
 from shadowrelay.console.words import short
-from shadowrelay.operator.grouping import statuses
+from shadowrelay.shown.nodes import statuses
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 MX1 = [

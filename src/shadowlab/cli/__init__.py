@@ -16,7 +16,7 @@ from shadowlab.cli.options import done, in_directory, in_new_directory, keeping,
 from shadowlab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
 from shadowlab.layout import MOST_NODES, MOST_WORKERS
 from shadowrelay.cli import Commands
-from shadowrelay.operator.grouping import peers
+from shadowrelay.shown.status import members_seen
 
 if TYPE_CHECKING:
     from shadowlab.condition import ClusterReport, NodeReport
@@ -241,7 +241,7 @@ def _counts(report: NodeReport) -> list[str]:
     counts: list[Any] = [found.queued, found.shadow_held, found.exposed, found.safety_net]
     return [
         *map(str, counts),
-        ", ".join(map(_peer, peers([dict(one) for one in found.peers], report.node.name))) or "–",
+        ", ".join(map(_peer, members_seen(found.peers, report.node.name))) or "–",
     ]
 
 

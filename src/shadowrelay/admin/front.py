@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version as installed
 from typing import Any, Protocol
 
@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from shadowrelay.admin import front_sums
 from shadowrelay.admin.access import Access, cookie_name
 from shadowrelay.admin.answering import PRIVATE, Guarded, Handler, json_response, no_route, refusal
 from shadowrelay.admin.body import body_of, octets_of
@@ -32,6 +31,8 @@ from shadowrelay.admin.server import LIVE
 from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.shown.fold import fold
+from shadowrelay.shown.status import DrainEntry, RedirectEntry, ReloadEntry, ScrubEntry, TimeEntry
 
 READY = "/healthz/ready"
 QUICK = 2.0
@@ -42,7 +43,6 @@ SCRAPE = 5.0
 
 _METHODS = ["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]
 _OF_ONE = re.compile(rb"/api/v1/workers/[0-9]+(/.*)")
-_Merged = Callable[[Sequence[Said]], dict[str, Any]]
 
 
 class Supervising(Protocol):
@@ -90,17 +90,17 @@ class Front(Guarded):
             self.read(f"{v1}/workers/{{number}}", self._worker),
             Route(f"{v1}/workers/{{number}}/{{path:path}}", self._of_one, methods=["GET", "POST", "DELETE"]),
             Route(f"{v1}/openapi.json", self.reads(self._openapi)),
-            self._all_read(f"{v1}/drain", self._drained),
-            self._all_change(f"{v1}/drain/begin", self._drained),
-            self._all_change(f"{v1}/drain/end", self._drained),
-            self._all_read(f"{v1}/scrub", front_sums.scrubbed),
-            self._all_change(f"{v1}/scrub", front_sums.scrubbed),
-            self._all_change(f"{v1}/scrub", front_sums.scrubbed, "DELETE"),
-            self._all_read(f"{v1}/redirect", self._redirected),
-            self._all_change(f"{v1}/redirect", self._redirected, "DELETE"),
-            self._all_change(f"{v1}/redirect/{{name}}", self._redirected),
-            self._all_read(f"{v1}/time", front_sums.timed),
-            self._all_change(f"{v1}/time/confirm", front_sums.timed),
+            self._all_read(f"{v1}/drain", DrainEntry),
+            self._all_change(f"{v1}/drain/begin", DrainEntry),
+            self._all_change(f"{v1}/drain/end", DrainEntry),
+            self._all_read(f"{v1}/scrub", ScrubEntry),
+            self._all_change(f"{v1}/scrub", ScrubEntry),
+            self._all_change(f"{v1}/scrub", ScrubEntry, "DELETE"),
+            self._all_read(f"{v1}/redirect", RedirectEntry),
+            self._all_change(f"{v1}/redirect", RedirectEntry, "DELETE"),
+            self._all_change(f"{v1}/redirect/{{name}}", RedirectEntry),
+            self._all_read(f"{v1}/time", TimeEntry),
+            self._all_change(f"{v1}/time/confirm", TimeEntry),
             Route(f"{v1}/reload", self.changes(self._reload), methods=["POST"]),
             *MessageRoutes(self, self._passing, self._call).routes(),
         ]
@@ -208,33 +208,28 @@ class Front(Guarded):
 
     # What is asked of all workers
 
-    def _all_read(self, path: str, merged: _Merged) -> Route:
-        return Route(path, self.reads(self._of_all(merged)))
+    def _all_read(self, path: str, model: type) -> Route:
+        return Route(path, self.reads(self._of_all(model)))
 
-    def _all_change(self, path: str, merged: _Merged, method: str = "POST") -> Route:
-        return Route(path, self.changes(self._of_all(merged)), methods=[method])
+    def _all_change(self, path: str, model: type, method: str = "POST") -> Route:
+        return Route(path, self.changes(self._of_all(model)), methods=[method])
 
-    def _of_all(self, merged: _Merged) -> Handler:
+    def _of_all(self, model: type) -> Handler:
         async def asked(request: Request) -> Response:
             said = await self._passing.to_all(self._call(request, await octets_of(request)))
-            return self._merged(said, merged)
+            return self._folded(model, said)
 
         return asked
 
-    def _merged(self, said: Sequence[Said], merged: _Merged) -> Response:
-        """One answer of all that did it. If none did, what the first of them said."""
-        if any(one.done for one in said):
-            return json_response(merged(said))
+    def _folded(self, model: type, said: Sequence[Said]) -> Response:
+        """One answer of all that did it, and of each. If none did, what the first of them said."""
+        if done := [one.json for one in said if one.done]:
+            answer = fold(model, done, self.name, silent=len(said) - len(done))
+            return json_response({**answer, "workers": [_of_each(one) for one in said]})
         for one in said:
             if one.body:
                 return Response(one.body, one.status, _private(one))
         raise RequestRefused(503, self._passing.nobody())
-
-    def _drained(self, said: Sequence[Said]) -> dict[str, Any]:
-        return front_sums.drained(self.name, said)
-
-    def _redirected(self, said: Sequence[Said]) -> dict[str, Any]:
-        return front_sums.redirected(self.name, said)
 
     async def _reload(self, request: Request) -> Response:
         """All workers read the file, and the supervisor: it alone takes another number of workers."""
@@ -246,7 +241,7 @@ class Front(Guarded):
             answer = Response(said[0].body, said[0].status, _private(said[0]))
         else:
             said = await self._passing.to_all(call)
-            answer = self._merged(said, lambda said: front_sums.reloaded(self.name, said))
+            answer = self._folded(ReloadEntry, said)
         if any(one.done for one in said) and asked.get("dry_run") is not True:
             await self._supervisor.reload()
         return answer
@@ -322,6 +317,17 @@ def _shown(worker: Any) -> dict[str, Any]:
         "since": timestamp(worker.since),
         "restarts": worker.restarts,
         "why": worker.why,
+    }
+
+
+def _of_each(said: Said) -> dict[str, Any]:
+    """What one worker answers, or why it does not."""
+    return {
+        **(said.json if said.done else {}),
+        "worker": said.worker.number,
+        "name": said.worker.name,
+        "answers": said.done,
+        "why": "" if said.done else said.sentence,
     }
 
 

@@ -23,7 +23,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
-from shadowrelay.operator.grouping import label
+from shadowrelay.core.workers import label
 from shadowrelay.signals import INTERRUPTED
 
 _POLL = 0.5  # seconds

@@ -22,7 +22,7 @@ from shadowrelay.cli.viewing import (
     silent,
     where_options,
 )
-from shadowrelay.operator.grouping import label
+from shadowrelay.core.workers import label
 
 if TYPE_CHECKING:
     from rich.console import Console

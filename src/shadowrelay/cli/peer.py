@@ -17,7 +17,8 @@ from shadowrelay.cli.viewing import (
     reporting,
     workers_option,
 )
-from shadowrelay.operator.grouping import is_later_worker, node_name, statuses
+from shadowrelay.core.workers import is_later_worker
+from shadowrelay.shown.nodes import node_name, statuses
 
 
 @click.group(short_help="Show the members, or say that one is gone for good.")

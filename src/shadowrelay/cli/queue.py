@@ -26,8 +26,7 @@ from shadowrelay.cli.viewing import (
     where_options,
     workers_option,
 )
-from shadowrelay.operator.grouping_queues import queue as one_queue
-from shadowrelay.operator.grouping_queues import queues
+from shadowrelay.shown import nodes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +84,7 @@ def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_js
     with reporting():
         everybody = of_all(node, "queues", cluster=cluster)
         if everybody and not workers:
-            everybody["nodes"] = queues(everybody["nodes"])
+            everybody["nodes"] = nodes.queues(everybody["nodes"])
         answer = _together(everybody) if everybody else _here(node, workers=workers)
     if as_json and everybody:
         print_lines("queue", answer["queues"])
@@ -125,7 +124,7 @@ def _here(node: AdminClient, *, workers: bool) -> JsonTree:
     """The queues of the node that is asked: of all its workers, unless ``workers`` are asked for."""
     if workers or not has_siblings(node.get("status")):
         return node.get("queues")
-    return _together({"nodes": queues(of_this_node(node, "queues"))})
+    return _together({"nodes": nodes.queues(of_this_node(node, "queues"))})
 
 
 def _together(everybody: JsonTree) -> JsonTree:
@@ -182,7 +181,7 @@ def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, workers: bo
     with reporting():
         answer = node.get("cluster", "queues", name)
     if not workers:
-        answer["nodes"] = one_queue(answer["nodes"])
+        answer["nodes"] = nodes.queue(answer["nodes"])
     if cluster is False:
         answer["nodes"] = answer["nodes"][:1]
     if as_json:

@@ -16,8 +16,8 @@ from shadowrelay.cli.viewing import (
     reporting,
     workers_option,
 )
-from shadowrelay.operator.grouping import is_later_worker
-from shadowrelay.operator.grouping_queues import queues
+from shadowrelay.core.workers import is_later_worker
+from shadowrelay.shown.nodes import queues
 
 _COLUMNS = ("queue", "messages", "oldest", "next hops", "primary", "next")
 

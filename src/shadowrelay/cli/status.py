@@ -25,7 +25,8 @@ from shadowrelay.cli.viewing import (
     where_options,
     workers_option,
 )
-from shadowrelay.operator.grouping import by_worker, label, statuses
+from shadowrelay.core.workers import label
+from shadowrelay.shown.nodes import by_worker, statuses, total
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +111,7 @@ def _nodes(out: Console, nodes: list[JsonTree]) -> None:
     found = [one["status"] for one in nodes if one["answers"]]
     print_table(out, _NODE_COLUMNS, [_node_row(one) for one in found], "")
     print_silent(out, {"nodes": nodes})
-    exposed = sum(one["exposed"] for one in found)
+    exposed = total(nodes)["exposed"]
     if exposed > found[0]["exposed"]:
         out.print(f"EXPOSED on all nodes that answer: {counted(exposed, 'message')}", style="bold red")
 

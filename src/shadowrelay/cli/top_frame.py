@@ -18,7 +18,7 @@ from shadowrelay.cli.top_figures import (
     total,
 )
 from shadowrelay.cli.viewing import clean
-from shadowrelay.operator.grouping import node_name
+from shadowrelay.shown.nodes import node_name
 
 MOST_QUEUES = 12
 _LEAST = 40  # columns

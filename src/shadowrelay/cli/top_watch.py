@@ -13,8 +13,8 @@ from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
 from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, looks, pace
 from shadowrelay.cli.viewing import clean
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.workers import worker_name
-from shadowrelay.operator.grouping import label, node_name
+from shadowrelay.core.workers import label, worker_name
+from shadowrelay.shown.nodes import node_name
 
 NOTABLE = (
     "FAIL",

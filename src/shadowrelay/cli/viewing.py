@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
-from shadowrelay.operator.grouping import is_later_worker, label, node_name, of_node
+from shadowrelay.core.workers import is_later_worker, label
+from shadowrelay.shown.nodes import node_name, of_node
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -27,7 +27,7 @@ from shadowrelay.console.pages import Overview, PageFrame, QueuePages
 from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in
-from shadowrelay.operator.grouping import node_name
+from shadowrelay.shown.nodes import node_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.operating import Told
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.operator import grouping, grouping_queues
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
+from shadowrelay.shown import nodes
 
 
 @contextmanager
@@ -42,18 +42,18 @@ class Asking:
 
     async def members(self) -> Sequence[Told]:
         """The ``status`` of each node: its workers are one."""
-        return grouping.statuses((await self._view.status())["nodes"])
+        return nodes.statuses((await self._view.status())["nodes"])
 
     async def queues(self) -> Sequence[Told]:
         """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each node."""
-        return grouping_queues.queues((await self._view.queues())["nodes"])
+        return nodes.queues((await self._view.queues())["nodes"])
 
     async def queue(self, hop: str) -> Sequence[Told]:
         """What each node knows of one next hop; ``queue`` is None if it has no mail for it. Raises
         RequestRefused.
         """
         with _refusing():
-            return grouping_queues.queue((await self._view.queue(hop))["nodes"])
+            return nodes.queue((await self._view.queue(hop))["nodes"])
 
     async def find(self, query: str, after: str, most: int) -> Told:
         """The messages that a query finds at all members. Raises RequestRefused."""

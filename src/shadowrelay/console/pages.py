@@ -22,6 +22,7 @@ from shadowrelay.console.safety import judge
 from shadowrelay.console.site import HEADERS, Site
 from shadowrelay.console.verdict import AuditVerdict
 from shadowrelay.core.operating import Scope, Told
+from shadowrelay.shown.nodes import together, total
 
 _QUEUES_A_PAGE = 50
 _SORTS = {"next_hop", "status", "messages", "exposed", "oldest"}
@@ -107,18 +108,13 @@ class Overview:
 
     async def _show(self, request: Request) -> Response:
         nodes = await self._asking.members()
-        told = [one["status"] for one in nodes if one["answers"]]
         boxes, copies = picture.members(nodes)
         given = {
             "verdict": judge(nodes),
             "nodes": nodes,
             "wide": picture.picture(boxes, copies, picture.WIDE),
             "narrow": picture.picture(boxes, copies, picture.NARROW),
-            "exposed": sum(one["exposed"] for one in told),
-            "queued": sum(one["queued"] for one in told),
-            "held": sum(one["shadow_held"] for one in told),
-            "aside": sum(one["set_aside"] for one in told),
-            "oldest": min((one["oldest_queued"] for one in told if one["oldest_queued"]), default=None),
+            "total": total(nodes),
             "charts": charts(self._rates),
             "audit": self._audit(),
             "lately": self._lately.look(nodes, self._asking.clock()),
@@ -143,8 +139,7 @@ class QueuePages:
     async def _list(self, request: Request) -> Response:
         given = given_in(request, {"named", "status", "sort", "page"})
         nodes = await self._asking.queues()
-        answers = [one for one in nodes if one["answers"]]
-        every = together(answers)
+        every = together(nodes)
         states = sorted({one["status"] for one in every})
         named, status = given["named"].lower(), given["status"]
         found = [one for one in every if named in one["next_hop"].lower() and status in ("", one["status"])]
@@ -168,7 +163,7 @@ class QueuePages:
             "page": page,
             "pages": pages,
             "shadows": [
-                {**each, "node": one["node"]} for one in answers for each in one.get("shadow_queues", ())
+                {**each, "node": one["node"]} for one in nodes for each in one.get("shadow_queues", ())
             ],
         }
         return self._frame.show(request, "queues.html", shown)
@@ -182,29 +177,6 @@ class QueuePages:
             "verbs": QUEUE_VERBS,
         }
         return self._frame.show(request, "queue.html", shown)
-
-
-def together(nodes: Sequence[Told]) -> list[dict[str, Any]]:
-    """The queues of several nodes for one next hop as one, with the nodes' ``parts``."""
-    found: dict[str, dict[str, Any]] = {}
-    for node in nodes:
-        for queue in node["queues"]:
-            part = {"node": node["node"], "messages": queue["messages"]}
-            one = found.get(queue["next_hop"])
-            if one is None:
-                found[queue["next_hop"]] = {**queue, "parts": [part]}
-                continue
-            one["parts"].append(part)
-            for name in ("messages", "exposed", "active", "recipients"):
-                one[name] += queue[name]
-            one["oldest"] = min(one["oldest"], queue["oldest"])
-            planned = [at for at in (one["next_attempt"], queue["next_attempt"]) if at]
-            one["next_attempt"] = min(planned, default=None)
-            one["why"] = one["why"] or queue["why"]
-            one["last_error"] = one["last_error"] or queue["last_error"]
-            if queue["status"] == "active":
-                one["status"] = "active"
-    return list(found.values())
 
 
 def given_in(request: Request, known: set[str]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from shadowrelay.console.words import listed, many, short
 from shadowrelay.core.operating import Told
+from shadowrelay.shown.nodes import total
 
 
 class Level(StrEnum):
@@ -43,8 +44,8 @@ def judge(nodes: Sequence[Told]) -> SafetyVerdict:
     told = [one for one in nodes if one["answers"]]
     reasons = sorted(_reasons(nodes, told), key=lambda one: tuple(Level).index(one.level), reverse=True)
     level = reasons[0].level if reasons else Level.SAFE
-    exposed = sum(one["status"]["exposed"] for one in told)
-    lost = sum(one["status"]["damaged_aside"] for one in told)
+    every = total(nodes)
+    exposed, lost = every.get("exposed"), every.get("damaged_aside")
     if exposed:
         sentence = f"{many(exposed, 'message has', 'messages have')} only one copy."
     elif lost:
@@ -54,12 +55,11 @@ def judge(nodes: Sequence[Told]) -> SafetyVerdict:
     else:
         sentence = "Every message is safe."
     if not reasons:
-        reasons = [SafetyReason(Level.SAFE, _calm(told))]
+        reasons = [SafetyReason(Level.SAFE, _calm(every.get("queued", 0)))]
     return SafetyVerdict(level, sentence, tuple(reasons))
 
 
-def _calm(told: Sequence[Told]) -> str:
-    queued = sum(one["status"]["queued"] for one in told)
+def _calm(queued: int) -> str:
     if not queued:
         return "No message waits for delivery."
     if queued == 1:

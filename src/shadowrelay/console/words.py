@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shadowrelay.operator.grouping import label
+from shadowrelay.core.workers import label
 
 _STEPS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

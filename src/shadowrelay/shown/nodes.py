@@ -1,0 +1,130 @@
+"""Puts what the workers of a node answer together: one entry for each node. Pure.
+
+An entry has ``node``, ``answers`` and ``why``, and what the node says. A node of whose workers one is silent
+says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from typing_extensions import TypedDict
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.workers import node_of, number_of, workers_called
+from shadowrelay.shown.fold import Fields, fold
+from shadowrelay.shown.queues import HopLook, QueuesLook
+from shadowrelay.shown.status import StatusEntry
+
+_Entry: TypeAlias = dict[str, Any]
+
+
+class NodeAnswers(TypedDict):
+    """Whether a node answers, or not to the end, and why."""
+
+    node: str
+    answers: bool
+    why: str
+
+
+class StatusLook(TypedDict):
+    """The status of a node in an entry."""
+
+    status: StatusEntry
+
+
+def node_name(member: str) -> str:
+    """The node of which that member is a worker."""
+    return node_of(ServerName(member))
+
+
+def of_node(entries: Iterable[_Entry], member: str) -> list[_Entry]:
+    """The entries of the node of that member: of all its workers."""
+    return [one for one in entries if node_name(one["node"]) == node_name(member)]
+
+
+def by_worker(entries: Iterable[_Entry]) -> list[_Entry]:
+    """The entries with the workers of each node together, the nodes in their order."""
+    every = list(entries)
+    nodes = list(dict.fromkeys(node_name(one["node"]) for one in every))
+    return sorted(
+        every, key=lambda one: (nodes.index(node_name(one["node"])), number_of(ServerName(one["node"])))
+    )
+
+
+def statuses(entries: Iterable[_Entry]) -> list[_Entry]:
+    """One entry for each node, with the ``status`` of its workers as one, in the order of the entries."""
+    return [_with_each(one, workers) for one, workers in _by_node(StatusLook, entries)]
+
+
+def _with_each(node: _Entry, workers: Sequence[_Entry]) -> _Entry:
+    if not workers or "workers" not in node:
+        return node
+    each = [{key: value for key, value in one["status"].items() if key != "peers"} for one in workers]
+    return {**node, "status": {**node["status"], "workers": each}}
+
+
+def total(entries: Iterable[Fields]) -> _Entry:
+    """The status of all nodes that answer, as one; empty if none does."""
+    return fold(StatusEntry, [one["status"] for one in entries if one["answers"]])
+
+
+def queues(entries: Iterable[_Entry]) -> list[_Entry]:
+    """One entry for each node: the ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of its workers."""
+    return [one for one, _ in _by_node(QueuesLook, entries)]
+
+
+def together(entries: Iterable[Fields]) -> list[_Entry]:
+    """The queues of all nodes that answer, by next hop, with the ``parts`` of each node."""
+    answering = [one for one in entries if one["answers"]]
+    parts: dict[str, list[_Entry]] = {}
+    for one in answering:
+        for found in one["queues"]:
+            part = {"node": one["node"], "messages": found["messages"]}
+            parts.setdefault(found["next_hop"], []).append(part)
+    every: list[_Entry] = fold(QueuesLook, answering).get("queues", [])
+    return [{**one, "parts": parts[one["next_hop"]]} for one in every]
+
+
+def queue(entries: Iterable[_Entry]) -> list[_Entry]:
+    """One entry for each node: what its workers know of one next hop."""
+    return [one for one, _ in _by_node(HopLook, entries)]
+
+
+def _by_node(model: type, entries: Iterable[_Entry]) -> Iterator[tuple[_Entry, list[_Entry]]]:
+    """An entry for each node, and the entries of its workers that answer, by their numbers.
+
+    ``workers`` of a node of several: whether each answers.
+    """
+    every = list(entries)
+    for node in dict.fromkeys(node_name(one["node"]) for one in every):
+        workers = sorted(of_node(every, node), key=lambda one: number_of(ServerName(one["node"])))
+        answering = [one for one in workers if one["answers"]]
+        several = [one["node"] for one in workers] != [node]
+        entry: _Entry = {"node": node, "answers": bool(answering), "why": _why(node, workers)}
+        if several:
+            entry["workers"] = [{key: one[key] for key in NodeAnswers.__annotations__} for one in workers]
+        if answering:
+            silent = len(workers) - len(answering)
+            entry = {**fold(model, answering, node, silent=silent), **entry}
+        yield entry, answering
+
+
+def _why(node: str, workers: Sequence[_Entry]) -> str:
+    """Which of the workers say nothing, or not all, and why."""
+    failing = [one for one in workers if one["why"]]
+    if not failing or [one["node"] for one in workers] == [node]:
+        return str(failing[0]["why"]) if failing else ""
+    reasons = sorted(failing, key=lambda one: str(one["why"]))
+    told = "; ".join(
+        f"{workers_called([one['node'] for one in some])}: {why}"
+        for why, some in ((why, list(some)) for why, some in groupby(reasons, lambda one: one["why"]))
+    )
+    silent = sum(not one["answers"] for one in workers)
+    if not silent:
+        return told
+    if silent == len(workers):
+        return f"none of its {len(workers)} workers answers: {told}" if len(workers) > 1 else told
+    return f"{silent} of its {len(workers)} workers {'does' if silent == 1 else 'do'} not answer: {told}"

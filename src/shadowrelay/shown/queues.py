@@ -1,0 +1,152 @@
+"""What is shown of queues: the backlog by next hop, copies for members, and mail kept for hops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from typing_extensions import TypedDict
+
+from shadowrelay.shown.fold import (
+    FIRST,
+    MOST,
+    OLDEST,
+    SAID,
+    Folding,
+    Newest,
+    Oldest,
+    Rule,
+    Sum,
+    by,
+    highest,
+    queue_of,
+    worst,
+)
+
+MOST_ATTEMPTS = 20
+
+
+def _waits_longest(_: Sequence[str], at: Folding) -> str:
+    waiting = [one for one in at.answers if one["awaits"]]
+    return str(min(waiting, key=lambda one: one["awaits_since"])["awaits"]) if waiting else ""
+
+
+def _newest(values: Sequence[Sequence[dict[str, Any]]], _: Folding) -> list[dict[str, Any]]:
+    every = (attempt for one in values for attempt in one)
+    return sorted(every, key=lambda one: str(one["at"]), reverse=True)[:MOST_ATTEMPTS]
+
+
+class SuspensionEntry(TypedDict):
+    """A suspension that is in force."""
+
+    operator: str
+    reason: str
+    since: str
+    until: str | None
+
+
+class HostEntry(TypedDict):
+    """One host of a next hop."""
+
+    host: Annotated[str, FIRST]
+    route: Annotated[str, FIRST]
+    group: Annotated[int, FIRST]
+    preference: Annotated[int, FIRST]
+    weight: Annotated[int, FIRST]
+    sessions: Sum
+    failures: Annotated[int, highest()]
+    last_error: Annotated[str, FIRST]
+    rests_until: Newest
+
+
+class NextHopEntry(TypedDict):
+    """What is known of a next hop, whether mail waits for it or not."""
+
+    sessions: Sum
+    places: Sum
+    failures: Annotated[int, MOST]
+    rests_until: Newest
+    awaits: Annotated[str, Rule(_waits_longest)]
+    awaits_since: Oldest
+    hosts: Annotated[list[HostEntry], by("group", "route", "host")]
+
+
+class QueueEntry(NextHopEntry):
+    """The backlog for one next hop. What hinders it comes first, then what moves it."""
+
+    identity: Annotated[str, queue_of("next_hop")]
+    next_hop: Annotated[str, FIRST]
+    status: Annotated[str, worst("suspended", "resting", "active", "ready", "retry", "asking")]
+    messages: Sum
+    waiting: Sum
+    recipients: Sum
+    active: Sum
+    asking: Sum
+    exposed: Sum
+    unread: Sum
+    oldest: Annotated[str, OLDEST]
+    next_attempt: Oldest
+    overdue_since: Oldest
+    last_error: Annotated[str, SAID]
+    why: Annotated[str, SAID]
+    suspension: Annotated[SuspensionEntry | None, SAID]
+
+
+class HopShadowQueueEntry(TypedDict):
+    """Mail that a hop took and has not delivered yet. It is no backlog."""
+
+    identity: Annotated[str, queue_of("next_hop", "Shadow\\")]
+    next_hop: Annotated[str, FIRST]
+    messages: Sum
+    oldest: Oldest
+    state: Annotated[str, worst("given_up", "failing", "untried", "reachable")]
+    failures: Annotated[int, MOST]
+    error: Annotated[str, FIRST]
+
+
+class HeldForHop(TypedDict):
+    """The copies held for a member that are for one next hop."""
+
+    next_hop: Annotated[str, FIRST]
+    messages: Sum
+    recipients: Sum
+
+
+class ShadowQueueEntry(TypedDict):
+    """Copies held for another member, its owner."""
+
+    identity: Annotated[str, queue_of("primary", "Shadow\\")]
+    primary: Annotated[str, FIRST]
+    primary_state: Annotated[str, worst("unreachable", "not_configured", "untried", "reachable")]
+    messages: Sum
+    oldest: Annotated[str, OLDEST]
+    next_hops: Annotated[list[HeldForHop], by("next_hop")]
+    next: Annotated[str, FIRST]
+
+
+class QueuesLook(TypedDict):
+    """All queues of a node."""
+
+    queues: Annotated[list[QueueEntry], by("next_hop")]
+    hop_shadow_queues: Annotated[list[HopShadowQueueEntry], by("next_hop")]
+    shadow_queues: Annotated[list[ShadowQueueEntry], by("primary", nodes=True)]
+
+
+class AttemptEntry(TypedDict):
+    """An attempt to deliver a message lately."""
+
+    at: str
+    message: str
+    host: str
+    outcome: str
+    reply: str
+    seconds: float
+
+
+class HopLook(NextHopEntry):
+    """All that a node knows of one next hop. ``queue``: None if it has no mail for it."""
+
+    queue: QueueEntry | None
+    error: Annotated[str, SAID]
+    suspension: Annotated[SuspensionEntry | None, SAID]
+    attempts: Annotated[list[AttemptEntry], Rule(_newest)]

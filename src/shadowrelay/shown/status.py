@@ -1,0 +1,329 @@
+"""What is shown of a node: its status, its members, and what an operator has it do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NotRequired
+
+from typing_extensions import TypedDict
+
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.members.pace import Amount, share
+from shadowrelay.core.workers import node_of, number_of, workers_called
+from shadowrelay.shown.fold import (
+    ALL_ASKED,
+    ALONE,
+    EACH_ONCE,
+    FIRST,
+    LAST_OF_ALL,
+    LEAST,
+    MODEL_OF_ALL,
+    MOST,
+    NEWEST,
+    NODE,
+    OLDEST,
+    SAID,
+    SORTED_UNION,
+    UNION,
+    Anywhere,
+    Everywhere,
+    Fields,
+    Folding,
+    Newest,
+    Oldest,
+    Rule,
+    Sum,
+    SumByName,
+    fold,
+)
+
+STATES = ("unreachable", "not_configured", "untried", "reachable")
+"""Of a member, the worst first."""
+
+
+# Rules of their own
+
+
+def _alike(values: Sequence[str], at: Folding) -> str:
+    """What all workers say alike, or each that says something, with its number."""
+    if len(set(values)) == 1:
+        return values[0]
+    told = zip(at.answers, values, strict=True)
+    return "; ".join(f"{workers_called([one['name']])}: {text}" for one, text in told if text)
+
+
+def _not_ready(values: Sequence[str], at: Folding) -> str:
+    return "" if any(one["ready"] for one in at.answers) else _alike(values, at)
+
+
+def _warned(values: Sequence[str], at: Folding) -> str:
+    """What workers warn of; and of a node that takes mail, which of its workers do not."""
+    ready = any(one["ready"] for one in at.answers)
+    idle = [
+        f"{workers_called([one['name']])} takes no mail: {one['not_ready_because']}"
+        for one in at.answers
+        if ready and not one["ready"]
+    ]
+    return "; ".join(filter(None, (_alike(values, at), *idle)))
+
+
+def _progress(values: Sequence[float | None], at: Folding) -> float | None:
+    """The share of the work of all: messages and octets, as each of them counts it."""
+    if all(one is None for one in values):
+        return None
+    done, of = (
+        Amount(*(sum(one[f"{what}{end}"] for one in at.answers) for what in ("messages", "octets")))
+        for end in ("", "_of")
+    )
+    return round(share(done, of), 4)
+
+
+def _ended(values: Sequence[str | None], _: Folding) -> str | None:
+    """How it ended for all; None while it runs for one."""
+    return None if not all(values) else next((one for one in values if one != "done"), "done")
+
+
+def members_seen(peers: Iterable[Fields], own: str) -> list[dict[str, Any]]:
+    """The members that workers of the node ``own`` know, as nodes, without that one.
+
+    Of a node of several workers: ``workers`` has their names, ``away`` those that cannot be reached.
+    """
+    by_node: dict[str, list[Fields]] = {}
+    for peer in peers:
+        by_node.setdefault(node_of(ServerName(peer["name"])), []).append(peer)
+    return [_member(node, some) for node, some in by_node.items() if node != node_of(ServerName(own))]
+
+
+_MEMBERS = Rule(lambda values, at: members_seen((peer for one in values for peer in one), at.node))
+
+
+def _member(node: str, found: Sequence[Fields]) -> dict[str, Any]:
+    if len(found) == 1 and found[0]["name"] == node:
+        return dict(found[0])
+    some = [one for one in found if not one["retired"]] or found
+    names = sorted({one["name"] for one in some}, key=lambda one: number_of(ServerName(one)))
+    away = {one["name"] for one in some if one["state"] == STATES[0]}
+    return {
+        **fold(PeerEntry, found, node),
+        "workers": names,
+        "away": [name for name in names if name in away],
+    }
+
+
+def _how_bad(state: str, one: Fields) -> tuple[bool, int, str, int]:
+    """The worst state, the longest silence, the most mail held for it; who is retired counts last."""
+    place = STATES.index(state) if state in STATES else 0
+    return one["retired"], place, one["since"] or "~", -one["shadow_held"]
+
+
+def _address(values: Sequence[str], at: Folding) -> str:
+    return next(
+        (value for one, value in zip(at.answers, values, strict=True) if one["name"] == at.node), values[0]
+    )
+
+
+def _next(values: Sequence[str], at: Folding) -> str:
+    """What happens next with the worst worker, with its number if it is not alike for all."""
+    if not values[0] or len({one["next"] for one in at.answers if not one["retired"]}) < 2:
+        return values[0]
+    return f"{workers_called([at.answers[0]['name']])}: {values[0]}"
+
+
+class PeerEntry(TypedDict):
+    """A member as a node sees it. Of one of several ``workers`` some may be ``away``: out of reach."""
+
+    name: Annotated[str, NODE]
+    site: Annotated[str, FIRST]
+    host: Annotated[str, FIRST]
+    address: Annotated[str, Rule(_address)]
+    state: Annotated[str, Rule(FIRST.of, _how_bad)]
+    since: Annotated[str | None, FIRST]
+    last_contact: Newest
+    step: Annotated[str, FIRST]
+    error: Annotated[str, FIRST]
+    failures: Annotated[int, FIRST]
+    retired: Everywhere
+    database_id: Annotated[str | None, ALONE]
+    incarnation: Annotated[str | None, ALONE]
+    sequence: Annotated[int | None, ALONE]
+    applied: Annotated[str | None, ALONE]
+    shadow_held: Sum
+    holds_ours: Sum
+    events_waiting: Sum
+    next: Annotated[str, Rule(_next)]
+    workers: NotRequired[Annotated[list[str], UNION]]
+    away: NotRequired[Annotated[list[str], UNION]]
+
+
+class _Read(TypedDict):
+    """What a scrub read, and what of it is not sound."""
+
+    began_at: Oldest
+    messages: Sum
+    messages_of: Sum
+    octets: Sum
+    octets_of: Sum
+    compared: Sum
+    damaged_content: Sum
+    damaged_rows: Sum
+    damaged_indexes: Sum
+    mended: Sum
+    unreadable: Sum
+    rebuilt: Annotated[list[str], SORTED_UNION]
+
+
+class WholeRound(_Read):
+    """The last complete round since the start."""
+
+    round: Annotated[int, LEAST]
+    at_once: Everywhere
+    complete_at: Annotated[str | None, LAST_OF_ALL]
+    seconds: Annotated[float, MOST]
+
+
+class ScrubEntry(_Read):
+    """The round under way, and the last complete one. ``begun``: the round that an operator's word began."""
+
+    interval: Annotated[float, MOST]
+    progress: Annotated[float | None, Rule(_progress)]
+    round: Annotated[int, LEAST]
+    at_once: Anywhere
+    complete_at: Annotated[str | None, LAST_OF_ALL]
+    last: Annotated[WholeRound | None, MODEL_OF_ALL]
+    begun: NotRequired[Annotated[int, LEAST]]
+
+
+class LateEntry(TypedDict):
+    """250s that wait for next hops: a node that is alone acknowledges late."""
+
+    longest: Annotated[float, MOST]
+    waiting: Sum
+
+
+class CorruptDatabase(TypedDict):
+    """What the start did with a corrupt transport database."""
+
+    outcome: str
+    kept_as: str
+    lost: dict[str, int]
+    messages_missing: bool
+
+
+class _Counts(TypedDict):
+    queued: Sum
+    exposed: Sum
+    asking: Sum
+    in_doubt: Sum
+    set_aside: Sum
+    damaged: Sum
+    damaged_aside: Sum
+    promoting: Sum
+    shadow_held: Sum
+    safety_net: Sum
+    oldest_queued: Oldest
+    oldest_held: Oldest
+
+
+class StatusEntry(_Counts):
+    """How a node is. ``workers``: of a node of several, the status of each that answers."""
+
+    name: Annotated[str, NODE]
+    site: Annotated[str, FIRST]
+    host: Annotated[str, FIRST]
+    version: Annotated[str, EACH_ONCE]
+    started_at: Annotated[str, NEWEST]
+    uptime: Annotated[float, LEAST]
+    ready: Anywhere
+    not_ready_because: Annotated[str, Rule(_not_ready)]
+    warning: Annotated[str, Rule(_warned)]
+    draining: Everywhere
+    redundancy: Everywhere
+    database_id: Annotated[str | None, ALONE]
+    incarnation: Annotated[str | None, ALONE]
+    sequence: Annotated[int | None, ALONE]
+    overdue_since: Oldest
+    refused: Sum
+    kept_for_hops: Sum
+    acknowledged_late: LateEntry
+    discard_events: Sum
+    commits: Sum
+    resubmitted: Sum
+    scrub: ScrubEntry
+    indexes_rebuilt: Sum
+    corrupt_database: Annotated[CorruptDatabase | None, SAID]
+    peers: Annotated[list[PeerEntry], _MEMBERS]
+    workers: NotRequired[Annotated[list[dict[str, Any]], UNION]]
+
+
+class DrainEntry(TypedDict):
+    """What is left of a drain."""
+
+    name: Annotated[str, NODE]
+    draining: Everywhere
+    done: Annotated[bool, ALL_ASKED]
+    arriving: Sum
+    queued: Sum
+    exposed: Sum
+    set_aside: Sum
+    held_for: SumByName
+    held_by: SumByName
+    handed_over: SumByName
+    not_yet_taken: SumByName
+    kept_for_hops: SumByName
+
+
+class RedirectEntry(TypedDict):
+    """The redirect that runs, or ran last. ``to``: None if there was none; then nothing follows."""
+
+    name: Annotated[str, NODE]
+    running: Anywhere
+    to: Annotated[str | None, SAID]
+    began_at: NotRequired[Annotated[str, OLDEST]]
+    done: NotRequired[Annotated[bool, ALL_ASKED]]
+    ended: NotRequired[Annotated[str | None, Rule(_ended)]]
+    queued: NotRequired[Sum]
+    handed_over: NotRequired[Sum]
+    copied: NotRequired[Sum]
+    not_yet_taken: NotRequired[Sum]
+    left: NotRequired[SumByName]
+    reply: NotRequired[Annotated[str, SAID]]
+    warning: NotRequired[Annotated[str, SAID]]
+
+
+class ClockDifference(TypedDict):
+    """How far the wall clock of a member is ahead, in seconds."""
+
+    name: str
+    ahead: float
+
+
+class TimeEntry(TypedDict):
+    """What a node knows of the time. Its workers have one wall clock: the one that doubts it most speaks."""
+
+    name: Annotated[str, NODE]
+    reckoned: Annotated[str, FIRST]
+    wall: Annotated[str, FIRST]
+    ahead: Annotated[float, FIRST]
+    stepped: Annotated[float, FIRST]
+    doubts: Annotated[list[str], Rule(FIRST.of, lambda doubts, _: -len(doubts))]
+    uncertain: Annotated[float, FIRST]
+    members: Annotated[list[ClockDifference], FIRST]
+
+
+class SettingChange(TypedDict):
+    """A setting that has another value, in the notation of the file."""
+
+    key: str
+    was: str
+    now: str
+
+
+class ReloadEntry(TypedDict):
+    """What the settings file comes to on a node: all its workers read one file."""
+
+    name: Annotated[str, NODE]
+    taken: Everywhere
+    now: Annotated[list[SettingChange], UNION]
+    restart: Annotated[list[SettingChange], UNION]
+    wrong: Annotated[list[str], UNION]
+    warnings: Annotated[list[str], UNION]
