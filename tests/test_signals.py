@@ -144,6 +144,7 @@ def test_a_hangup_and_every_other_signal_that_would_kill_a_service_is_logged_and
 
 @SERVICES
 @pytest.mark.parametrize("number", sorted(STOPPING), ids=name)
+@pytest.mark.slow
 def test_what_stops_a_service_is_logged_before_it_stops_in_order(
     started, service: Callable[[Path], Service], number: int
 ) -> None:
@@ -196,6 +197,7 @@ def test_a_service_that_is_ended_while_it_is_loaded_says_by_what(tmp_path: Path,
     assert (done.returncode, done.stderr) == (-number, f"ended by {name(number)}\n")
 
 
+@pytest.mark.slow
 def test_a_hangup_while_a_service_is_loaded_is_ignored(tmp_path: Path) -> None:
     done = while_loading("structlog", signal.SIGHUP, "run", tmp_path / "node.toml")
     assert done.returncode == 2, "there are no settings"

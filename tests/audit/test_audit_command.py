@@ -253,6 +253,7 @@ def test_where_nothing_answers_at_a_servers_address_it_is_said_and_not_waited_fo
 
 
 @pytest.mark.parametrize("name", ["MSGTRK-f.LOG", ".MSGTRK-mx1.example.com-aaaa-1.LOG.open"])
+@pytest.mark.slow
 def test_what_has_a_logs_name_and_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     logs = written(tmp_path / "logs")
     os.mkfifo(logs / name)

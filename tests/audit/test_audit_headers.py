@@ -84,6 +84,7 @@ SECTIONS = st.lists(
 
 @given(sections=SECTIONS, size=st.integers(40, 4000))
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.slow
 def test_every_row_is_read_by_the_columns_above_it_wherever_blocks_end(
     tmp_path: Path, sections: list[Section], size: int
 ) -> None:

@@ -162,6 +162,7 @@ def test_a_file_under_a_name_that_is_not_its_own_is_named(logs: Path) -> None:
     assert Fault.WRONG_RANGE in digest_file(moved)[0].faults
 
 
+@pytest.mark.slow
 def test_a_row_that_is_missing_at_the_edge_of_a_block_is_missed(
     logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,6 +160,7 @@ def test_however_an_audit_ends_its_processes_end_with_it(
         assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_audit_by_a_pool_says_what_one_without_says(tmp_path: Path) -> None:
     generate(tmp_path / "logs", messages=300, faults={"lost": 2}, seed=3, file_size=20_000)
     (tmp_path / "pooled.py").write_text(POOLED, "utf-8")

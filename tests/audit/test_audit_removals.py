@@ -35,6 +35,7 @@ def clean(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 @pytest.mark.parametrize(
     "clean", [STORIES, TWICE, GIVEN_BACK], ids=["", "delivered twice", "given back"], indirect=True
 )
+@pytest.mark.slow
 def test_a_row_that_is_missing_is_seen_and_held_against_no_node(clean: Path, tmp_path: Path) -> None:
     for number in range(each_row(clean)):
         gone = removed(clean, tmp_path / "logs", number)
@@ -58,6 +59,7 @@ def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("clean", [STORIES], ids=[""], indirect=True)
+@pytest.mark.slow
 def test_a_row_that_is_missing_in_files_sealed_again_is_seen(clean: Path, tmp_path: Path) -> None:
     missed: Counter[str] = Counter()
     for number in range(each_row(clean)):
@@ -70,6 +72,7 @@ def test_a_row_that_is_missing_in_files_sealed_again_is_seen(clean: Path, tmp_pa
 
 
 @pytest.mark.parametrize("clean", [GIVEN_BACK], ids=[""], indirect=True)
+@pytest.mark.slow
 def test_so_is_one_about_what_is_given_back(clean: Path, tmp_path: Path) -> None:
     """But for HAREDIRECT of what no sender was answered for: one copy was allowed, and is told as such."""
     for number in range(each_row(clean)):

@@ -230,6 +230,7 @@ def test_rows_in_any_order_one_at_a_time_give_the_verdict_of_all_at_once(
     is_that_of_all_at_once(here, logs, state, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_exchange_log_that_grows_is_merged_as_often_as_it_is_read_and_nothing_else_is(
     here: Auditor, tmp_path: Path
 ) -> None:
@@ -284,6 +285,7 @@ def test_what_cannot_be_used_is_made_again_and_said_so(
     assert is_that_of_all_at_once(here, faulty, state, tmp_path).told == []
 
 
+@pytest.mark.slow
 def test_when_a_log_was_changed_nothing_that_was_settled_is_used(
     here: Auditor, tmp_path: Path, faulty: Path
 ) -> None:
@@ -295,6 +297,7 @@ def test_when_a_log_was_changed_nothing_that_was_settled_is_used(
     assert "a file that was merged was changed since" in heard.told[0]
 
 
+@pytest.mark.slow
 def test_logs_that_an_older_version_read_are_read_again_and_those_that_are_gone_are_told(
     here: Auditor, tmp_path: Path, faulty: Path
 ) -> None:
@@ -314,6 +317,7 @@ def test_logs_that_an_older_version_read_are_read_again_and_those_that_are_gone_
     assert not (state / ".half-written").exists()
 
 
+@pytest.mark.slow
 def test_a_log_that_moves_to_an_archive_is_settled_as_before(
     here: Auditor, tmp_path: Path, faulty: Path
 ) -> None:
@@ -383,6 +387,7 @@ def test_whenever_it_is_killed_the_next_verdict_is_right_and_nothing_is_left_ove
     assert killed > 10, "it was killed at every file that it wrote"
 
 
+@pytest.mark.slow
 def test_several_may_work_with_one_state_at_a_time(here: Auditor, tmp_path: Path, faulty: Path) -> None:
     whole = here(faulty, out=tmp_path / "whole")
     for path in files_of(faulty):

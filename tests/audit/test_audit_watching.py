@@ -82,6 +82,7 @@ def closed(late: Path) -> None:
     late.rename(late.parent / "place" / late.name)
 
 
+@pytest.mark.slow
 def test_a_log_that_is_closed_while_one_watches_is_judged_with_the_others(
     tmp_path: Path, logs: Path, late: Path
 ) -> None:
@@ -149,6 +150,7 @@ def test_one_may_watch_before_the_first_log_is_closed(tmp_path: Path, logs: Path
         ended(process, 0)
 
 
+@pytest.mark.slow
 def test_who_watches_is_told_of_a_directory_without_logs(tmp_path: Path, logs: Path) -> None:
     (tmp_path / "other").mkdir()
     places = (logs, tmp_path / "other", "--state", tmp_path / "state", "--out", tmp_path / "out")

@@ -108,6 +108,7 @@ def test_rows_are_in_files_of_their_days_and_days_are_chosen(place: Place) -> No
     assert found.dataset(SIZES).to_table().num_rows == 4
 
 
+@pytest.mark.slow
 def test_of_runs_that_begin_at_once_one_publishes_and_the_others_are_told(place: Place) -> None:
     for round_ in range(5):
         base = place.manifest()
@@ -133,6 +134,7 @@ def test_of_runs_that_begin_at_once_one_publishes_and_the_others_are_told(place:
         assert messages(place) == [int(winner)]
 
 
+@pytest.mark.slow
 def test_a_run_that_slept_while_its_number_was_removed_publishes_nothing(place: Place) -> None:
     slow = Run(place, publish(place), NOW)
     for _ in range(KEPT_VERSIONS + 2):

@@ -369,6 +369,7 @@ _RUN = st.tuples(_OFF, st.timedeltas(min_value=SECOND, max_value=2 * DAY), _OFF,
 
 @settings(max_examples=2000, deadline=None)
 @given(st.lists(_RUN, min_size=2, max_size=5))
+@pytest.mark.slow
 def test_the_upper_bound_of_an_absence_is_one_whatever_wall_clocks_do(history: list[Run]) -> None:
     """Members that are right tell the time. The bound is known if the wall clock was right in this run and in
     the one before.

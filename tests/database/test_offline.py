@@ -153,6 +153,7 @@ def test_there_is_nothing_to_damage_of_a_message_that_is_not_there(tmp_path: Pat
     assert offline.flip_body(tmp_path, unknown, Random(1)) is False
 
 
+@pytest.mark.slow
 async def test_whatever_bit_flips_of_what_is_told_of_a_message_nothing_else_is_told(tmp_path: Path) -> None:
     """Behind the back of SQLite, whose indexes keep the old value."""
     about = message("inside").id

@@ -71,6 +71,7 @@ def about(content: bytes, recipient: str) -> bool:
 
 
 @pytest.mark.parametrize("whom", [("s@{domain}", "s@bücher.{domain}"), ("ä@{domain}", "ä@bücher.{domain}")])
+@pytest.mark.slow
 async def test_the_sender_gets_a_report_through_a_hop_of_whatever_extensions(
     tmp_path: Path, whom: tuple[str, str]
 ) -> None:

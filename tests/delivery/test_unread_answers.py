@@ -285,6 +285,7 @@ async def test_recipients_of_one_message_are_counted_apart(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("protocol", ["smtp", "lmtp"])
+@pytest.mark.slow
 async def test_generated_answers_deliver_once_unless_they_cannot_be_read(
     tmp_path: Path, protocol: str
 ) -> None:

@@ -30,6 +30,7 @@ def swaks(lab: RunningLab, *options: str) -> str:
 
 
 @pytest.mark.skipif(SWAKS is None, reason="swaks is not installed")
+@pytest.mark.slow
 def test_swaks_sends_in_all_its_ways(lab: RunningLab):
     lab.up()
     plain = swaks(lab, "--to", INSIDE)
@@ -43,6 +44,7 @@ def test_swaks_sends_in_all_its_ways(lab: RunningLab):
     lab.verify()
 
 
+@pytest.mark.slow
 def test_smtplib_sends_with_notification_parameters_and_eight_bits(lab: RunningLab):
     lab.up()
     with smtplib.SMTP(*lab.cluster.node("mx2").smtp, local_hostname=CLIENT) as client:

@@ -92,6 +92,7 @@ def test_a_lab_is_broken_and_healed_by_commands(lab: RunningLab):
     assert set(states(lab).values()) == {"down"}
 
 
+@pytest.mark.slow
 def test_a_frozen_node_does_not_outlive_the_lab(lab: RunningLab):
     lab.up(nodes=2)
     lab.cluster.freeze("mx2")

@@ -23,6 +23,7 @@ def demo(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_demonstration_loses_a_node_and_no_message(tmp_path: Path):
     done = demo(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -25,6 +25,7 @@ def queue(lab: RunningLab) -> dict[str, object]:
     return dict(found)
 
 
+@pytest.mark.slow
 def test_a_next_hop_that_cannot_be_reached_rests_and_the_queue_says_until_when_and_why(lab: RunningLab):
     lab.up("queue_glitch_retry_interval=5m", nodes=2)
     lab.cluster.kill(MAILBOX)
@@ -44,6 +45,7 @@ def test_a_next_hop_that_cannot_be_reached_rests_and_the_queue_says_until_when_a
     lab.cluster.start(MAILBOX)
 
 
+@pytest.mark.slow
 def test_mail_that_waits_for_a_free_session_is_counted_and_told_the_limit(lab: RunningLab):
     lab.up("max_per_domain_outbound_connections=1", "drain_timeout=0s", nodes=2)
     lab.cluster.freeze(MAILBOX)

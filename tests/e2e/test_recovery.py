@@ -131,6 +131,7 @@ def test_when_half_was_delivered_before_the_owners_disk_is_lost_only_the_rest_is
     assert lab.events("mx3", "DELIVER") == []
 
 
+@pytest.mark.slow
 def test_a_holder_polls_from_its_first_copy_on_however_rare_heartbeats_are(lab: RunningLab):
     # Until it has heard of a delivery, the loss of the owner's disk would make a duplicate.
     lab.up("shadow_heartbeat_frequency=1h", nodes=2)

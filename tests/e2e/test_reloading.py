@@ -65,6 +65,7 @@ def send(node: Process, subject: str) -> None:
         client.sendmail("a@example.org", ["b@example.net"], f"Subject: {subject}\r\n\r\nbody\r\n".encode())
 
 
+@pytest.mark.slow
 async def test_a_hangup_under_load_sends_new_mail_to_the_new_host_and_loses_nothing(node: Process) -> None:
     async with ScriptedHop() as old, ScriptedHop() as new:
         change(node, routes=route(old.port))
@@ -111,6 +112,7 @@ def test_a_file_with_an_error_changes_nothing_and_the_node_goes_on(node: Process
     assert "the settings file was refused" in ready["warning"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_would_change_and_changes_nothing(node: Process) -> None:
     node.up()
     change(node, relay_networks=[], receive={**_receive(node), "more": {"listen": "127.0.0.1:0"}})
@@ -124,6 +126,7 @@ def test_a_dry_run_says_what_would_change_and_changes_nothing(node: Process) -> 
         assert client.rcpt("b@example.net")[0] == 250, "a dry run changes nothing"
 
 
+@pytest.mark.slow
 def test_what_needs_a_restart_keeps_its_value_and_is_warned_of_until_then(node: Process) -> None:
     node.up()
     (other,) = free_ports(1)
@@ -210,6 +213,7 @@ def test_a_certificate_that_is_replaced_is_shown_at_the_next_handshake_and_old_s
     assert shown_to(old) == was
 
 
+@pytest.mark.slow
 def test_a_hangup_while_a_node_starts_does_not_end_it(node: Process) -> None:
     node.start()
     running = node.running

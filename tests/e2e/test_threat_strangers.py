@@ -74,6 +74,7 @@ def issued(lab: RunningLab, directory: Path, name: str) -> Pair:
     return issue(directory, name, now=datetime.now(UTC))
 
 
+@pytest.mark.slow
 def test_strangers_at_the_members_port_hear_nothing_and_change_nothing(lab: RunningLab, tmp_path: Path):
     lab.up()
     before = state(lab)
@@ -92,6 +93,7 @@ def test_strangers_at_the_members_port_hear_nothing_and_change_nothing(lab: Runn
     lab.verify()
 
 
+@pytest.mark.slow
 def test_a_certificate_of_our_authority_says_who_one_is_and_nobody_else(lab: RunningLab, tmp_path: Path):
     lab.up()
     before = state(lab)
@@ -145,6 +147,7 @@ def test_a_member_neither_revokes_a_copy_that_is_held_for_another_nor_talks_it_a
     assert len(lab.events(holder, "RESUBMIT")) == 1
 
 
+@pytest.mark.slow
 def test_on_the_public_port_the_verbs_do_not_exist(lab: RunningLab):
     lab.up("receive.default.tarpit_interval=0s")
     before = state(lab)

@@ -49,6 +49,7 @@ def test_what_is_asked_for_is_given_back_once_in_every_order_of_steps() -> None:
     assert not found.duplicates
 
 
+@pytest.mark.slow
 def test_a_lost_reply_of_the_next_hop_is_why_it_is_given_back_twice() -> None:
     found = explore(replace(GIVEN_BACK, faults=(("hop",),)))
     assert found.complete, "\n".join(found.trace)
@@ -69,6 +70,7 @@ def test_a_removal_at_any_moment_is_never_delivered_against_once_it_is_confirmed
 
 
 @pytest.mark.parametrize("number", QUICKLY_FOUND)
+@pytest.mark.slow
 def test_a_fix_that_is_taken_out_is_found_missing(number: int) -> None:
     found = find(number)
     assert found.problem
@@ -87,6 +89,7 @@ def test_with_the_fix_in_nothing_is_found_where_it_was(number: int) -> None:
     assert not found.problem, "\n".join(found.trace)
 
 
+@pytest.mark.slow
 def test_a_message_that_nobody_settles_is_told_as_stuck() -> None:
     """The search itself can fail: holders that neither ask nor are told keep their copy for ever."""
     found = find(7)
@@ -165,6 +168,7 @@ def test_a_handover_at_any_moment_delivers_once_and_leaves_nothing_behind() -> N
 
 
 @pytest.mark.parametrize("fault", ["lost", "late"])
+@pytest.mark.slow
 def test_one_message_that_is_offered_twice_to_the_same_member_is_delivered_once(fault: str) -> None:
     found = explore(replace(SHORT, faults=((fault,),), reject=None, attempts=2))
     assert found.complete

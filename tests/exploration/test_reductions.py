@@ -54,6 +54,7 @@ def test_whichever_way_a_node_came_to_a_state_it_does_the_same_from_there(fault:
     assert compared > 50
 
 
+@pytest.mark.slow
 def test_forgotten_ages_change_nothing_that_members_and_packets_come_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -97,6 +98,7 @@ def test_policy_as_a_choice_is_both_policies_and_nothing_else() -> None:
     assert both[1] - both[0]  # 451
 
 
+@pytest.mark.slow
 def test_second_faults_in_one_exploration_are_those_of_an_exploration_for_each() -> None:
     setup, memory = Setup(grain="talks", at_once=True), Memory()
     first, then = ("drain mx1",), ("disk mx1", "hop")
@@ -107,6 +109,7 @@ def test_second_faults_in_one_exploration_are_those_of_an_exploration_for_each()
     assert apart[1] - apart[0]
 
 
+@pytest.mark.slow
 def test_a_second_fault_when_everything_is_settled_finds_nothing_that_it_could_harm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_second_fault_when_everything_is_settled_finds_nothing_that_it_could_h
         assert len(at.taken) == 1
 
 
+@pytest.mark.slow
 def test_what_a_walk_remembers_of_rows_is_what_it_would_find() -> None:
     memory = Memory()
     explore(Setup(faults=(("disk mx2",),), grain="talks", at_once=True), most=3_000, memory=memory)

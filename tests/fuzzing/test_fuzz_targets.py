@@ -57,6 +57,7 @@ def test_the_invariant_holds_for_what_once_broke_it(name: str, file: str):
 @EVERY
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
+@pytest.mark.slow
 def test_the_invariant_holds_for_pieces_of_the_seeds_and_any_octets(target: Target, data: st.DataObject):
     seeds = list(target.seeds())
 

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scripted_hop import ScriptedHop
@@ -98,6 +99,7 @@ async def accepted(to: Station, mail: str, rcpts: list[str]) -> list[str]:
     return [mail, *given]
 
 
+@pytest.mark.slow
 def test_what_a_sender_is_taken_from_or_for_can_be_copied_handed_over_promoted_and_delivered(
     tmp_path: Path,
 ) -> None:

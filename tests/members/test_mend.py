@@ -252,6 +252,7 @@ async def test_nothing_is_set_aside_before_the_member_that_is_away_was_asked(tmp
         assert original(hop.contents[0]) == good
 
 
+@pytest.mark.slow
 async def test_what_is_damaged_a_second_time_is_asked_of_everybody_again(tmp_path: Path) -> None:
     """The second member had no copy when the first damage was found. It has the only good one at the next."""
     async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2", "mx3") as (owner, one, other):

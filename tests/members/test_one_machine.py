@@ -40,6 +40,7 @@ def holders(copy: Copy) -> dict[ServerName, HolderState]:
     return {one.name: one.state for one in copy.holders}
 
 
+@pytest.mark.slow
 async def test_what_one_machine_has_is_exposed_until_another_one_has_it_too(tmp_path: Path) -> None:
     """Its owner, elsewhere, is lost when both members of a machine have copies, and comes back without."""
     route = {"domains": ["*"], "host": "127.0.0.1", "port": 9, "tls": "none"}

@@ -365,6 +365,7 @@ async def test_a_holder_that_comes_back_without_its_disk_is_not_waited_for(
 
 
 @pytest.mark.parametrize("verb", [Verb.SUSPEND, Verb.REMOVE])
+@pytest.mark.slow
 async def test_what_a_member_said_of_a_job_ends_with_its_disk(
     tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_test_that_is_not_there_catches_nothing(bench: Bench, test: str) -> No
     assert bench.try_out(replace(SMALL, test=test)).ending is Ending.STRANGE
 
 
+@pytest.mark.slow
 def test_a_fault_that_the_test_does_not_notice_is_not_caught(bench: Bench) -> None:
     unnoticed = replace(SMALL, test="core/events/test_reports.py::test_a_report_id_is_a_uuid_of_version_8")
     assert bench.try_out(unnoticed).ending is Ending.PASSED
@@ -154,6 +155,7 @@ def test_ctrl_c_ends_the_tests_under_way_and_leaves_nothing(bench: Bench) -> Non
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_the_plugin_refuses_a_relay_from_elsewhere(tmp_path: Path) -> None:
     ended = subprocess.run(
         [

@@ -424,6 +424,7 @@ async def test_a_disk_that_fails_at_the_last_moment_puts_the_message_off(
 
 
 @pytest.mark.parametrize("readings", [0, 1], ids=["for the first holder", "for the second one"])
+@pytest.mark.slow
 async def test_a_content_that_cannot_be_read_for_its_holder_is_not_accepted_and_nothing_is_left_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readings: int
 ) -> None:

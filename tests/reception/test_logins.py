@@ -69,6 +69,7 @@ async def test_the_file_may_change_at_any_time(made: UserLogins, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.slow
 async def test_of_a_file_that_cannot_be_read_the_users_before_stay_and_of_none_nobody(
     made: UserLogins, tmp_path: Path
 ) -> None:

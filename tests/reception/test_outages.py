@@ -143,6 +143,7 @@ async def test_when_all_its_connections_are_reset_no_message_is_exposed_or_refus
 
 
 @POLICIES
+@pytest.mark.slow
 async def test_while_its_port_refuses_messages_fail_and_no_longer_than_a_second_after(
     tmp_path: Path, reject: bool
 ) -> None:

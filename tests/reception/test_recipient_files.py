@@ -222,6 +222,7 @@ async def test_the_loop_goes_on_and_the_book_from_before_counts_while_a_file_is_
     assert file.book().aliases == {"a@x.example": "c@x.example"}
 
 
+@pytest.mark.slow
 def test_fifty_thousand_aliases_and_a_thousand_lists_are_read_in_about_a_second() -> None:
     lines = [f"u{n}@x.example m{n}@store.example" for n in range(50_000)]
     for n in range(1_000):

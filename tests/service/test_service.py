@@ -113,6 +113,7 @@ def node(tmp_path: Path) -> Iterator[Process]:
         process.running.wait()
 
 
+@pytest.mark.slow
 async def test_a_node_that_is_killed_knows_for_whom_its_mailbox_server_had_answered(tmp_path: Path) -> None:
     answers = [b"250 2.1.5 first\r\n", b"250 2.1.5 second\r\n"]  # for one of two, then for the other one
     async with ScriptedHop(DOT=answers) as hop:
@@ -148,6 +149,7 @@ def in_transaction(client: smtplib.SMTP) -> None:
     client.send(MESSAGE)
 
 
+@pytest.mark.slow
 def test_a_term_lets_a_transaction_finish_and_turns_others_away(node: Process) -> None:
     node.up()
     busy, idle = node.client(), node.client()
@@ -205,6 +207,7 @@ def test_a_node_may_have_as_many_descriptors_as_the_administrator_allows(node: P
 
 
 @pytest.mark.parametrize("port", ["smtp", "admin"])
+@pytest.mark.slow
 def test_a_port_in_use_is_told(node: Process, port: str) -> None:
     with socket.create_server(("127.0.0.1", getattr(node, port))):
         node.start()
@@ -223,6 +226,7 @@ def test_wrong_settings_are_told_before_anything_is_touched(tmp_path: Path) -> N
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_data_directory_in_use_is_told(node: Process) -> None:
     node.up()
     other = Process(node.directory)  # the same data directory, other ports
@@ -250,6 +254,7 @@ def send_until_it_fails(node: Process) -> int:
     raise AssertionError("it never failed")
 
 
+@pytest.mark.slow
 def test_a_disk_that_fails_ends_the_node_with_the_reason(node: Process) -> None:
     """It exits, so that the holders take over; nothing was acknowledged that is not there."""
     limit = 3_000_000

@@ -183,6 +183,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., SupervisedNode]]:
         node.end()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_started_again_with_the_reason_and_all_end_in_order(
     made: Callable[..., SupervisedNode],
 ) -> None:
@@ -206,6 +207,7 @@ def test_a_worker_that_is_killed_is_started_again_with_the_reason_and_all_end_in
     ]
 
 
+@pytest.mark.slow
 def test_workers_drain_and_end_when_their_supervisor_is_killed(made: Callable[..., SupervisedNode]) -> None:
     node = made(2)
     node.up()

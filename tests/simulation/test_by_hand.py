@@ -17,6 +17,7 @@ def problems(seeds: range) -> dict[int, list[str]]:
 
 
 @pytest.mark.parametrize("first", range(0, 100, 50))
+@pytest.mark.slow
 def test_no_seed_delivers_against_a_confirmed_order_or_loses_other_mail(first: int) -> None:
     assert problems(range(first, first + 50)) == {}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from .clocks import of_every_third
 from .seeds import Run
 
@@ -20,6 +22,7 @@ def done(found: Run) -> list[str]:
     return [line for line in found.world.history if "clock" not in line]
 
 
+@pytest.mark.slow
 def test_a_wall_clock_that_steps_changes_nothing_of_what_a_boundary_does() -> None:
     """No promotion, no retry, no packet: as if it had stood still. Of a boot of the machine only the wall
     clock tells how long it took; what goes by age waits for the right time; operators type dates.
@@ -34,6 +37,7 @@ def test_a_wall_clock_that_steps_changes_nothing_of_what_a_boundary_does() -> No
     assert compared > 35
 
 
+@pytest.mark.slow
 def test_every_third_seed_has_clocks_that_step_and_machines_that_boot_again() -> None:
     faults, doubts = Counter[str](), Counter[str]()
     for seed in range(90):

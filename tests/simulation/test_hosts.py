@@ -28,6 +28,7 @@ def problems(seeds: range) -> dict[int, list[str]]:
     return {seed: verdict.problems[:3] for seed, verdict in verdicts.items() if verdict.problems}
 
 
+@pytest.mark.slow
 def test_no_host_that_fails_takes_mail_with_it() -> None:
     assert problems(range(int(os.environ.get("SHADOWRELAY_SEEDS", "3")))) == {}
 

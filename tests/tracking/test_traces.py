@@ -158,6 +158,7 @@ def test_a_collector_that_hangs_costs_spans_and_nobody_waits(monkeypatch: pytest
     assert made.counts == {"exported": 0, "dropped": 50}
 
 
+@pytest.mark.slow
 def test_without_an_endpoint_the_library_is_not_even_loaded() -> None:
     code = "import sys, shadowrelay.service.running; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

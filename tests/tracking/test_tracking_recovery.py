@@ -34,6 +34,7 @@ def left_over(directory: Path, *sequences: int, incarnation: Incarnation = BOOT,
     return directory / file.name.open
 
 
+@pytest.mark.slow
 def test_a_crash_at_every_byte_of_a_file_keeps_exactly_its_whole_rows(tmp_path: Path) -> None:
     whole = left_over(tmp_path / "whole", 1, 2, 3).read_bytes()
     header = whole.index(b"#Fields")

@@ -239,6 +239,7 @@ ADDRESSES = [
     st.sampled_from(["FULL", "HDRS"]),
 )
 @settings(max_examples=400, deadline=None)
+@pytest.mark.slow
 def test_a_report_is_7_bit_in_short_lines_and_returns_what_was_sent_whatever_that_is(
     original: bytes, sender: str, recipient: str, orcpt: str | None, smtputf8: bool, ret: str
 ) -> None:

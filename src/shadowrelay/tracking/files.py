@@ -157,7 +157,7 @@ class LogFile:
         self._buffer += footer.line().encode()
         self._write_out()
         date(self._handle, at)
-        os.fsync(self._handle)
+        self.sync()
         closed = publish(self._directory, self.name.open, self.name.closed, self._folder)
         self.abandon()
         return closed
