@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from shadowrelay.core.identifiers import NextHop
+import pytest
+
+from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.delivery.attempt import Outbound
+from shadowrelay.members.suspended import Suspended
 from shadowrelay.service.hops import hop_status
 from shadowrelay.smtp.sending.session import Login, NextHopServer
 
@@ -20,6 +25,43 @@ POLICY = Policy(max_per_domain_outbound_connections=3, max_outbound_connections=
 def keeps(policy: Policy = POLICY, **hops: Outbound) -> str:
     by_name = {NextHop(name): hop for name, hop in hops.items()}
     return hop_status(by_name, OUTSIDE, policy, clock=100.0, now=NOW).keeps(NOW)
+
+
+SUSPENDED = Suspension(
+    id=RequestId("01900000-0000-7000-9000-0000000000aa"),
+    next_hop=OUTSIDE,
+    suspended=True,
+    operator="op",
+    reason="it is full",
+    changed_by=ServerName("mx1"),
+    changed_at=NOW - timedelta(hours=3),
+)
+RESUMED = replace(SUSPENDED, suspended=False, spans=((NOW - timedelta(hours=3), NOW - timedelta(hours=1)),))
+LIFTED = replace(SUSPENDED, until=NOW - timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("started", "record", "rested_until", "hours"),
+    [
+        (9, None, None, 9),
+        (2, RESUMED, None, 1),
+        (2, LIFTED, None, 1),
+        (0.5, RESUMED, None, 0.5),
+        (9, None, 0.25, 0.25),
+    ],
+    ids=["the node stood", "it is resumed", "its time is over", "it was resumed before the start", "a rest"],
+)
+def test_mail_could_be_sent_since_the_last_of_all_that_kept_it_ended(started, record, rested_until, hours):
+    def ago(hours: float) -> datetime:
+        return NOW - timedelta(hours=hours)
+
+    suspended = Suspended(lambda: NOW)
+    suspended.take([record] if record else [])
+    hop = Outbound(None)
+    hop.retry_at = rested_until and ago(rested_until)
+    by_name = {OUTSIDE: hop}
+    found = hop_status(by_name, OUTSIDE, POLICY, 100.0, NOW, started_at=ago(started), suspended=suspended)
+    assert (found.keeps(NOW), found.free_since) == ("", ago(hours))
 
 
 def test_a_hop_that_nothing_was_sent_to_has_room():

@@ -99,7 +99,8 @@ class HopStatus:
     ``sessions`` send its mail; at most ``places`` may now, because of ``limit``. After ``failures`` in a row,
     the last with ``error``, no session tries it before ``rests_until``, then one. ``awaits`` is the step that
     a session has waited for longest, since ``awaits_since``. ``hosts``: those of the settings, or those that
-    the DNS had at the last attempt.
+    the DNS had at the last attempt. ``free_since``: when what kept its mail last had ended (the node was not
+    running, the queue was suspended, the hop rested); None: nothing did.
     """
 
     sessions: int
@@ -112,6 +113,7 @@ class HopStatus:
     awaits_since: datetime | None = None
     hosts: tuple[HostStatus, ...] = ()
     suspension: Suspension | None = None  # if it is in force
+    free_since: datetime | None = None
 
     def awaited(self, now: datetime) -> str:
         """What a session waits for, as a sentence, if it takes a while; else empty."""

@@ -68,7 +68,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Js
 
 def _overdue(node: RunningNode, seen: Snapshot, now: datetime) -> Iterator[datetime]:
     for hop, unsent in seen.unsent.items():
-        if unsent < now - OVERDUE and (since := overdue(unsent, node.hop(hop), now)):
+        if since := overdue(unsent, node.hop(hop), now):
             yield since
 
 
@@ -265,7 +265,8 @@ OVERDUE = timedelta(minutes=5)
 
 def overdue(unsent: datetime | None, hop: HopStatus, now: datetime) -> datetime | None:
     """Since when mail is due that nobody sends, and nothing keeps; None if that is no long time."""
-    return unsent if unsent and unsent < now - OVERDUE and not hop.keeps(now) else None
+    since = max(unsent, hop.free_since or unsent) if unsent else None
+    return since if since and since < now - OVERDUE and not hop.keeps(now) else None
 
 
 def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:

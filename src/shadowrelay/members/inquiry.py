@@ -29,10 +29,17 @@ PAGE = 500
 
 @dataclass(slots=True)
 class _Asked:
-    since: datetime | None  # identifies the question: the message may be asked about again later
+    question: OpenQuestion
     began: float
     by: frozenset[ServerName] = frozenset()  # one object for all messages with the same answers
-    confirmed: bool = False  # a member holds a copy for us
+    confirmed: bool = False  # a member has a copy in transit
+
+    def about(self, question: OpenQuestion) -> bool:
+        """Do these answers count for that question? The message may be asked about again later. Answers to a
+        claim count for the promoted message, but no earlier ones for the claim.
+        """
+        same = self.question.since == question.since
+        return same and question.taken_from in {None, self.question.taken_from}
 
 
 @dataclass(slots=True)
@@ -53,16 +60,19 @@ class Inquiry:
     unread: set[MessageId] = field(default_factory=set)
     opening: bool = False
     _asked: dict[MessageId, _Asked] = field(default_factory=dict)
-    _began: dict[datetime | None, float] = field(default_factory=dict)  # of questions not all looked at yet
+    _began: dict[tuple[datetime | None, ServerName | None], float] = field(
+        default_factory=dict
+    )  # of questions not all looked at yet
     _looked_at: MessageId = FIRST  # where ``conclude`` stopped, when there were too many
-    _places: dict[ServerName, MessageId] = field(default_factory=dict)  # where ``unasked`` stopped
+    _places: dict[ServerName, MessageId] = field(default_factory=dict)  # after which ``unasked`` goes on
     _groups: dict[frozenset[ServerName], frozenset[ServerName]] = field(default_factory=dict)
     _again: dict[ServerName, dict[MessageId, None]] = field(default_factory=dict)  # in order of arrival
 
-    def _entry(self, message_id: MessageId, since: datetime | None, at: float = 0.0) -> _Asked:
-        entry = self._asked.get(message_id)
-        if entry is None or entry.since != since:
-            entry = self._asked[message_id] = _Asked(since, at)
+    def _entry(self, question: OpenQuestion, at: float = 0.0) -> _Asked:
+        entry = self._asked.get(question.message_id)
+        if entry is None or not entry.about(question):
+            entry = self._asked[question.message_id] = _Asked(question, at)
+        entry.question = question
         return entry
 
     def forgotten(self, since: datetime | None) -> bool | None:
@@ -70,11 +80,23 @@ class Inquiry:
         return since is not None and since == self.returned and self.long()
 
     def unasked(self, ledger: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
-        """Up to ``most`` open questions that the member has not answered yet.
+        """Up to ``most`` open questions that the member has not answered yet. If there are more, the next
+        call goes on after them, so that answers that do not count yet keep nothing behind them waiting.
 
         If very many are answered, each call looks only at a part of them, so a question asked anew among them
         may be found only by a later call. None while the database is being opened.
         """
+        found = self._next(ledger, member, most)
+        if len(found) >= most > 0:
+            self.go_on_after(member, found[-1].message_id)
+        return found
+
+    def go_on_after(self, member: ServerName, message_id: MessageId) -> None:
+        """``unasked`` begins behind this question next."""
+        self._places[member] = message_id
+
+    def _next(self, ledger: Ledger, member: ServerName, most: int) -> list[OpenQuestion]:
+        """What ``unasked`` returns. The place stays before it."""
         if self.opening:
             return []
         last = place = self._places.pop(member, FIRST)
@@ -96,13 +118,14 @@ class Inquiry:
     def _has_answered(self, question: OpenQuestion, member: ServerName) -> bool:
         """Has the member answered? The owner that a pending promotion replaces is not asked: also True."""
         entry = self._asked.get(question.message_id)
-        answered = entry is not None and entry.since == question.since and member in entry.by
+        answered = entry is not None and entry.about(question) and member in entry.by
         return answered or question.taken_from == member
 
     def note(self, copy: Copy, member: ServerName, *, confirmed: bool = False) -> None:
-        """The member answered about this message; ``confirmed``: it holds a copy for us."""
+        """The member answered about this message; ``confirmed``: it has a copy in transit."""
         if copy.confirmation is not Confirmation.NONE:
-            entry = self._entry(copy.id, copy.confirm_since)
+            taken_from = copy.owner if copy.pending else None
+            entry = self._entry(OpenQuestion(copy.id, copy.confirm_since, taken_from))
             if member not in entry.by:
                 by = entry.by | {member}
                 entry.by = self._groups.setdefault(by, by)
@@ -126,7 +149,7 @@ class Inquiry:
 
     def has_questions(self, ledger: Ledger, member: ServerName) -> bool:
         """Is there a question for that member?"""
-        return bool(self._again.get(member) or self.unasked(ledger, member, 1))
+        return bool(self._again.get(member) or self._next(ledger, member, 1))
 
     def forget(self, message_id: MessageId) -> None:
         self._asked.pop(message_id, None)
@@ -153,8 +176,8 @@ class Inquiry:
                 break
             seen.add(question.message_id)
             # Questions that began together wait together, whenever this call looks at them.
-            began = self._began.setdefault(question.since, at)
-            entry = self._entry(question.message_id, question.since, began)
+            began = self._began.setdefault((question.since, question.taken_from), at)
+            entry = self._entry(question, began)
             entry.began = entry.began or began
             may_be_closed = concluding.may_be_closed(question, entry.by, reachable)
             looks += may_be_closed

@@ -37,6 +37,11 @@ class Suspended:
         now = self._clock()
         return next((one for one in self.queues.of(next_hop) if one.in_force(now)), None)
 
+    def resumed_at(self, next_hop: NextHop) -> datetime | None:
+        """When the last suspension of that queue ended; None: no suspension is on record."""
+        spans = self.queues.spans(next_hop, self._clock())
+        return spans[-1][1] if spans else None
+
     def take(self, records: Sequence[Suspension]) -> bool:
         """The records as they are now. Returns whether something changed."""
         if list(self.queues.records.values()) == list(records):

@@ -11,6 +11,7 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.members.suspended import Suspended
 
 _PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connections"
 
@@ -22,8 +23,13 @@ def hop_status(
     clock: float,
     now: datetime,
     hosts: Hosts | None = None,
+    *,
+    started_at: datetime | None = None,
+    suspended: Suspended | None = None,
 ) -> HopStatus:
-    """The status of one next hop. ``clock`` is the present moment on the loop's clock."""
+    """The status of one next hop. ``clock`` is the present moment on the loop's clock. ``started_at``: when
+    this process began to send.
+    """
     hop = hops.get(name) or Outbound(None)
     places, limit = (
         hop.places(clock, policy),
@@ -37,6 +43,7 @@ def hop_status(
         places, limit = alone, "one session logs in first"
     waiting = [session.awaits for session in hop.busy if session.awaits.what]
     longest = min(waiting, key=lambda awaited: awaited.since, default=None)
+    ended = [started_at, hop.retry_at, suspended.resumed_at(name) if suspended else None]
     return HopStatus(
         sessions=hop.workers,
         places=places,
@@ -53,6 +60,8 @@ def hop_status(
             for index, group in enumerate(hosts.ways(name))
             for host in (group.hosts if isinstance(group, HostGroup) else hop.known.get(group, ()))
         ),
+        suspension=suspended.by(name) if suspended else None,
+        free_since=max(filter(None, ended), default=None),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -298,8 +297,16 @@ class Node:
 
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
-        found = hop_status(self.queue.hops, name, self.policy, at, self.clock(), self.hosts)
-        return replace(found, suspension=self.queue.suspended.by(name))
+        return hop_status(
+            self.queue.hops,
+            name,
+            self.policy,
+            at,
+            self.clock(),
+            self.hosts,
+            started_at=self.started_at,
+            suspended=self.queue.suspended,
+        )
 
     def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
         return self.queue.recent.of(name)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from decision_inputs import POLICY, SPEAKER, holder, take_over
 from ledger_at_hand import DB, NOW, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
-from shadowrelay.core.identifiers import Incarnation, Mark
+from shadowrelay.core.identifiers import Incarnation, Mark, MessageId, ServerName
 from shadowrelay.core.members import answers, questions
-from shadowrelay.core.members.conversation import Line, Query, Question, ask, told
+from shadowrelay.core.members.conversation import CHECKS, MAX_QUESTIONS, Line, Query, Question, ask, told
 from shadowrelay.core.members.questions import Speaker
-from shadowrelay.core.messages import Confirmation, Reason, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Reason, Role, Stage
+from shadowrelay.core.ownership.transfer import intend
 from shadowrelay.members.inquiry import Inquiry
 
 
@@ -59,9 +60,8 @@ def test_an_event_about_an_unknown_id_creates_nothing() -> None:
     assert not on.told
 
 
-def unknown(on: LedgerAtHand, speaker: Speaker, *, forgotten: bool = False) -> None:
-    verdict = Verdict(M, 1, VerdictKind.UNKNOWN)
-    on.apply(questions.learn(on, verdict, speaker, None, POLICY, NOW, forgotten=forgotten))
+def unknown(on: LedgerAtHand, speaker: Speaker) -> None:
+    on.apply(questions.learn(on, Verdict(M, 1, VerdictKind.UNKNOWN), speaker, None, POLICY, NOW))
 
 
 def test_what_its_owner_refused_is_discarded(on_b: LedgerAtHand) -> None:
@@ -82,23 +82,103 @@ def test_unknown_from_an_owner_of_version_1_in_the_offering_incarnation_releases
     assert M not in on_b.copies
 
 
+SINCE = NOW - timedelta(days=1)
+
+
+def away(
+    *, long: bool | None, pending: Reason | None = None, confirm_since: datetime = SINCE
+) -> tuple[LedgerAtHand, Inquiry]:
+    """B's copy, since B returned. ``pending``: its promotion was pending before."""
+    asking = message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=confirm_since, pending=pending)
+    return ledger_of(B, asking), Inquiry(SINCE, lambda: long, sound={M})
+
+
+def concluded(on: LedgerAtHand, inquiry: Inquiry, *reachable: ServerName) -> Copy:
+    inquiry.conclude(on, frozenset(reachable), POLICY, NOW, 1.0)
+    return on.copies[M]
+
+
+def say(on: LedgerAtHand, inquiry: Inquiry, name: ServerName, kind: VerdictKind, argument: str = "") -> None:
+    """That member's answer to all that it is asked."""
+    query = ask(on, name, inquiry, NOW)
+    lines = [
+        Line(None, Verdict(one.message_id, 1, kind, argument)) for one in query.questions + query.claimed
+    ]
+    assert lines, "it was not asked"
+    told(on, SPEAKER[name], query, lines, inquiry, POLICY, NOW)
+
+
+SILENT, LOST, RETIRED = Reason.HEARTBEAT_LOST, Reason.DATABASE_REPLACED, Reason.OWNER_RETIRED
+
+
+@pytest.mark.parametrize("long", [True, False])
+@pytest.mark.parametrize("reason", [SILENT, LOST, Reason.DATABASE_ROLLED_BACK, RETIRED])
+def test_after_a_long_absence_a_copy_is_set_aside_whyever_it_is_promoted_before_its_owner_spoke(
+    reason: Reason, *, long: bool
+) -> None:
+    """It may have been settled, and forgotten, long ago. As a message of ours it gets a holder again."""
+    on, inquiry = away(long=long)
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    on.apply(intend(on.copies[M], reason, NOW))
+    assert concluded(on, inquiry, C).pending, "C is asked anew: now for a promotion"
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    copy = concluded(on, inquiry, C)
+    assert (copy.role, copy.epoch, copy.exposed) == (Role.PRIMARY, 2, True)
+    assert copy.stage is (Stage.SET_ASIDE if long else Stage.QUEUED)
+
+
+@pytest.mark.parametrize(("long", "stage"), [(True, Stage.SET_ASIDE), (False, Stage.QUEUED), (None, None)])
+def test_a_promotion_that_was_pending_before_a_long_absence_sets_the_copy_aside(
+    *, long: bool | None, stage: Stage | None
+) -> None:
+    """Its owner is still silent: nobody waits until an operator retires it."""
+    on, inquiry = away(long=long, pending=SILENT)
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    copy = concluded(on, inquiry, C)
+    assert (copy.pending, copy.stage) == ((None, stage) if stage else (SILENT, Stage.QUEUED))
+
+
+def test_an_owner_that_is_back_has_to_answer_what_a_long_absence_asks() -> None:
+    on, inquiry = away(long=True, pending=SILENT)
+    copy = concluded(on, inquiry, A)
+    assert (copy.pending, copy.confirmation) == (None, Confirmation.ASK)
+    on.apply(intend(copy, SILENT, NOW))
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    assert concluded(on, inquiry, C).stage is Stage.SET_ASIDE
+
+
+def test_once_its_owner_has_answered_a_copy_was_not_away() -> None:
+    on, inquiry = away(long=True)
+    say(on, inquiry, A, VerdictKind.RECORDED, "1")
+    assert concluded(on, inquiry, A).confirmation is Confirmation.NONE
+    on.apply(intend(on.copies[M], SILENT, NOW))
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    assert concluded(on, inquiry, C).stage is Stage.QUEUED
+
+
+def test_another_holder_of_the_silent_owner_confirms_a_copy_too() -> None:
+    on, inquiry = away(long=True, pending=SILENT)
+    say(on, inquiry, C, VerdictKind.PENDING, "2")
+    copy = concluded(on, inquiry, C)
+    assert (copy.role, copy.stage) == (Role.PRIMARY, Stage.QUEUED)
+
+
+def test_what_its_owner_handed_over_is_known_to_it_whatever_the_absence() -> None:
+    on, inquiry = away(long=True, pending=Reason.HANDED_OVER)
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    assert concluded(on, inquiry, C).stage is Stage.QUEUED
+
+
 @pytest.mark.parametrize("forgotten", [True, False])
 def test_after_a_long_absence_a_copy_that_its_owner_does_not_know_is_promoted_and_set_aside(
     *, forgotten: bool
 ) -> None:
-    """It may have been settled, and forgotten, long ago. As a message of ours it gets a holder again."""
-    before = NOW - timedelta(seconds=1)
-    on = ledger_of(B, message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=before))
-    inquiry = Inquiry(before, lambda: True, sound={M})
-    inquiry.note(on.copies[M], A)
-    unknown(on, SPEAKER[A], forgotten=forgotten)
+    on, inquiry = away(long=forgotten)
+    say(on, inquiry, A, VerdictKind.UNKNOWN)
     assert on.copies[M].pending is Reason.OWNER_FORGOT
-    inquiry.forget(M)
-    inquiry.conclude(on, frozenset({A, C}), POLICY, NOW, 1.0)
-    assert on.copies[M].pending, "C is asked first"
-    inquiry.note(on.copies[M], C)
-    inquiry.conclude(on, frozenset({A, C}), POLICY, NOW, 1.0)
-    copy = on.copies[M]
+    assert concluded(on, inquiry, A, C).pending, "C is asked first"
+    say(on, inquiry, C, VerdictKind.UNKNOWN)
+    copy = concluded(on, inquiry, A, C)
     assert (copy.role, copy.epoch, copy.exposed) == (Role.PRIMARY, 2, True)
     assert copy.stage is (Stage.SET_ASIDE if forgotten else Stage.QUEUED)
 
@@ -117,6 +197,52 @@ def test_that_its_owner_does_not_know_a_copy_counts_once_it_is_known_how_long_th
     else:
         assert (on.copies[M].pending, asked_again) == (Reason.OWNER_FORGOT, [])
         assert inquiry.forgotten(on.copies[M].confirm_since) is long
+
+
+def named(number: int) -> MessageId:
+    return MessageId(f"01900000-0000-7000-8000-{number:012x}")
+
+
+def rounds(on: LedgerAtHand, inquiry: Inquiry, count: int) -> list[set[MessageId]]:
+    """What A is asked in so many commands, each of which it answers with *unknown*."""
+    asked = []
+    for _ in range(count):
+        query = ask(on, A, inquiry, NOW)
+        ids = [one.message_id for one in (*query.questions, *query.claimed)]
+        assert len(ids) == len(set(ids)) <= MAX_QUESTIONS
+        lines = [Line(None, Verdict(each, 1, VerdictKind.UNKNOWN)) for each in ids]
+        told(on, SPEAKER[A], query, lines, inquiry, POLICY, NOW)
+        asked.append(set(ids))
+    return asked
+
+
+def test_questions_whose_answers_do_not_count_yet_keep_none_behind_them_waiting() -> None:
+    """Before it is known how long the absence was, an owner's *unknown* leaves the question open."""
+    asking = message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=NOW)
+    checked = replace(asking, confirmation=Confirmation.NONE, confirm_since=None, check_at=NOW)
+    ids = [named(number) for number in range(5 * MAX_QUESTIONS + 7)]
+    late = [named(number) for number in range(10**6, 10**6 + 50)]
+    copies = [replace(asking, id=each) for each in ids] + [replace(checked, id=each) for each in late]
+    on = ledger_of(B, *copies)
+    inquiry = Inquiry(NOW, lambda: None)
+    in_time = len(ids) // (MAX_QUESTIONS - CHECKS) + 1
+    asked = rounds(on, inquiry, 4 * in_time)
+    for turn in range(0, 4 * in_time, in_time):
+        assert set(ids) <= set().union(*asked[turn : turn + in_time])
+    assert set(late) <= set().union(*asked[:in_time])
+
+
+def test_a_claim_on_one_owner_keeps_no_claim_on_another_waiting() -> None:
+    """They do not go into one command; A answers neither with a rank, and has to be asked again."""
+    pending = message(Role.SHADOW, confirmation=Confirmation.ASK, confirm_since=NOW, pending=SILENT)
+    owners = [B, ServerName("d")]
+    copies = [replace(pending, id=named(number), owner=owners[number % 2]) for number in range(10)]
+    on, inquiry = ledger_of(C, *copies), Inquiry()
+    for turn in range(6):
+        query = ask(on, A, inquiry, NOW)
+        lines = [Line(None, Verdict(one.message_id, 1, VerdictKind.PENDING)) for one in query.claimed]
+        told(on, SPEAKER[A], query, lines, inquiry, POLICY, NOW)
+        assert {one.message_id for one in query.claimed} == {copy.id for copy in copies[turn % 2 :: 2]}
 
 
 def test_unknown_from_the_owner_in_a_later_incarnation_promotes(on_b: LedgerAtHand) -> None:

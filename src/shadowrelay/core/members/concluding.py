@@ -36,7 +36,7 @@ class Conclusion(Enum):
 class QuestionState:
     """What is known about one open question at this moment.
 
-    ``by``: members that have answered. ``confirmed``: one of them holds a copy for us. ``waited``: the
+    ``by``: members that have answered. ``confirmed``: one of them holds a copy in transit. ``waited``: the
     question is older than ``reconcile_timeout``. ``forgotten``: the question is asked because this node
     returned, from an absence after which all members may have forgotten the message; None: how long it was
     is not known yet. ``sound``: the content of the copy matches its digest.
@@ -72,15 +72,16 @@ def conclude(
     The message waits for every member that can be reached. If a holder is out of reach, the message waits for
     ``reconcile_timeout``, or not at all if a member that can be reached has answered and holds a copy; then
     it goes out in doubt. After a long absence of this node, a message that no member confirms is set aside,
-    unless no member was ever offered a copy. A copy is promoted only when its content is sound; after such an
-    absence, it is set aside then: as a message of ours it gets a holder, whatever the operator decides.
+    unless no member was ever offered a copy. A copy is promoted only when its content is sound. After such an
+    absence it waits for its owner's word; if it is promoted before that, it is set aside then, whyever it is
+    promoted: as a message of ours it gets a holder, whatever the operator decides.
     """
     if copy.pending is Reason.HEARTBEAT_LOST and copy.owner in said.reachable:
-        ledger.apply(withdraw(copy, now))
+        ledger.apply(withdraw(copy, now, still_asked=said.forgotten is not False))
         return Conclusion.WITHDRAWN
     if not _complete(question, said.by, said.reachable):
         return Conclusion.OPEN
-    asks_owner = copy.held and copy.pending in {None, Reason.HEARTBEAT_LOST}
+    asks_owner = copy.held and copy.pending is None
     if asks_owner and said.forgotten is not False and copy.owner not in said.by:
         return Conclusion.OPEN  # only its owner can say what became of it
     forgotten = said.forgotten if _may_be_forgotten(copy) and not said.confirmed else False
@@ -118,8 +119,8 @@ def conclude(
 
 def _may_be_forgotten(copy: Copy) -> bool:
     """May a member have settled the message, that forgot it since? Not if we received it, and no member was
-    offered a copy; and whoever took it over here asked its former owner then.
+    offered a copy; and whoever took it over here asked its former owner then. Who hands a copy over knows it.
     """
     if copy.held:
-        return copy.pending is Reason.OWNER_FORGOT
+        return copy.pending not in {None, Reason.HANDED_OVER}
     return copy.role is Role.PRIMARY and copy.former_owner is None and copy.ranks_given > 0

@@ -32,6 +32,9 @@ MAX_LINES = 200
 MAX_QUESTIONS = 60
 """How many ids one XQDISCARD may ask about, so that its line stays below 4,096 octets."""
 
+CHECKS = 20
+"""How many of them have room for copies whose ``check_at`` has come, however many questions are open."""
+
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
@@ -131,7 +134,13 @@ class InquiryView(Protocol):
         ...
 
     def unasked(self, ledger: Ledger, member: ServerName, most: int) -> Sequence[OpenQuestion]:
-        """Up to ``most`` open questions that this member has not answered yet."""
+        """Up to ``most`` open questions that this member has not answered yet: the next call goes on after
+        them, and round again.
+        """
+        ...
+
+    def go_on_after(self, member: ServerName, message_id: MessageId) -> None:
+        """The questions behind this one were not asked: the next call of ``unasked`` begins with them."""
         ...
 
     def asked_again(self, member: ServerName, most: int) -> Sequence[MessageId]:
@@ -188,18 +197,25 @@ def ask(ledger: Ledger, to: ServerName, inquiry: InquiryView, now: datetime, ver
     due: dict[MessageId, Copy] = {}
     claim: Claim | None = None
     claimed: list[Question] = []
-    for question in inquiry.unasked(ledger, to, MAX_QUESTIONS):
+    before = left_out_after = None
+    checks = list(ledger.copies_to_check(to, now, CHECKS))
+    for question in inquiry.unasked(ledger, to, MAX_QUESTIONS - len(checks)):
         copy = in_question(ledger, question.message_id)
-        if copy is None:
-            continue
-        claims = claim_of(copy)
-        if claims is None:
+        claims = claim_of(copy) if copy else None
+        if copy and claims is None:
             due[copy.id] = copy
-        elif claim in {None, claims}:
+        elif copy and claim in {None, claims}:
             claim = claims
             claimed.append(Question(copy.id, copy.epoch, copy.rank, copy.damaged and version > 1))
-    for copy in ledger.copies_to_check(to, now, MAX_QUESTIONS - len(due) - len(claimed)):
-        due.setdefault(copy.id, copy)
+        elif copy and not left_out_after:
+            left_out_after = before
+        before = question.message_id
+    if left_out_after:  # one command has one claim
+        inquiry.go_on_after(to, left_out_after)
+    room = MAX_QUESTIONS - len(due) - len(claimed)
+    if len(checks) == CHECKS < room:
+        checks = list(ledger.copies_to_check(to, now, room))
+    due.update((copy.id, copy) for copy in checks if copy.id not in due)
     for message_id in inquiry.asked_again(to, MAX_QUESTIONS - len(due) - len(claimed)):
         again = ledger.copy(message_id)
         if again and questions.shared_with(again, to):
@@ -312,16 +328,13 @@ def told(
     early = [
         line
         for line in lines
-        if too_early(ledger, line.verdict) or _forgotten(ledger, line.verdict, speaker, inquiry) is None
+        if too_early(ledger, line.verdict) or _not_yet_known(ledger, line.verdict, speaker, inquiry)
     ]
     for line in lines:
         if line in early:
             continue
         owner = _database_of(ledger, speaker, line.verdict)
-        forgotten = bool(_forgotten(ledger, line.verdict, speaker, inquiry))
-        ledger.apply(questions.learn(ledger, line.verdict, speaker, owner, policy, now, forgotten=forgotten))
-        if forgotten:  # all others are asked anew: now for a promotion
-            inquiry.forget(line.verdict.message_id)
+        ledger.apply(questions.learn(ledger, line.verdict, speaker, owner, policy, now))
     first = min((line.event for line in early if line.event is not None), default=None)
     events = [line.event for line in lines if line.event is not None]
     last = max((event for event in events if first is None or event < first), default=None)
@@ -330,7 +343,7 @@ def told(
     answered = {line.verdict.message_id for line in lines if line.event is None}
     answered -= {line.verdict.message_id for line in early}
     pending = {line.verdict.message_id for line in lines if _waits(ledger, line.verdict, speaker)}
-    confirmed = {line.verdict.message_id for line in lines if line.verdict.kind is VerdictKind.YOURS}
+    confirmed = {line.verdict.message_id for line in lines if _confirms(line.verdict)}
     for question in (*query.questions, *query.claimed):
         copy = in_question(ledger, question.message_id)
         if copy is None:
@@ -347,13 +360,20 @@ def told(
     return more_to_ask or (len(lines) >= MAX_LINES and not early)
 
 
-def _forgotten(ledger: Ledger, verdict: Verdict, owner: Speaker, inquiry: InquiryView) -> bool | None:
-    """The owner does not know the message: may it have forgotten it? None: it is not known yet."""
+def _not_yet_known(ledger: Ledger, verdict: Verdict, owner: Speaker, inquiry: InquiryView) -> bool:
+    """The owner does not know the message: has it still to be found out whether it may have forgotten it?"""
     if verdict.kind is not VerdictKind.UNKNOWN:
         return False
     copy = ledger.copy(verdict.message_id)
     of_it = copy is not None and copy.held and copy.owner == owner.name and copy.pending is None
-    return inquiry.forgotten(copy.confirm_since) if copy and of_it else False
+    return copy is not None and of_it and inquiry.forgotten(copy.confirm_since) is None
+
+
+def _confirms(verdict: Verdict) -> bool:
+    """Does the speaker have a copy of the message, in transit: for us, or like us for the silent owner?"""
+    return verdict.kind is VerdictKind.YOURS or (
+        verdict.kind is VerdictKind.PENDING and bool(verdict.argument)
+    )
 
 
 def _has_successor(ledger: Ledger, speaker: Speaker) -> bool:

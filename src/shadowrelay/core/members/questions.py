@@ -63,16 +63,13 @@ def learn(
     owner_database: DatabaseId | None,
     policy: Policy,
     now: datetime,
-    *,
-    forgotten: bool = False,
 ) -> Decision[None]:
     """Apply a verdict from a discard event or an answer. Idempotent; an unknown id creates nothing.
 
-    ``owner_database``: the database of the member that TAKEN names, if we know it. ``forgotten``: the speaker
-    may have forgotten the message while this node was away.
+    ``owner_database``: the database of the member that TAKEN names, if we know it.
     """
     if copy := ledger.copy(verdict.message_id):
-        return _learn(ledger, copy, verdict, speaker, owner_database, policy, now, forgotten=forgotten)
+        return _learn(ledger, copy, verdict, speaker, owner_database, policy, now)
     if rows := ledger.damaged(verdict.message_id):
         return learn_of_rows(rows, verdict, policy, now)
     arrived = ledger.arrival(verdict.message_id)
@@ -105,8 +102,6 @@ def _learn(
     owner_database: DatabaseId | None,
     policy: Policy,
     now: datetime,
-    *,
-    forgotten: bool = False,
 ) -> Decision[None]:
     match verdict.kind:
         case VerdictKind.DELIVERED:
@@ -134,7 +129,7 @@ def _learn(
         case VerdictKind.YOURS:
             return _yours(ledger, copy, verdict, speaker, now)
         case VerdictKind.UNKNOWN:
-            return _unknown(ledger, copy, speaker, now, forgotten=forgotten)
+            return _unknown(ledger, copy, speaker, now)
         case VerdictKind.PENDING:
             return _pending(ledger, copy, verdict, speaker)
         case VerdictKind.DAMAGED:
@@ -253,23 +248,18 @@ def _yours(ledger: Ledger, copy: Copy, verdict: Verdict, speaker: Speaker, now: 
     return saved(copy, copy.with_holder(as_holder(ledger, speaker, holder.rank)))
 
 
-def _unknown(
-    ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime, *, forgotten: bool
-) -> Decision[None]:
+def _unknown(ledger: Ledger, copy: Copy, speaker: Speaker, now: datetime) -> Decision[None]:
     """The speaker has never heard of the message, or a stale page made it forget.
 
     If the speaker is the owner, promote our copy: an owner that refused a message says *rejected*. Only in
-    version 1 does *unknown*, in the incarnation that offered the copy, mean *refused*. If the owner may have
-    settled and ``forgotten`` the message while this node was away, the question stays one of the return: as
-    the copy is promoted, it is set aside (``concluding``). If the speaker is a holder of ours, its copy no
-    longer counts.
+    version 1 does *unknown*, in the incarnation that offered the copy, mean *refused*. If the speaker is a
+    holder of ours, its copy no longer counts.
     """
     if copy.held and speaker.name == copy.owner and copy.pending is None:
         same = (speaker.database_id, speaker.mark.incarnation) == (copy.owner_database, copy.offered_in)
         if speaker.version == 1 and same:
             return discard_copy(ledger, copy, "Orphaned", now)
-        since = copy.confirm_since if forgotten else None
-        return intend(copy, Reason.OWNER_FORGOT, since or now)
+        return intend(copy, Reason.OWNER_FORGOT, now)
     holder = copy.holder(speaker.database_id)
     if copy.unfinished and holder and holder.state in _COPIES:
         after = copy.with_holder(replace(holder, state=HolderState.UNCERTAIN))

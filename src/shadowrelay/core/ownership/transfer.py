@@ -82,19 +82,24 @@ def intend(copy: Copy, reason: Reason, now: datetime) -> Decision[None]:
 
 def intended(copy: Copy, reason: Reason, now: datetime) -> Copy:
     """The copy with its promotion pending. Repeating this changes nothing, except that evidence replaces
-    HEARTBEAT_LOST, which is mere silence.
+    HEARTBEAT_LOST, which is mere silence. An open question keeps its time: after a long absence the owner
+    has to answer it (``concluding``).
     """
     if not copy.held or copy.pending not in {None, Reason.HEARTBEAT_LOST} or copy.pending is reason:
         return copy
-    since = copy.confirm_since if copy.pending else now
+    since = now if copy.confirmation is Confirmation.NONE else copy.confirm_since
     return replace(copy, pending=reason, confirmation=Confirmation.ASK, confirm_since=since, check_at=None)
 
 
-def withdraw(copy: Copy, now: datetime) -> Decision[None]:
-    """The owner was only silent, and is back: cancel the promotion, and ask the owner about the copy."""
+def withdraw(copy: Copy, now: datetime, *, still_asked: bool = False) -> Decision[None]:
+    """The owner was only silent, and is back: cancel the promotion, and ask the owner about the copy.
+
+    ``still_asked``: the owner has to answer a question that was open before.
+    """
     if not copy.held or copy.pending is not Reason.HEARTBEAT_LOST:
         return Decision(None)
-    return saved(copy, replace(unclaimed(copy), check_at=now))
+    after = replace(copy, pending=None, holders=()) if still_asked else unclaimed(copy)
+    return saved(copy, replace(after, check_at=now))
 
 
 def unclaimed(copy: Copy) -> Copy:
