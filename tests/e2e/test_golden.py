@@ -19,10 +19,12 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from golden_lines import Said, differences, lines, of_json, of_page, recorded, shared, values
 from running_lab import INSIDE, OUTSIDE, RunningLab, text, wait_until
+from told_by_models import exact
 
 from shadowlab import layout
 from shadowrelay.admin.openapi import OPERATIONS
@@ -202,6 +204,8 @@ def api(lab: RunningLab, named: dict[str, str]) -> Iterator[tuple[str, frozenset
         path = operation.path.format(**filled, name="mx2.lab.test", address=INSIDE)
         status, body = looked_at(lab, path + beside.get(operation.path, ""))
         read = of_json if operation.content == "application/json" else lines
+        if read is of_json and status == 200 and operation.answer is not Any:
+            exact(operation.answer, body)
         yield f"GET {operation.path}", read(body) | {f"{status=}"}
 
 

@@ -21,12 +21,14 @@ from shadowrelay.shown.queues import (
     QueuesLook,
     ShadowQueueEntry,
 )
+from shadowrelay.shown.records import JobCounts, MailCounts, ResubmitCounts
 from shadowrelay.shown.status import (
     DrainEntry,
     LateEntry,
     PeerEntry,
     RedirectEntry,
     ReloadEntry,
+    ScrubAnswer,
     ScrubEntry,
     StatusEntry,
     TimeEntry,
@@ -122,7 +124,6 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
                     a_peer(NODE),
                 ],
             ),
-            "workers": (["a"], ["b"], ["a", "b"], ["a", "b"]),
         },
     ),
     LateEntry: (({}, {}), {"longest": MOST, "waiting": SUM}),
@@ -143,7 +144,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "workers away": (["b", "a"], ["c", "a"], ["c", "a", "b"], ["c", "a", "b"]),
         },
     ),
-    ScrubEntry: (
+    ScrubAnswer: (
         (
             {"messages": 0, "octets": 3_000_000, "messages_of": 0, "octets_of": 4_000_000, "began_at": EARLY},
             {"messages": 0, "octets": 0, "messages_of": 0, "octets_of": 8_000_000},
@@ -155,6 +156,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "at_once": ANY,
             "last": (WHOLE, WHOLE | {"round": 2}, *(WHOLE | {"messages": 2},) * 2),
             "begun": (2, 1, 1, 1),
+            "workers": UNION,
         },
     ),
     WholeRound: (({}, {}), READ | {"at_once": ALL, "seconds": MOST}),
@@ -165,6 +167,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "draining done": ALL,
             "arriving queued exposed set_aside": SUM,
             "held_for held_by handed_over not_yet_taken kept_for_hops": BY_NAME,
+            "workers": UNION,
         },
     ),
     RedirectEntry: (
@@ -179,6 +182,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "queued handed_over copied not_yet_taken": SUM,
             "left": BY_NAME,
             "reply warning": ("", "no", "no", "no"),
+            "workers": UNION,
         },
     ),
     TimeEntry: (
@@ -187,9 +191,10 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "name": (NODE, f"w2.{NODE}", NODE, f"w2.{NODE}"),
             "reckoned wall ahead stepped uncertain members": WORSE,
             "doubts": ([], ["stepped"], ["stepped"], ["stepped"]),
+            "workers": (["b"], ["a"], ["a", "b"], ["a", "b"]),
         },
     ),
-    ReloadEntry: (PAIR, {"name": NAMED, "taken": ALL, "now restart wrong warnings": UNION}),
+    ReloadEntry: (PAIR, {"name": NAMED, "taken": ALL, "now restart wrong warnings workers": UNION}),
     NextHopEntry: (({"awaits": "", "awaits_since": None}, {"awaits": "dns", "awaits_since": LATE}), HOP),
     HostEntry: (
         ({"failures": 0}, {"failures": 3}),
@@ -271,6 +276,9 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "attempts": ([{"at": EARLY}], [{"at": LATE}], *([{"at": LATE}, {"at": EARLY}],) * 2),
         },
     ),
+    JobCounts: (({}, {}), {"did late waiting pending": SUM}),
+    MailCounts: (({}, {}), {"messages recipients octets": SUM}),
+    ResubmitCounts: (({}, {}), {"made": SUM, "skipped": BY_NAME, "left": (None, 5, 5, 5)}),
     StatusLook: (({}, {}), {"status": ({"queued": 2}, {"queued": 5}, {"queued": 7}, {"queued": 7})}),
 }
 CASES = [
@@ -314,3 +322,7 @@ def test_who_does_not_answer_is_not_done_and_hides_what_is_of_all() -> None:
 def test_what_an_answer_of_another_version_lacks_or_has_is_kept_so() -> None:
     assert fold(StatusEntry, [{"queued": 1}, {"queued": 2, "newer": 3}], NODE) == {"queued": 3}
     assert fold(StatusEntry, [{"queued": 1, "newer": 3}, {"queued": 2}], NODE) == {"queued": 3, "newer": 3}
+
+
+def test_of_several_nodes_there_is_what_the_model_has() -> None:
+    assert fold(LateEntry, [{"node": "mx1", "waiting": 1}, {"node": "mx2", "waiting": 2}]) == {"waiting": 3}

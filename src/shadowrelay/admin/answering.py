@@ -23,7 +23,7 @@ from shadowrelay.core.workers import node_of
 from shadowrelay.database.transport import DatabaseFailed
 
 Handler = Callable[[Request], Awaitable[Response]]
-JsonHandler = Callable[[Request], Awaitable[dict[str, Any]]]
+JsonHandler = Callable[[Request], Awaitable[Mapping[str, object]]]
 RefusalPage = Callable[[Request, RequestRefused], Response]
 
 _log = structlog.get_logger(__name__)
@@ -195,7 +195,7 @@ class _Ascii(JSONResponse):
         return json.dumps(content, separators=(",", ":")).encode("ascii")
 
 
-def json_response(content: dict[str, Any], status: int = 200) -> Response:
+def json_response(content: Mapping[str, object], status: int = 200) -> Response:
     return _Ascii(content, status_code=status, headers=PRIVATE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
@@ -293,7 +294,7 @@ class _Api(Answers):
 
     async def openapi(self, request: Request) -> dict[str, Any]:
         del request
-        return document(installed("shadowrelay"), self.routes)
+        return await asyncio.to_thread(document, installed("shadowrelay"), self.routes)
 
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.requests import Request
 
@@ -11,6 +10,8 @@ from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
+from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 
 _WHOLE = 36  # characters of an id
 
@@ -25,21 +26,21 @@ class ClusterRoutes:
     def _view(self) -> View:
         return self._node.hand.view
 
-    async def status(self, request: Request) -> dict[str, Any]:
+    async def status(self, request: Request) -> StatusesAnswer:
         del request
         return await self._view.status()
 
-    async def queues(self, request: Request) -> dict[str, Any]:
+    async def queues(self, request: Request) -> QueuesAnswer:
         del request
         return await self._view.queues()
 
-    async def queue(self, request: Request) -> dict[str, Any]:
+    async def queue(self, request: Request) -> HopAnswer:
         try:
             return await self._view.queue(request.path_params["hop"])
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
 
-    async def find(self, request: Request) -> dict[str, Any]:
+    async def find(self, request: Request) -> FoundAnswer:
         given = request.query_params
         if unknown := sorted(set(given) - {"q", "after", "limit", "here"}):
             raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are q, after, limit and here")
@@ -53,7 +54,7 @@ class ClusterRoutes:
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
 
-    async def trace(self, request: Request) -> dict[str, Any]:
+    async def trace(self, request: Request) -> TraceAnswer:
         """The id may be a beginning, if one message alone begins so, anywhere."""
         given = request.query_params
         if unknown := sorted(set(given) - {"after", "here"}):

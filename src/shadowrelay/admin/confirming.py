@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 
 from shadowrelay.admin.body import body_of, operator_of, text_of
@@ -11,6 +9,7 @@ from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.operator.confirming import TimeShown, confirm_time, time_shown
+from shadowrelay.shown.status import TimeEntry
 from shadowrelay.wire.told import MOST_TEXT
 
 
@@ -20,18 +19,18 @@ class TimeRoutes:
     def __init__(self, node: RunningNode) -> None:
         self._node = node
 
-    async def show(self, request: Request) -> dict[str, Any]:
+    async def show(self, request: Request) -> TimeEntry:
         del request
         return self._told(time_shown(self._node.clock))
 
-    async def confirm(self, request: Request) -> dict[str, Any]:
+    async def confirm(self, request: Request) -> TimeEntry:
         body = await body_of(request, {"operator", "reason"})
         reason, operator = text_of(body, "reason"), operator_of(body)
         if max(len(reason), len(operator)) > MOST_TEXT:
             raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
         return self._told(await confirm_time(self._node.clock, self._node.save_time, operator, reason))
 
-    def _told(self, shown: TimeShown) -> dict[str, Any]:
+    def _told(self, shown: TimeShown) -> TimeEntry:
         return {
             "name": self._node.name,
             "reckoned": timestamp(shown.reckoned),

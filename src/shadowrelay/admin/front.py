@@ -32,7 +32,7 @@ from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.shown.fold import fold
-from shadowrelay.shown.status import DrainEntry, RedirectEntry, ReloadEntry, ScrubEntry, TimeEntry
+from shadowrelay.shown.status import DrainEntry, RedirectEntry, ReloadEntry, ScrubAnswer, TimeEntry
 
 READY = "/healthz/ready"
 QUICK = 2.0
@@ -93,9 +93,9 @@ class Front(Guarded):
             self._all_read(f"{v1}/drain", DrainEntry),
             self._all_change(f"{v1}/drain/begin", DrainEntry),
             self._all_change(f"{v1}/drain/end", DrainEntry),
-            self._all_read(f"{v1}/scrub", ScrubEntry),
-            self._all_change(f"{v1}/scrub", ScrubEntry),
-            self._all_change(f"{v1}/scrub", ScrubEntry, "DELETE"),
+            self._all_read(f"{v1}/scrub", ScrubAnswer),
+            self._all_change(f"{v1}/scrub", ScrubAnswer),
+            self._all_change(f"{v1}/scrub", ScrubAnswer, "DELETE"),
             self._all_read(f"{v1}/redirect", RedirectEntry),
             self._all_change(f"{v1}/redirect", RedirectEntry, "DELETE"),
             self._all_change(f"{v1}/redirect/{{name}}", RedirectEntry),
@@ -191,7 +191,7 @@ class Front(Guarded):
         return await self._answered(answered, _refused)(request)
 
     async def _openapi(self, request: Request) -> Response:
-        own = document(installed("shadowrelay"), self.own_routes())
+        own = await asyncio.to_thread(document, installed("shadowrelay"), self.own_routes())
         try:
             said = await self._first(self._call(request))
         except RequestRefused:
@@ -224,7 +224,7 @@ class Front(Guarded):
     def _folded(self, model: type, said: Sequence[Said]) -> Response:
         """One answer of all that did it, and of each. If none did, what the first of them said."""
         if done := [one.json for one in said if one.done]:
-            answer = fold(model, done, self.name, silent=len(said) - len(done))
+            answer: Any = fold(model, done, self.name, silent=len(said) - len(done))
             return json_response({**answer, "workers": [_of_each(one) for one in said]})
         for one in said:
             if one.body:

@@ -27,6 +27,7 @@ from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.recipients import canonical
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.jobs import NoSuchJob
+from shadowrelay.shown.records import JobEntry, JobPreview, SuspensionRecord
 from shadowrelay.wire.told import MOST_NAMES, MOST_TEXT
 
 CONDITIONS = {
@@ -74,16 +75,16 @@ class JobRoutes:
     async def list(self, request: HttpRequest) -> dict[str, Any]:
         return paged(request.query_params, {"jobs": await self._hand.jobs.all()}, "jobs", "id")
 
-    async def show(self, request: HttpRequest) -> dict[str, Any]:
+    async def show(self, request: HttpRequest) -> JobEntry:
         with _refusing():
             return await self._hand.jobs.show(request.path_params["id"], _asks(request))
 
-    async def preview(self, request: HttpRequest) -> dict[str, Any]:
+    async def preview(self, request: HttpRequest) -> JobPreview:
         body = await body_of(request, {"filter", "operator"})
         with _refusing():
             return await self._hand.jobs.preview(filter_of(body), operator_of(body))
 
-    async def add(self, request: HttpRequest) -> dict[str, Any]:
+    async def add(self, request: HttpRequest) -> JobEntry:
         body = await body_of(request, {"verb", "filter", "operator", "reason", "until", "with_report"})
         verb = text_of(body, "verb")
         if verb not in {*Verb}:
@@ -98,7 +99,7 @@ class JobRoutes:
                 Verb(verb), wanted, operator, reason, until=until, with_report=with_report
             )
 
-    async def stop(self, request: HttpRequest) -> dict[str, Any]:
+    async def stop(self, request: HttpRequest) -> JobEntry:
         body = await body_of(request, {"operator"})
         with _refusing():
             return await self._hand.jobs.stop(request.path_params["id"], operator_of(body))
@@ -107,7 +108,7 @@ class JobRoutes:
         found = {"suspensions": await self._hand.suspensions.all(_asks(request))}
         return paged(request.query_params, found, "suspensions", "queue")
 
-    async def act_on_queue(self, request: HttpRequest) -> dict[str, Any]:
+    async def act_on_queue(self, request: HttpRequest) -> SuspensionRecord:
         body = await body_of(request, {"queue", "act", "operator", "reason", "until"})
         queue, act = NextHop(_short(text_of(body, "queue"), "queue")), body.get("act")
         operator, reason = _short(operator_of(body), "operator"), _short(text_of(body, "reason"), "reason")

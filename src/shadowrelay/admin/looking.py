@@ -18,6 +18,8 @@ from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, ho
 from shadowrelay.operator import tracing, view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
+from shadowrelay.shown.queues import HopLook
+from shadowrelay.shown.status import StatusEntry
 from shadowrelay.wire.told import is_text
 
 T = TypeVar("T")
@@ -44,7 +46,7 @@ class Looking:
     async def _ask(self, work: Callable[[SqlLedger], T]) -> T:
         return await self.node.database.transact(work)
 
-    async def status(self) -> Json:
+    async def status(self) -> StatusEntry:
         seen = await self._ask(views.snapshot)
         return render.status(self.node, seen, self._version, self.clock())
 
@@ -74,12 +76,12 @@ class Looking:
         ]
         return {"shadow_queues": shown}
 
-    async def queue(self, name: NextHop) -> Json:
+    async def queue(self, name: NextHop) -> HopLook:
         """All that this node knows of one next hop. ``queue`` is None if it has no mail for it."""
         now, hop = self.clock(), self.node.hop(name)
         found = next((one for one in await self._queues(now) if one.next_hop == name), None)
         return {
-            "queue": found and render.queue(self.node.name, found, hop, now),
+            "queue": render.queue(self.node.name, found, hop, now) if found else None,
             **render.next_hop(hop, now),
             "error": hop.error,
             "suspension": render.suspension(await self._ask(lambda ledger: ledger.suspension(name)), now),
@@ -120,7 +122,7 @@ class Looking:
             view.TRACE: self._look_trace,
         }
 
-    async def _look_status(self, told: Told) -> Json:
+    async def _look_status(self, told: Told) -> StatusEntry:
         del told
         return await self.status()
 
@@ -128,7 +130,7 @@ class Looking:
         del told
         return {**await self.queues(), **await self.shadow_queues()}
 
-    async def _look_queue(self, told: Told) -> Json:
+    async def _look_queue(self, told: Told) -> HopLook:
         return await self.queue(NextHop(_text(told, "next_hop")))
 
     async def _look_find(self, told: Told) -> Json:

@@ -5,386 +5,207 @@ A test compares this list with the routes that a node serves.
 
 from __future__ import annotations
 
-from shadowrelay.admin.openapi_shapes import (
-    ANY,
-    COUNT,
-    FLAG,
-    MAYBE,
-    NAMES,
-    NUMBER,
-    OBJECT,
-    OBJECTS,
-    PAGE,
-    TEXT,
-    Operation,
-    Shape,
-    answer,
-    body,
-    maybe,
-    one_of,
-)
-from shadowrelay.core.jobs import Verb
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from shadowrelay.admin import asked
 from shadowrelay.database.views import MessageState
+from shadowrelay.shown import messages, nodes, queues, records, status
 
 _V1 = "/api/v1"
-_NOTHING = body()
-_DID = answer(id=TEXT, did=TEXT)
-_STATES = [str(state) for state in MessageState]
+_PAGE: Mapping[str, Any] = {"after": str, "limit": Annotated[int, Field(ge=1, le=500)]}
+"""The parameters of a list: where a page begins (the ``next`` of the page before), and how much it has."""
 
-_SELECTOR: Shape = body(
-    "since",
-    "until",
-    since=TEXT,
-    until=TEXT,
-    all=ANY,
-    to={"anyOf": [TEXT, NAMES]},
-    sender=MAYBE,
-    recipient=MAYBE,
-    message_id=MAYBE,
-    network_message_id=MAYBE,
-)
-_FILTER: Shape = body(
-    ids=NAMES,
-    queue=MAYBE,
-    sender=MAYBE,
-    recipient=MAYBE,
-    domain=MAYBE,
-    subject=MAYBE,
-    error=MAYBE,
-    suspended={"type": ["boolean", "null"]},
-    older=ANY,
-    younger=ANY,
-    larger=ANY,
-    smaller=ANY,
-)
-_DRAIN = answer(name=TEXT, draining=FLAG, done=FLAG, queued=COUNT, exposed=COUNT, set_aside=COUNT)
-_SCRUB = OBJECT
-_REDIRECT = answer(name=TEXT, running=FLAG, to=MAYBE)
-_REDUNDANCY = answer(
-    name=TEXT,
-    on=FLAG,
-    settings_file=FLAG,
-    overruled=FLAG,
-    queued=COUNT,
-    switch=maybe(OBJECT),
-    members=OBJECTS,
-)
-_TIME = answer(
-    name=TEXT,
-    reckoned=TEXT,
-    wall=TEXT,
-    ahead=NUMBER,
-    stepped=NUMBER,
-    doubts=ANY,
-    uncertain=NUMBER,
-    members=OBJECTS,
-)
-_NODES = answer(nodes=OBJECTS)
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What one method of one path does. ``answer``, ``body``, and the values of ``query``: models and types.
+    ``statuses``: the refusals that only some operations have.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answer: Any
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    statuses: tuple[int, ...] = ()
+    content: str = "application/json"
+    open: bool = False  # without a token
+
+
+def _get(path: str, summary: str, answer: Any, **more: Any) -> Operation:
+    return Operation("GET", _V1 + path, summary, answer, **more)
+
+
+def _post(path: str, summary: str, answer: Any, body: Any = asked.NothingAsked) -> Operation:
+    return Operation("POST", _V1 + path, summary, answer, body=body)
+
+
+def _delete(path: str, summary: str, answer: Any) -> Operation:
+    return Operation("DELETE", _V1 + path, summary, answer, body=asked.NothingAsked)
+
 
 _NODE = (
-    Operation(
-        "GET",
-        f"{_V1}/status",
-        "How this node is.",
-        answer(
-            name=TEXT,
-            site=TEXT,
-            host=TEXT,
-            version=TEXT,
-            uptime=NUMBER,
-            ready=FLAG,
-            queued=COUNT,
-            exposed=COUNT,
-            shadow_held=COUNT,
-            safety_net=COUNT,
-            sequence=COUNT,
-            peers=OBJECTS,
-        ),
-    ),
-    Operation(
-        "GET",
-        f"{_V1}/queues",
-        "The queues.",
-        answer(queues=OBJECTS, hop_shadow_queues=OBJECTS, next=MAYBE),
-        query=PAGE,
-    ),
-    Operation(
-        "GET",
-        f"{_V1}/shadow-queues",
-        "Copies for other members.",
-        answer(shadow_queues=OBJECTS, next=MAYBE),
-        query=PAGE,
-    ),
-    Operation(
-        "GET",
-        f"{_V1}/messages",
+    _get("/status", "How this node is.", status.StatusEntry),
+    _get("/queues", "The queues.", queues.QueuesPage, query=_PAGE),
+    _get("/shadow-queues", "Copies for other members.", queues.ShadowQueuesPage, query=_PAGE),
+    _get(
+        "/messages",
         "Messages by state, page by page.",
-        answer(messages=OBJECTS, next=MAYBE),
-        query={"state": one_of(*_STATES), **PAGE},
+        messages.MessagesPage,
+        query={"state": MessageState, **_PAGE},
     ),
-    Operation(
-        "GET",
-        f"{_V1}/messages/{{id}}",
+    _get(
+        "/messages/{id}",
         "All that this node knows of a message; a beginning of its id is enough.",
-        answer(id=TEXT, state=TEXT),
+        messages.MessageAnswer,
         statuses=(400,),
     ),
-    Operation(
-        "POST",
-        f"{_V1}/messages/{{id}}/resume",
-        "Try a message that was set aside again.",
-        _DID,
-        body=_NOTHING,
-    ),
-    Operation(
-        "POST", f"{_V1}/messages/{{id}}/bounce", "Give a message that was set aside up.", _DID, body=_NOTHING
-    ),
-    Operation(
-        "POST", f"{_V1}/messages/{{id}}/drop", "Forget a message whose rows are damaged.", _DID, body=_NOTHING
-    ),
-    Operation("GET", f"{_V1}/peers", "The other members.", answer(peers=OBJECTS)),
-    Operation(
-        "POST",
-        f"{_V1}/peers/{{name}}/retire",
-        "Say that a member is gone for good.",
-        answer(name=TEXT, retired=FLAG, promoted=COUNT, did=ANY, to_do=TEXT),
-        body=_NOTHING,
-    ),
-    Operation("GET", f"{_V1}/drain", "What is left of a drain.", _DRAIN),
-    Operation("POST", f"{_V1}/drain/begin", "Begin to empty this node.", _DRAIN, body=_NOTHING),
-    Operation("POST", f"{_V1}/drain/end", "End the drain.", _DRAIN, body=_NOTHING),
-    Operation("GET", f"{_V1}/redundancy", "The switch of shadow redundancy.", _REDUNDANCY),
-    Operation(
-        "POST",
-        f"{_V1}/redundancy",
+    _post("/messages/{id}/resume", "Try a message that was set aside again.", messages.DidAnswer),
+    _post("/messages/{id}/bounce", "Give a message that was set aside up.", messages.DidAnswer),
+    _post("/messages/{id}/drop", "Forget a message whose rows are damaged.", messages.DidAnswer),
+    _get("/peers", "The other members.", status.PeersAnswer),
+    _post("/peers/{name}/retire", "Say that a member is gone for good.", records.RetiredAnswer),
+    _get("/drain", "What is left of a drain.", status.DrainEntry),
+    _post("/drain/begin", "Begin to empty this node.", status.DrainEntry),
+    _post("/drain/end", "End the drain.", status.DrainEntry),
+    _get("/redundancy", "The switch of shadow redundancy.", records.RedundancyEntry),
+    _post(
+        "/redundancy",
         "Switch shadow redundancy for all members.",
-        _REDUNDANCY,
-        body=body("value", "reason", value=one_of("on", "off"), reason=TEXT, operator=MAYBE),
+        records.RedundancyEntry,
+        asked.RedundancyAsked,
     ),
-    Operation("GET", f"{_V1}/time", "What this node knows of the time.", _TIME),
-    Operation(
-        "POST",
-        f"{_V1}/time/confirm",
-        "Say that the wall clock is right.",
-        _TIME,
-        body=body("reason", reason=TEXT, operator=MAYBE),
-    ),
-    Operation("GET", f"{_V1}/redirect", "The redirect that runs, or ran last.", _REDIRECT),
-    Operation("POST", f"{_V1}/redirect/{{name}}", "Move the queue to a member.", _REDIRECT, body=_NOTHING),
-    Operation("DELETE", f"{_V1}/redirect", "Stop the redirect.", _REDIRECT, body=_NOTHING),
-    Operation("GET", f"{_V1}/scrub", "The scrub of what is kept.", _SCRUB),
-    Operation("POST", f"{_V1}/scrub", "Read all that is kept now.", _SCRUB, body=_NOTHING),
-    Operation("DELETE", f"{_V1}/scrub", "Go on at the usual pace.", _SCRUB, body=_NOTHING),
-    Operation(
-        "POST",
-        f"{_V1}/reload",
+    _get("/time", "What this node knows of the time.", status.TimeEntry),
+    _post("/time/confirm", "Say that the wall clock is right.", status.TimeEntry, asked.ReasonAsked),
+    _get("/redirect", "The redirect that runs, or ran last.", status.RedirectEntry),
+    _post("/redirect/{name}", "Move the queue to a member.", status.RedirectEntry),
+    _delete("/redirect", "Stop the redirect.", status.RedirectEntry),
+    _get("/scrub", "The scrub of what is kept.", status.ScrubAnswer),
+    _post("/scrub", "Read all that is kept now.", status.ScrubAnswer),
+    _delete("/scrub", "Go on at the usual pace.", status.ScrubAnswer),
+    _post(
+        "/reload",
         "Read the settings file again.",
-        OBJECT,
-        body=body(dry_run=FLAG, cluster=FLAG, operator=MAYBE),
+        status.ReloadEntry | nodes.ReloadsAnswer,
+        asked.ReloadAsked,
     ),
-    Operation(
-        "GET", f"{_V1}/members", "The members, and where each is from.", answer(name=TEXT, members=OBJECTS)
-    ),
-    Operation(
-        "POST",
-        f"{_V1}/members",
+    _get("/members", "The members, and where each is from.", records.MembersAnswer),
+    _post(
+        "/members",
         "Take a member that the authority announces.",
-        answer(name=TEXT, new=FLAG),
-        body=body("signed", signed=TEXT),
+        records.AnnouncedAnswer,
+        asked.AnnounceAsked,
     ),
-    Operation(
-        "GET",
-        f"{_V1}/events",
+    _get(
+        "/events",
         "Tracking events as they are committed: server-sent events without end.",
-        TEXT,
-        query={"after": TEXT, "event": TEXT},
+        str,
+        query={"after": str, "event": str},
         content="text/event-stream",
     ),
-    Operation(
-        "GET", f"{_V1}/openapi.json", "This document.", answer(openapi=TEXT, info=OBJECT, paths=OBJECT)
-    ),
+    _get("/openapi.json", "This document.", status.OpenApiAnswer),
 )
 
 _SAFETY_NET = (
-    Operation(
-        "GET",
-        f"{_V1}/safety-net",
+    _get(
+        "/safety-net",
         "Messages that may be resubmitted, page by page.",
-        answer(messages=OBJECTS, next=MAYBE),
+        messages.SafetyNetPage,
         query={
-            **dict.fromkeys(("since", "until", "to", "sender", "recipient"), TEXT),
-            **dict.fromkeys(("message_id", "network_message_id"), TEXT),
-            **PAGE,
+            **dict.fromkeys(("since", "until", "to", "sender", "recipient"), str),
+            **dict.fromkeys(("message_id", "network_message_id"), str),
+            **_PAGE,
         },
     ),
-    Operation(
-        "GET", f"{_V1}/resubmit", "The resubmit requests.", answer(requests=OBJECTS, next=MAYBE), query=PAGE
-    ),
-    Operation(
-        "POST",
-        f"{_V1}/resubmit",
+    _get("/resubmit", "The resubmit requests.", records.ResubmitsPage, query=_PAGE),
+    _post(
+        "/resubmit",
         "Bring delivered mail back from Safety Net.",
-        answer(request=OBJECT),
-        body=body("selector", "reason", selector=_SELECTOR, gone=NAMES, operator=MAYBE, reason=TEXT),
+        records.ResubmitChanged,
+        asked.ResubmitAsked,
     ),
-    Operation(
-        "POST",
-        f"{_V1}/resubmit/preview",
+    _post(
+        "/resubmit/preview",
         "What a request would do.",
-        OBJECT,
-        body=body("selector", selector=_SELECTOR, gone=NAMES, operator=MAYBE),
+        records.ResubmitPreview,
+        asked.ResubmitPreviewAsked,
     ),
-    Operation("GET", f"{_V1}/resubmit/{{id}}", "One request.", OBJECT, statuses=(409,)),
+    _get("/resubmit/{id}", "One request.", records.ResubmitEntry, statuses=(409,)),
     *(
-        Operation(
-            "POST",
-            f"{_V1}/resubmit/{{id}}/{verb}",
-            f"{said} a request.",
-            answer(request=OBJECT),
-            body=body(operator=MAYBE),
-        )
+        _post(f"/resubmit/{{id}}/{verb}", f"{said} a request.", records.ResubmitChanged, asked.OperatorAsked)
         for verb, said in (("pause", "Pause"), ("resume", "Go on with"), ("remove", "Remove"))
     ),
-    Operation(
-        "POST",
-        f"{_V1}/resubmit/{{id}}/gone",
+    _post(
+        "/resubmit/{id}/gone",
         "Say that a member is away for that request.",
-        answer(request=OBJECT),
-        body=body("member", member=TEXT, operator=MAYBE),
+        records.ResubmitChanged,
+        asked.GoneAsked,
     ),
 )
 
 _JOBS = (
-    Operation("GET", f"{_V1}/jobs", "The jobs.", answer(jobs=OBJECTS, next=MAYBE), query=PAGE),
-    Operation(
-        "POST",
-        f"{_V1}/jobs",
-        "Do a verb to all messages that match a filter.",
-        OBJECT,
-        body=body(
-            "verb",
-            "filter",
-            "reason",
-            verb=one_of(*Verb),
-            filter=_FILTER,
-            reason=TEXT,
-            operator=MAYBE,
-            until=MAYBE,
-            with_report=FLAG,
-        ),
-    ),
-    Operation(
-        "POST",
-        f"{_V1}/jobs/preview",
+    _get("/jobs", "The jobs.", records.JobsPage, query=_PAGE),
+    _post("/jobs", "Do a verb to all messages that match a filter.", records.JobEntry, asked.JobAsked),
+    _post(
+        "/jobs/preview",
         "How many messages match a filter, and some of them.",
-        OBJECT,
-        body=body("filter", filter=_FILTER, operator=MAYBE),
+        records.JobPreview,
+        asked.JobPreviewAsked,
     ),
-    Operation("GET", f"{_V1}/jobs/{{id}}", "One job, and how far each member is.", OBJECT, statuses=(409,)),
-    Operation("POST", f"{_V1}/jobs/{{id}}/stop", "Stop a job.", OBJECT, body=body(operator=MAYBE)),
-    Operation(
-        "GET",
-        f"{_V1}/suspensions",
-        "The suspended queues.",
-        answer(suspensions=OBJECTS, next=MAYBE),
-        query=PAGE,
-    ),
-    Operation(
-        "POST",
-        f"{_V1}/suspensions",
-        "Suspend or resume a queue.",
-        OBJECT,
-        body=body(
-            "queue",
-            "act",
-            "reason",
-            queue=TEXT,
-            act=one_of("suspend", "resume"),
-            reason=TEXT,
-            operator=MAYBE,
-            until=MAYBE,
-        ),
-    ),
+    _get("/jobs/{id}", "One job, and how far each member is.", records.JobEntry, statuses=(409,)),
+    _post("/jobs/{id}/stop", "Stop a job.", records.JobEntry, asked.OperatorAsked),
+    _get("/suspensions", "The suspended queues.", records.SuspensionsPage, query=_PAGE),
+    _post("/suspensions", "Suspend or resume a queue.", records.SuspensionRecord, asked.SuspensionAsked),
 )
 
 _CLUSTER = (
-    Operation("GET", f"{_V1}/cluster/status", "How all nodes are.", _NODES),
-    Operation("GET", f"{_V1}/cluster/queues", "The queues of all nodes.", _NODES),
-    Operation(
-        "GET",
-        f"{_V1}/cluster/queues/{{hop}}",
-        "One next hop, as each node sees it.",
-        answer(next_hop=TEXT, nodes=OBJECTS),
-        statuses=(400,),
-    ),
-    Operation(
-        "GET",
-        f"{_V1}/cluster/find",
+    _get("/cluster/status", "How all nodes are.", nodes.StatusesAnswer),
+    _get("/cluster/queues", "The queues of all nodes.", nodes.QueuesAnswer),
+    _get("/cluster/queues/{hop}", "One next hop, as each node sees it.", nodes.HopAnswer, statuses=(400,)),
+    _get(
+        "/cluster/find",
         "Messages on all nodes, page by page.",
-        answer(by=TEXT, messages=OBJECTS, nodes=OBJECTS, next=MAYBE),
-        query={"q": TEXT, **PAGE},
+        messages.FoundAnswer,
+        query={"q": str, **_PAGE},
     ),
-    Operation(
-        "GET",
-        f"{_V1}/cluster/trace/{{id}}",
+    _get(
+        "/cluster/trace/{id}",
         "The life of a message over all nodes.",
-        answer(events=OBJECTS, nodes=OBJECTS, next=MAYBE),
-        query={"after": TEXT},
+        messages.TraceAnswer,
+        query={"after": str},
     ),
 )
 
 _OTHERS = (
-    Operation("GET", "/metrics", "Metrics for Prometheus.", TEXT, content="text/plain"),
-    Operation(
-        "GET",
-        "/healthz/live",
-        "Whether the process lives.",
-        answer(live=FLAG),
-        open=True,
-    ),
-    Operation(
-        "GET",
-        "/healthz/ready",
-        "Whether the node takes mail.",
-        answer(ready=FLAG, reason=TEXT),
-        open=True,
-    ),
+    Operation("GET", "/metrics", "Metrics for Prometheus.", str, content="text/plain"),
+    Operation("GET", "/healthz/live", "Whether the process lives.", status.LiveAnswer, open=True),
+    Operation("GET", "/healthz/ready", "Whether the node takes mail.", status.ReadyAnswer, open=True),
     Operation(
         "POST",
         "/login",
         "Begin a session of a browser.",
-        answer(operator=TEXT, scope=one_of("read", "operate"), csrf=TEXT),
-        body=body("token", token=TEXT, operator=MAYBE, next=MAYBE),
+        status.SessionAnswer,
+        body=asked.LoginAsked,
         open=True,
     ),
-    Operation("POST", "/logout", "End it.", answer(logged_out=FLAG), body=body(csrf=MAYBE), open=True),
-)
-
-_WORKER = answer(
-    number=COUNT,
-    name=TEXT,
-    state=TEXT,
-    pid={"type": ["integer", "null"]},
-    since=TEXT,
-    restarts=COUNT,
-    why=TEXT,
+    Operation("POST", "/logout", "End it.", status.LoggedOutAnswer, body=asked.LogoutAsked, open=True),
 )
 
 FRONT = (
-    Operation(
-        "GET",
-        f"{_V1}/workers",
-        "The workers of a node of several.",
-        answer(name=TEXT, workers={"type": "array", "items": _WORKER}),
-    ),
-    Operation("GET", f"{_V1}/workers/{{number}}", "One worker.", _WORKER),
+    _get("/workers", "The workers of a node of several.", nodes.WorkersAnswer),
+    _get("/workers/{number}", "One worker.", nodes.WorkerEntry),
     *(
         Operation(
             method,
             f"{_V1}/workers/{{number}}/{{path}}",
             "What one worker answers at that path of the API.",
-            ANY,
-            body=OBJECT if method == "POST" else None,
+            Any,
+            body=dict[str, Any] if method == "POST" else None,
             statuses=(400, 409),
         )
         for method in ("GET", "POST", "DELETE")

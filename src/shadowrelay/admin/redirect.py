@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 
 from shadowrelay.admin.guard import RequestRefused
@@ -11,6 +9,7 @@ from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.operator.redirect import RedirectProgress, RedirectRefused
+from shadowrelay.shown.status import RedirectEntry
 
 
 class RedirectRoutes:
@@ -19,11 +18,11 @@ class RedirectRoutes:
     def __init__(self, node: RunningNode) -> None:
         self._node = node
 
-    async def show(self, request: Request) -> dict[str, Any]:
+    async def show(self, request: Request) -> RedirectEntry:
         del request
         return _told(self._node.name, await self._node.redirecting.progress())
 
-    async def begin(self, request: Request) -> dict[str, Any]:
+    async def begin(self, request: Request) -> RedirectEntry:
         to = ServerName(request.path_params["name"].lower())
         try:
             begun = await self._node.redirecting.begin(to)
@@ -31,12 +30,12 @@ class RedirectRoutes:
             raise RequestRefused(409, str(refused)) from refused
         return _told(self._node.name, begun)
 
-    async def end(self, request: Request) -> dict[str, Any]:
+    async def end(self, request: Request) -> RedirectEntry:
         del request
         return _told(self._node.name, await self._node.redirecting.end())
 
 
-def _told(name: ServerName, seen: RedirectProgress | None) -> dict[str, Any]:
+def _told(name: ServerName, seen: RedirectProgress | None) -> RedirectEntry:
     if seen is None:
         return {"name": name, "running": False, "to": None}
     return {

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 
 from shadowrelay.admin.body import body_of, operator_of, text_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.render_resubmit import having
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.operator.redundancy import RedundancyShown
+from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.wire.told import MOST_TEXT
 
 _VALUES = {"on": True, "off": False}
@@ -22,11 +22,11 @@ class RedundancyRoutes:
     def __init__(self, node: RunningNode) -> None:
         self._node = node
 
-    async def show(self, request: Request) -> dict[str, Any]:
+    async def show(self, request: Request) -> RedundancyEntry:
         del request
         return self._told(await self._node.redundancy.show())
 
-    async def turn(self, request: Request) -> dict[str, Any]:
+    async def turn(self, request: Request) -> RedundancyEntry:
         body = await body_of(request, {"value", "operator", "reason"})
         value = body.get("value")
         if value not in _VALUES:
@@ -39,7 +39,7 @@ class RedundancyRoutes:
             await self._node.redundancy.turn(on=_VALUES[value], operator=operator, reason=reason)
         )
 
-    def _told(self, shown: RedundancyShown) -> dict[str, Any]:
+    def _told(self, shown: RedundancyShown) -> RedundancyEntry:
         switch = shown.switch
         return {
             "name": self._node.name,
@@ -49,22 +49,15 @@ class RedundancyRoutes:
             "queued": shown.queued,
             "exposed": shown.exposed,
             "held": shown.held,
-            "switch": switch
-            and {
+            "switch": {
                 "on": switch.value,
                 "revision": switch.revision,
                 "operator": switch.operator,
                 "reason": switch.reason,
                 "changed_by": switch.changed_by,
                 "changed_at": timestamp(switch.changed_at),
-            },
-            "members": [
-                {
-                    "name": one.member,
-                    "has": one.has,
-                    "at": one.at and timestamp(one.at),
-                    "why": one.why,
-                }
-                for one in shown.having
-            ],
+            }
+            if switch
+            else None,
+            "members": [having(one) for one in shown.having],
         }

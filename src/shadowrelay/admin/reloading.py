@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -11,6 +12,9 @@ from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused
+from shadowrelay.shown.nodes import ReloadsAnswer
+from shadowrelay.shown.records import AnnouncedAnswer, MemberEntry, MembersAnswer
+from shadowrelay.shown.status import ReloadEntry
 
 
 class ReloadRoutes:
@@ -19,7 +23,7 @@ class ReloadRoutes:
     def __init__(self, node: RunningNode) -> None:
         self._node = node
 
-    async def reload(self, request: Request) -> dict[str, Any]:
+    async def reload(self, request: Request) -> ReloadEntry | ReloadsAnswer:
         """Read the settings of this node again, or with ``cluster`` of every node."""
         body = await body_of(request, {"dry_run", "cluster", "operator"})
         dry_run, cluster = _flag(body, "dry_run"), _flag(body, "cluster")
@@ -38,16 +42,16 @@ class MemberRoutes:
     def __init__(self, node: RunningNode) -> None:
         self._node = node
 
-    async def list(self, request: Request) -> dict[str, Any]:
+    async def list(self, request: Request) -> MembersAnswer:
         """The members of this node, and where it has each from."""
         del request
-        shown = [
+        shown: Sequence[MemberEntry] = [
             {"name": one.name, "address": one.address, "site": one.site, "host": one.host, "from": one.source}
             for one in self._node.hand.announcing.members()
         ]
         return {"name": self._node.name, "members": shown}
 
-    async def announce(self, request: Request) -> dict[str, Any]:
+    async def announce(self, request: Request) -> AnnouncedAnswer:
         """Take a member that the authority announces."""
         body = await body_of(request, {"signed"})
         try:

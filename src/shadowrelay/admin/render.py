@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.admin.node import (
@@ -30,10 +30,29 @@ from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
 from shadowrelay.database.views import Counts, Snapshot
 from shadowrelay.delivery.recent import RecentAttempt
-from shadowrelay.operator.view import Json
+from shadowrelay.shown.queues import (
+    AttemptEntry,
+    HopShadowQueueEntry,
+    HostEntry,
+    NextHopEntry,
+    QueueEntry,
+    ShadowQueueEntry,
+    SuspensionEntry,
+)
+from shadowrelay.shown.status import (
+    CorruptDatabase,
+    CountsEntry,
+    DrainEntry,
+    LateEntry,
+    PeerEntry,
+    RoundEntry,
+    ScrubEntry,
+    StatusEntry,
+    WholeRound,
+)
 
 
-def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> Json:
+def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> StatusEntry:
     ready, why = node.ready()
     lineage = seen.lineage
     return {
@@ -72,11 +91,11 @@ def _overdue(node: RunningNode, seen: Snapshot, now: datetime) -> Iterator[datet
             yield since
 
 
-def late(found: LateStatus) -> Json:
+def late(found: LateStatus) -> LateEntry:
     return {"longest": found.longest.total_seconds(), "waiting": found.waiting}
 
 
-def counts(seen: Counts) -> Json:
+def counts(seen: Counts) -> CountsEntry:
     return {
         "queued": seen.queued,
         "exposed": seen.exposed,
@@ -93,7 +112,7 @@ def counts(seen: Counts) -> Json:
     }
 
 
-def corrupt_database(opened: Opening) -> Json | None:
+def corrupt_database(opened: Opening) -> CorruptDatabase | None:
     """What the start of this process did with a corrupt transport database; None if it was sound."""
     if found := opened.salvaged:
         return {
@@ -108,27 +127,32 @@ def corrupt_database(opened: Opening) -> Json | None:
     return None
 
 
-def scrub(found: ScrubState) -> Json:
+def scrub(found: ScrubState) -> ScrubEntry:
     """The round under way, and the last complete round since the start."""
     return {
         "interval": found.interval.total_seconds(),
         "progress": round(share(found.now.done, found.now.of), 4) if found.now.began_at else None,
+        "at_once": found.now.at_once,
         **_round(found.now),
         "complete_at": maybe(found.now.complete_at),
-        "last": found.last and {**_round(found.last), **_end(found.last)},
+        "last": _whole(found.last) if found.last else None,
     }
 
 
-def _end(whole: Round) -> Json:
-    took = whole.complete_at - whole.began_at if whole.complete_at and whole.began_at else timedelta(0)
-    return {"complete_at": maybe(whole.complete_at), "seconds": round(took.total_seconds(), 3)}
+def _whole(found: Round) -> WholeRound:
+    took = found.complete_at - found.began_at if found.complete_at and found.began_at else timedelta(0)
+    return {
+        "at_once": found.at_once,
+        **_round(found),
+        "complete_at": maybe(found.complete_at),
+        "seconds": round(took.total_seconds(), 3),
+    }
 
 
-def _round(found: Round) -> Json:
+def _round(found: Round) -> RoundEntry:
     return {
         "round": found.number,
         "began_at": maybe(found.began_at),
-        "at_once": found.at_once,
         "messages": found.done.messages,
         "messages_of": found.of.messages,
         "octets": found.done.octets,
@@ -143,7 +167,7 @@ def _round(found: Round) -> Json:
     }
 
 
-def drain(node: RunningNode, left: Remains) -> Json:
+def drain(node: RunningNode, left: Remains) -> DrainEntry:
     return {
         "name": node.name,
         "draining": node.draining.active,
@@ -152,12 +176,16 @@ def drain(node: RunningNode, left: Remains) -> Json:
         "queued": left.queued,
         "exposed": left.exposed,
         "set_aside": left.set_aside,
-        "held_for": dict(left.held_for),
-        "held_by": dict(left.held_by),
-        "handed_over": dict(left.handed_over),
-        "not_yet_taken": dict(left.awaited),
-        "kept_for_hops": dict(left.hops),
+        "held_for": _by_name(left.held_for),
+        "held_by": _by_name(left.held_by),
+        "handed_over": _by_name(left.handed_over),
+        "not_yet_taken": _by_name(left.awaited),
+        "kept_for_hops": _by_name(left.hops),
     }
+
+
+def _by_name(counts: Mapping[ServerName, int]) -> dict[str, int]:
+    return {str(name): number for name, number in counts.items()}
 
 
 def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
@@ -172,22 +200,24 @@ def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
     return configured + others
 
 
-def peers(node: RunningNode, seen: Snapshot) -> list[Json]:
+def peers(node: RunningNode, seen: Snapshot) -> list[PeerEntry]:
     everybody = every_peer(node, seen)
     members = {member.name: member for member in seen.members}
     retired = frozenset(member.name for member in seen.members if member.retired)
     return [
-        _peer(peer, members.get(peer.name) or Member(peer.name), seen)
-        | {
-            "next": what_next(
+        _peer(
+            peer,
+            members.get(peer.name) or Member(peer.name),
+            seen,
+            what_next(
                 peer,
                 everybody,
                 retired,
                 seen.held_for.get(peer.name, 0),
                 seen.held_by.get(peer.name, 0),
                 node.host,
-            )
-        }
+            ),
+        )
         for peer in everybody
     ]
 
@@ -232,7 +262,7 @@ def what_next(
             return str(forecast)
 
 
-def _peer(peer: MemberStatus, member: Member, seen: Snapshot) -> Json:
+def _peer(peer: MemberStatus, member: Member, seen: Snapshot, following: str) -> PeerEntry:
     lineage = member.lineage
     return {
         "name": peer.name,
@@ -253,6 +283,7 @@ def _peer(peer: MemberStatus, member: Member, seen: Snapshot) -> Json:
         "shadow_held": seen.held_for.get(peer.name, 0),
         "holds_ours": seen.held_by.get(peer.name, 0),
         "events_waiting": seen.events.get(lineage.database_id, 0) if lineage else 0,
+        "next": following,
     }
 
 
@@ -269,7 +300,7 @@ def overdue(unsent: datetime | None, hop: HopStatus, now: datetime) -> datetime 
     return since if since and since < now - OVERDUE and not hop.keeps(now) else None
 
 
-def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
+def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> QueueEntry:
     since = overdue(found.unsent, hop, now)
     return {
         "identity": f"{name}\\{found.next_hop}",
@@ -295,7 +326,7 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> Json:
     }
 
 
-def next_hop(hop: HopStatus, now: datetime) -> Json:
+def next_hop(hop: HopStatus, now: datetime) -> NextHopEntry:
     """What this process knows of a next hop, with mail for it or without."""
     return {
         "sessions": hop.sessions,
@@ -308,7 +339,7 @@ def next_hop(hop: HopStatus, now: datetime) -> Json:
     }
 
 
-def _host(found: HostStatus) -> Json:
+def _host(found: HostStatus) -> HostEntry:
     return {
         "host": found.host,
         "route": found.route,
@@ -336,7 +367,7 @@ def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
     return "retry" if found.due > now else "ready"
 
 
-def attempt(found: RecentAttempt) -> Json:
+def attempt(found: RecentAttempt) -> AttemptEntry:
     return {
         "at": timestamp(found.at),
         "message": found.message,
@@ -347,7 +378,7 @@ def attempt(found: RecentAttempt) -> Json:
     }
 
 
-def suspension(found: Suspension | None, now: datetime) -> Json | None:
+def suspension(found: Suspension | None, now: datetime) -> SuspensionEntry | None:
     """The suspension of a queue, if it is in force."""
     if found is None or not found.in_force(now):
         return None
@@ -359,7 +390,7 @@ def suspension(found: Suspension | None, now: datetime) -> Json | None:
     }
 
 
-def shadow_queue(name: str, found: ShadowQueue, peer: Json | None) -> Json:
+def shadow_queue(name: str, found: ShadowQueue, peer: PeerEntry | None) -> ShadowQueueEntry:
     return {
         "identity": f"{name}\\Shadow\\{found.primary}",
         "primary": found.primary,
@@ -374,7 +405,7 @@ def shadow_queue(name: str, found: ShadowQueue, peer: Json | None) -> Json:
     }
 
 
-def hop_queue(name: str, found: HopQueue, watch: HopWatch, policy: Policy) -> Json:
+def hop_queue(name: str, found: HopQueue, watch: HopWatch, policy: Policy) -> HopShadowQueueEntry:
     """The shadow queue of a hop beyond the boundary."""
     state = "failing" if watch.failures else "untried" if watch.talked_at is None else "reachable"
     return {

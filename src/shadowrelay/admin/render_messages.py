@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Any
 
 from shadowrelay.admin.node import HopStatus, RefusalView
 from shadowrelay.admin.render import mark, maybe
@@ -15,15 +16,37 @@ from shadowrelay.core.messages import Confirmation, Copy, Holder, Recipient, Rol
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.search import Known
 from shadowrelay.database.views import MessageView
-from shadowrelay.operator.view import Json
+from shadowrelay.shown.messages import (
+    DamagedMessage,
+    GoneMessage,
+    HandedOver,
+    HolderEntry,
+    KeptForHop,
+    MessageAnswer,
+    MessageBrief,
+    MessageSummary,
+    RecipientEntry,
+    RefusalEntry,
+    RememberedMessage,
+)
 
 
-def summary(item: Copy | DamagedRow) -> Json:
+def summary(item: Copy | DamagedRow) -> MessageSummary:
     """A message in a list. If its rows are damaged, hardly anything is known."""
     return _known(item) if isinstance(item, Copy) else _unbelievable(item)
 
 
-def _known(copy: Copy) -> Json:
+def _known(copy: Copy) -> MessageSummary:
+    return {
+        **_brief(copy),
+        "recipients": len(copy.recipients),
+        "unsettled": len(copy.unsettled),
+        "holders": [holder.name for holder in copy.holders],
+    }
+
+
+def _brief(copy: Copy) -> MessageBrief:
+    digests = copy.digests
     return {
         "id": copy.id,
         "state": _state(copy),
@@ -36,32 +59,33 @@ def _known(copy: Copy) -> Json:
         "size": copy.envelope.size,
         "received_at": timestamp(copy.received_at),
         "settled_at": maybe(copy.settled_at),
-        "recipients": len(copy.recipients),
-        "unsettled": len(copy.unsettled),
         "suspended": maybe(copy.suspended_until),
-        "next_hops": sorted({recipient.next_hop for recipient in copy.recipients}),
-        "holders": [holder.name for holder in copy.holders],
-        "damage": copy.damage and copy.damage.value,
-        "digests": copy.digests
-        and {
-            "content": copy.digests.content,
-            "envelope": copy.digests.envelope,
-            "late": copy.digests.late,
-        },
+        "next_hops": sorted({str(recipient.next_hop) for recipient in copy.recipients}),
+        "damage": copy.damage.value if copy.damage else None,
+        "digests": {"content": digests.content, "envelope": digests.envelope, "late": digests.late}
+        if digests
+        else None,
     }
 
 
-_NOT_KNOWN = (
-    *("epoch", "owner", "exposed", "confirmation", "sender", "subject", "size", "received_at", "settled_at"),
-    *("recipients", "unsettled", "suspended", "next_hops", "holders", "digests"),
-)
-
-
-def _unbelievable(rows: DamagedRow) -> Json:
+def _unbelievable(rows: DamagedRow) -> MessageSummary:
     return {
         "id": rows.message_id,
         "state": Stage.SET_ASIDE.value if rows.set_aside else Stage.DAMAGED.value,
-        **dict.fromkeys(_NOT_KNOWN),
+        "epoch": None,
+        "owner": None,
+        "exposed": None,
+        "confirmation": None,
+        "sender": None,
+        "subject": None,
+        "size": None,
+        "received_at": None,
+        "settled_at": None,
+        "recipients": None,
+        "suspended": None,
+        "next_hops": None,
+        "holders": None,
+        "digests": None,
         "damage": "rows",
         "found_at": timestamp(rows.found_at) if rows.found_at.timestamp() else None,
         "why": rows.what,
@@ -72,7 +96,7 @@ def _unbelievable(rows: DamagedRow) -> Json:
 _MOST_ADDRESSES = 5
 
 
-def known(found: Known) -> Json:
+def known(found: Known) -> dict[str, Any]:
     """What this node has of a message, or remembers of it, in a list of what was found."""
     copy, outcome, revoked = found.copy, found.outcome, found.tombstone
     item = copy or found.damaged
@@ -92,34 +116,20 @@ def known(found: Known) -> Json:
 
 def message(
     view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[RefusalView], now: datetime
-) -> Json:
+) -> MessageAnswer:
     """All that this node knows of one message; without a copy, what it remembers."""
-    remembered = {
-        "id": view.id,
-        "outcome": view.outcome
-        and {
-            "epoch": view.outcome.epoch,
-            "settled": list(view.outcome.delivered),
-            "kept_until": timestamp(view.outcome.keep_until),
-        },
-        "revoked": view.tombstone
-        and {
-            "epoch": view.tombstone.epoch,
-            "rank": view.tombstone.rank,
-            "kept_until": timestamp(view.tombstone.keep_until),
-        },
-        "handed_over_by": view.handed and _handed(view.handed),
-        "crashes": list(view.crashes),
-    }
-    copy = view.copy
+    remembered, copy = _remembered(view), view.copy
     if view.damaged:
-        return {**remembered, **summary(view.damaged)}
+        damaged: DamagedMessage = {**remembered, **summary(view.damaged)}
+        return damaged
     if copy is None:
-        return {**remembered, "state": "gone", "damage": None}
+        gone: GoneMessage = {**remembered, "state": "gone", "damage": None}
+        return gone
     envelope = copy.envelope
     return {
-        **summary(copy),
+        **_brief(copy),
         **remembered,
+        "unsettled": len(copy.unsettled),
         "role": copy.role.value,
         "stage": copy.stage.value,
         "rank": copy.rank,
@@ -150,7 +160,32 @@ def message(
     }
 
 
-def _recipient(copy: Copy, recipient: Recipient, view: MessageView, hop: HopStatus, now: datetime) -> Json:
+def _remembered(view: MessageView) -> RememberedMessage:
+    outcome, revoked = view.outcome, view.tombstone
+    return {
+        "id": view.id,
+        "outcome": {
+            "epoch": outcome.epoch,
+            "settled": list(outcome.delivered),
+            "kept_until": timestamp(outcome.keep_until),
+        }
+        if outcome
+        else None,
+        "revoked": {
+            "epoch": revoked.epoch,
+            "rank": revoked.rank,
+            "kept_until": timestamp(revoked.keep_until),
+        }
+        if revoked
+        else None,
+        "handed_over_by": _handed(view.handed) if view.handed else None,
+        "crashes": list(view.crashes),
+    }
+
+
+def _recipient(
+    copy: Copy, recipient: Recipient, view: MessageView, hop: HopStatus, now: datetime
+) -> RecipientEntry:
     doing = _doing(copy, recipient, view, now)
     kept = doing == "ready" or (doing == "retry" and hop.resting(now))
     return {
@@ -165,7 +200,9 @@ def _recipient(copy: Copy, recipient: Recipient, view: MessageView, hop: HopStat
         "last_reply": recipient.last_reply,
         "suspended": maybe(None if recipient.settled else recipient.suspended),
         "delay_notified": recipient.delay_notified,
-        "unread": recipient.unread and {"tries": recipient.unread.tries, "host": recipient.unread.host},
+        "unread": {"tries": recipient.unread.tries, "host": recipient.unread.host}
+        if recipient.unread
+        else None,
         "notify": list(recipient.notify),
         "orcpt": recipient.orcpt,
         "report": recipient.report,
@@ -200,7 +237,7 @@ def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -
     return "retry" if recipient.next_attempt and recipient.next_attempt > now else "ready"
 
 
-def _holder(holder: Holder) -> Json:
+def _holder(holder: Holder) -> HolderEntry:
     return {
         "name": holder.name,
         "state": holder.state.value,
@@ -210,7 +247,7 @@ def _holder(holder: Holder) -> Json:
     }
 
 
-def _hop(kept: HopShadow) -> Json:
+def _hop(kept: HopShadow) -> KeptForHop:
     return {
         "name": kept.hop,
         "database_id": kept.database_id,
@@ -220,7 +257,7 @@ def _hop(kept: HopShadow) -> Json:
     }
 
 
-def _handed(handed: Handed) -> Json:
+def _handed(handed: Handed) -> HandedOver:
     return {
         "name": handed.peer,
         "database_id": handed.database_id,
@@ -229,7 +266,7 @@ def _handed(handed: Handed) -> Json:
     }
 
 
-def _refusal(refusal: RefusalView) -> Json:
+def _refusal(refusal: RefusalView) -> RefusalEntry:
     return {"name": refusal.member, "reply": refusal.reply, "at": timestamp(refusal.at)}
 
 

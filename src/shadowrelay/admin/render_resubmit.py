@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from shadowrelay.core.requests import Request, Selector
+from shadowrelay.admin.render import maybe
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.requests import Progress, Request, Selector
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.resubmission import Kept, MadeCount
 from shadowrelay.operator.preview import Preview, Share
-from shadowrelay.operator.resubmit import Shown
+from shadowrelay.operator.resubmit import Having, Shown
+from shadowrelay.shown.fold import fold
+from shadowrelay.shown.messages import KeptEntry
+from shadowrelay.shown.records import (
+    HavingEntry,
+    MailCounts,
+    ResubmitCounts,
+    ResubmitEntry,
+    ResubmitMade,
+    ResubmitPreview,
+    ResubmitProgress,
+    SelectorEntry,
+    ShareEstimate,
+)
 
 
-def told(found: Request) -> dict[str, Any]:
+def told(found: Request) -> ResubmitMade:
     """A request without its progress."""
     return {
         "id": found.id,
@@ -31,7 +45,7 @@ def told(found: Request) -> dict[str, Any]:
     }
 
 
-def selector(found: Selector) -> dict[str, Any]:
+def selector(found: Selector) -> SelectorEntry:
     return {
         "since": _exact(found.since),
         "until": _exact(found.until),
@@ -43,46 +57,44 @@ def selector(found: Selector) -> dict[str, Any]:
     }
 
 
-def request(found: Shown) -> dict[str, Any]:
-    """A request with how far each node is."""
+def request(found: Shown) -> ResubmitEntry:
+    """A request with how far each node is. A sum has the parts that are on record, whoever else has mail."""
     parts = {(one.node, one.owner): one for one in found.progress}
     pairs = {*parts, *((node, owner) for node, left in found.left.items() for owner in left)}
-    shown = []
-    for node, owner in sorted(pairs):
-        one = parts.get((node, owner))
-        left = found.left.get(node)
-        shown.append(
-            {
-                "node": node,
-                "owner": owner,
-                "made": one.made if one else 0,
-                "skipped": {cause.value: count for cause, count in one.skipped} if one else {},
-                "left": None if left is None else left.get(owner, 0),
-                "rate": found.rates.get((node, owner)),
-                "reached": timestamp(one.place.at) if one and one.place.at else None,
-                "done": one.done if one else False,
-            }
-        )
-    skipped: dict[str, int] = {}
-    for one in found.progress:
-        for cause, count in one.skipped:
-            skipped[cause.value] = skipped.get(cause.value, 0) + count
+    progress = [_progress(found, pair, parts.get(pair)) for pair in sorted(pairs)]
+    sums = fold(ResubmitCounts, progress)
     return {
         "request": told(found.request),
         "open": found.open,
         "done": found.done,
-        "made": sum(one.made for one in found.progress),
-        "skipped": skipped,
-        "left": sum(sum(left.values()) for left in found.left.values()) if found.left else None,
-        "progress": shown,
-        "members": [
-            {"name": one.member, "has": one.has, "at": timestamp(one.at) if one.at else None, "why": one.why}
-            for one in found.having
-        ],
+        "made": sums.get("made", 0),
+        "skipped": sums.get("skipped", {}),
+        "left": (sums.get("left") or 0) if found.left else None,
+        "progress": progress,
+        "members": [having(one) for one in found.having],
     }
 
 
-def preview(found: Preview, now: datetime) -> dict[str, Any]:
+def _progress(found: Shown, pair: tuple[ServerName, ServerName], one: Progress | None) -> ResubmitProgress:
+    node, owner = pair
+    left = found.left.get(node)
+    return {
+        "node": node,
+        "owner": owner,
+        "made": one.made if one else 0,
+        "skipped": {cause.value: count for cause, count in one.skipped} if one else {},
+        "left": None if left is None else left.get(owner, 0),
+        "rate": found.rates.get(pair),
+        "reached": maybe(one.place.at) if one else None,
+        "done": one.done if one else False,
+    }
+
+
+def having(one: Having) -> HavingEntry:
+    return {"name": one.member, "has": one.has, "at": maybe(one.at), "why": one.why}
+
+
+def preview(found: Preview, now: datetime) -> ResubmitPreview:
     """What a request would do."""
     return {
         **_made(found.total),
@@ -92,17 +104,17 @@ def preview(found: Preview, now: datetime) -> dict[str, Any]:
                 "node": one.node,
                 **_made(one.own),
                 "refused": _refused(one.own),
-                "reaches_back_to": timestamp(one.reaches_back_to) if one.reaches_back_to else None,
+                "reaches_back_to": maybe(one.reaches_back_to),
             }
             for one in found.nodes
         ],
-        "held": [_share(one) | {"why": one.why} for one in found.shares],
+        "held": [{**_share(one), "why": one.why} for one in found.shares],
         "unreachable": [
             {
                 "member": one.member,
-                "since": timestamp(one.away.since) if one.away.since else None,
+                "since": maybe(one.away.since),
                 "why": one.away.why,
-                "answered_at": timestamp(now + one.answered_in) if one.answered_in is not None else None,
+                "answered_at": maybe(None if one.answered_in is None else now + one.answered_in),
                 "answered_in": _seconds(one.answered_in),
                 "held": _share(one.share),
             }
@@ -113,7 +125,7 @@ def preview(found: Preview, now: datetime) -> dict[str, Any]:
     }
 
 
-def _share(found: Share) -> dict[str, Any]:
+def _share(found: Share) -> ShareEstimate:
     return {
         "owner": found.owner,
         **_made(found.count),
@@ -122,15 +134,15 @@ def _share(found: Share) -> dict[str, Any]:
     }
 
 
-def _made(count: MadeCount) -> dict[str, Any]:
+def _made(count: MadeCount) -> MailCounts:
     return {"messages": count.messages, "recipients": count.recipients, "octets": count.octets}
 
 
-def _refused(count: MadeCount) -> dict[str, Any]:
+def _refused(count: MadeCount) -> dict[str, int]:
     return {name: number for name, number in asdict(count).items() if name not in _made(count)}
 
 
-def kept(found: Kept) -> dict[str, Any]:
+def kept(found: Kept) -> KeptEntry:
     """A message in Safety Net."""
     return {
         "id": found.id,

@@ -25,6 +25,8 @@ from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
 from shadowrelay.database import resubmission
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.resubmit import Ambiguous, NoSuchRequest, Resubmission
+from shadowrelay.shown.messages import SafetyNetPage
+from shadowrelay.shown.records import ResubmitChanged, ResubmitEntry, ResubmitPreview
 
 _NAMES = {"since", "until", "to", "sender", "recipient", "message_id", "network_message_id"}
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,37 +43,37 @@ class ResubmitRoutes:
         shown = {"requests": [render_resubmit.request(one) for one in await self._resubmission().all()]}
         return paged(request.query_params, shown, "requests", "id")
 
-    async def show(self, request: HttpRequest) -> dict[str, Any]:
+    async def show(self, request: HttpRequest) -> ResubmitEntry:
         found = await self._found(request)
         return render_resubmit.request(await self._resubmission().show(found, session_of(request).operator))
 
-    async def preview(self, request: HttpRequest) -> dict[str, Any]:
+    async def preview(self, request: HttpRequest) -> ResubmitPreview:
         body = await body_of(request, {"selector", "gone", "operator"})
         selector, gone = self.selector(_object(body, "selector")), _gone(body)
         with refusing():
             found = await self._resubmission().preview(selector, gone, operator_of(body))
         return render_resubmit.preview(found, self._clock())
 
-    async def add(self, request: HttpRequest) -> dict[str, Any]:
+    async def add(self, request: HttpRequest) -> ResubmitChanged:
         body = await body_of(request, {"selector", "gone", "operator", "reason"})
         selector, gone = self.selector(_object(body, "selector")), _gone(body)
         with refusing():
             made = await self._resubmission().add(selector, gone, operator_of(body), text_of(body, "reason"))
         return {"request": render_resubmit.told(made)}
 
-    async def pause(self, request: HttpRequest) -> dict[str, Any]:
+    async def pause(self, request: HttpRequest) -> ResubmitChanged:
         return await self._change(request, RequestState.PAUSED)
 
-    async def resume(self, request: HttpRequest) -> dict[str, Any]:
+    async def resume(self, request: HttpRequest) -> ResubmitChanged:
         return await self._change(request, RequestState.RUNNING)
 
-    async def remove(self, request: HttpRequest) -> dict[str, Any]:
+    async def remove(self, request: HttpRequest) -> ResubmitChanged:
         return await self._change(request, RequestState.REMOVED)
 
-    async def gone(self, request: HttpRequest) -> dict[str, Any]:
+    async def gone(self, request: HttpRequest) -> ResubmitChanged:
         return await self._change(request, None)
 
-    async def _change(self, request: HttpRequest, state: RequestState | None) -> dict[str, Any]:
+    async def _change(self, request: HttpRequest, state: RequestState | None) -> ResubmitChanged:
         body = await body_of(request, {"operator"} if state else {"operator", "member"})
         gone = () if state else (ServerName(text_of(body, "member").lower()),)
         found = await self._found(request)
@@ -79,7 +81,7 @@ class ResubmitRoutes:
             changed = await self._resubmission().change(found, state, operator_of(body), gone)
         return {"request": render_resubmit.told(changed)}
 
-    async def safety_net(self, request: HttpRequest) -> dict[str, Any]:
+    async def safety_net(self, request: HttpRequest) -> SafetyNetPage:
         given = dict(request.query_params)
         unknown = sorted(set(given) - _NAMES - {"after", "limit"})
         if unknown:

@@ -142,7 +142,9 @@ class QueuePages:
         every = together(nodes)
         states = sorted({one["status"] for one in every})
         named, status = given["named"].lower(), given["status"]
-        found = [one for one in every if named in one["next_hop"].lower() and status in ("", one["status"])]
+        found: list[Any] = [
+            one for one in every if named in one["next_hop"].lower() and status in ("", one["status"])
+        ]
         key = given["sort"].removeprefix("-") or "messages"
         if key not in _SORTS:
             raise RequestRefused(

@@ -7,18 +7,13 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from shadowrelay.core.values import dataclass
+from shadowrelay.shown.messages import FoundAnswer, FoundCopy, FoundMessage
 
 Entry: TypeAlias = dict[str, Any]
 """What a node answered: ``node``, ``answers``, ``why``; and ``messages``, ``by`` and ``until`` if it did."""
 
-_OF_THE_MESSAGE = (
-    *("sender", "subject", "message_id", "size", "received_at", "recipients", "addresses", "next_hops"),
-)
-_OF_THE_COPY = (
-    *("state", "role", "stage", "epoch", "rank", "owner", "exposed", "confirmation"),
-    *("unsettled", "suspended", "statuses"),
-    *("settled_at", "holders", "damage", "outcome", "revoked"),
-)
+_OF_THE_MESSAGE = tuple(name for name in FoundMessage.__annotations__ if name not in ("id", "copies"))
+_OF_THE_COPY = tuple(name for name in FoundCopy.__annotations__ if name != "node")
 
 
 @dataclass(slots=True)
@@ -46,11 +41,13 @@ class FoundPage:
             if one["id"] in self.copies:
                 self.copies[one["id"]][node] = one
 
-    def shown(self) -> Entry:
-        """The page as the API shows it."""
+    def shown(self, node: str, query: str) -> FoundAnswer:
+        """The page as the API of that node shows it."""
         order = [entry["node"] for entry in self.nodes]
         by = next((entry["by"] for entry in self.nodes if entry.get("by")), None)
         return {
+            "node": node,
+            "query": query,
             "by": by,
             "messages": [_message(id_, self.copies[id_], order) for id_ in self.ids],
             "nodes": [
@@ -80,7 +77,7 @@ def page(nodes: Sequence[Entry], limit: int) -> FoundPage:
     return FoundPage(nodes, ids, following, {id_: copies[id_] for id_ in ids})
 
 
-def _message(id_: str, copies: dict[str, Entry], order: Sequence[str]) -> Entry:
+def _message(id_: str, copies: dict[str, Entry], order: Sequence[str]) -> Any:
     """A message once. Of two copies the owner's tells what it is: another may lack recipients."""
     told = [copies[node] for node in order if node in copies]
     whole = sorted(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -27,6 +27,18 @@ from shadowrelay.members.sharing import JOB, told_job
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
+from shadowrelay.shown.fold import fold
+from shadowrelay.shown.records import (
+    FilterEntry,
+    JobCounts,
+    JobEntry,
+    JobMade,
+    JobNode,
+    JobPreview,
+    JobPreviewNode,
+    MailCounts,
+    SampledMessage,
+)
 from shadowrelay.wire.jobs import (
     filter_from,
     filter_told,
@@ -45,8 +57,6 @@ PREVIEW, LOOK = "preview-job", "look-job"
 
 PATIENCE = 15.0  # seconds that a member may take to count
 LOOK_PATIENCE = 2.0  # seconds that a member may take to say how far it is
-
-_Tree = dict[str, Any]
 
 
 class NoSuchJob(CannotDo):
@@ -84,7 +94,7 @@ class Jobs:
     def name(self) -> ServerName:
         return self.database.ledger.name
 
-    async def preview(self, wanted: Filter, operator: str = "") -> _Tree:
+    async def preview(self, wanted: Filter, operator: str = "") -> JobPreview:
         """What a job with that filter would be about, on every node that answers: counts, and the first ten
         messages. Raises CannotDo.
         """
@@ -93,24 +103,21 @@ class Jobs:
         now = self.clock()
         act = self._act(PREVIEW, operator, {"filter": filter_told(wanted), "at": timestamp(now)})
         others = asyncio.ensure_future(self._asked_all(act, PATIENCE))
-        nodes = [{"node": self.name, "answers": True, "why": "", **await self._count(wanted)}]
-        for name, answer in await others:
-            told = answer if isinstance(answer, str) else _counts(answer)
-            nodes.append(_silent(name, told) if isinstance(told, str) else _answers(name, told))
-        counted = [one for one in nodes if one["answers"]]
-        sample = sorted(
-            (dict(one, node=node["node"]) for node in counted for one in node["sample"]),
+        nodes = [_counted(self.name, await self._count(wanted))]
+        nodes += [_counted(name, answer) for name, answer in await others]
+        sample: list[SampledMessage] = sorted(
+            ({**one, "node": node["node"]} for node in nodes for one in node["sample"]),
             key=lambda one: str(one["id"]),
         )
         return {
             "filter": filter_shown(wanted),
-            **{name: sum(one[name] for one in counted) for name in ("messages", "recipients", "octets")},
-            "whole": len(counted) == len(nodes),
+            **fold(MailCounts, nodes),
+            "whole": all(one["answers"] for one in nodes),
             "nodes": nodes,
             "sample": sample[: job_selection.MOST_SAMPLED],
         }
 
-    async def _count(self, wanted: Filter) -> _Tree:
+    async def _count(self, wanted: Filter) -> Told:
         now = self.clock()
         if wanted.ids:
             found = await self.database.transact(lambda ledger: job_selection.named(ledger, wanted, now))
@@ -147,7 +154,7 @@ class Jobs:
         *,
         until: datetime | None = None,
         with_report: bool = False,
-    ) -> _Tree:
+    ) -> JobEntry:
         """Make a job. Raises CannotDo."""
         # Rounded up: the job is about a message that came in this millisecond, before the order.
         now = whole(self.clock() + timedelta(microseconds=999))
@@ -186,7 +193,7 @@ class Jobs:
         self.wake()
         return await self._shown(made, [])
 
-    async def stop(self, job_id: str, operator: str) -> _Tree:
+    async def stop(self, job_id: str, operator: str) -> JobEntry:
         """Stop a job on all members: what was done stays done. Raises NoSuchJob."""
         known, now = await self._found(job_id), whole(self.clock())
         after = await self.database.transact(
@@ -198,13 +205,13 @@ class Jobs:
         self.wake()
         return await self._shown(after, [])
 
-    async def show(self, job_id: str, operator: str = "") -> _Tree:
+    async def show(self, job_id: str, operator: str = "") -> JobEntry:
         """A job, and how far each node is, as it says now. Raises NoSuchJob."""
         job = await self._found(job_id)
         act = self._act(LOOK, operator, {"job": job.id})
         return await self._shown(job, await self._asked_all(act, LOOK_PATIENCE))
 
-    async def all(self) -> list[_Tree]:
+    async def all(self) -> list[JobEntry]:
         """All jobs, the latest first, as far as this node knows."""
         found = await self.database.transact(lambda ledger: tuple(ledger.jobs()))
         return [await self._shown(job, []) for job in reversed(found)]
@@ -221,7 +228,7 @@ class Jobs:
             raise CannotDo(f"several jobs begin with {given}: {', '.join(one.id for one in found)}")
         return found[0]
 
-    async def _shown(self, job: Job, answers: Sequence[tuple[ServerName, Told | str]]) -> _Tree:
+    async def _shown(self, job: Job, answers: Sequence[tuple[ServerName, Told | str]]) -> JobEntry:
         progress = await self.database.transact(
             lambda ledger: {one.node: one for one in ledger.job_progress(job.id)}
         )
@@ -245,7 +252,7 @@ class Jobs:
                 refusal = self.refusal(job.id, name)
                 why = f"it refuses: {refusal}" if refusal else "it has not heard of the job yet"
             nodes.append(_node(name, known, has=has, why=why))
-        return {**shown(job), "phase": _phase(job, nodes).value, **_sums(nodes), "nodes": nodes}
+        return {**shown(job), "phase": _phase(job, nodes).value, **fold(JobCounts, nodes), "nodes": nodes}
 
     async def _asked_all(self, act: Act, patience: float) -> list[tuple[ServerName, Told | str]]:
         """The answer of each member, or why there is none."""
@@ -290,10 +297,8 @@ class Jobs:
 MOST_SHOWN = 5
 """Recipients that a sample shows of each message."""
 
-_COUNTS = ("did", "late", "waiting", "pending")
 
-
-def shown(job: Job) -> _Tree:
+def shown(job: Job) -> JobMade:
     """A job as the API shows it, without how far it is."""
     return {
         "id": job.id,
@@ -303,7 +308,7 @@ def shown(job: Job) -> _Tree:
         "reason": job.reason,
         "made_by": job.made_by,
         "made_at": timestamp(job.made_at),
-        "until": job.until and timestamp(job.until),
+        "until": timestamp(job.until) if job.until else None,
         "with_report": job.with_report,
         "state": job.state.value,
         "revision": job.revision,
@@ -312,34 +317,30 @@ def shown(job: Job) -> _Tree:
     }
 
 
-def filter_shown(wanted: Filter) -> _Tree:
+def filter_shown(wanted: Filter) -> FilterEntry:
     """A filter as the API takes and shows it: ages in seconds."""
-    told = filter_told(wanted)
-    for name, value in (("older", wanted.older), ("younger", wanted.younger)):
-        if value is not None:
-            told[name] = value / timedelta(seconds=1)
-    return told
+    ages = {"older": wanted.older, "younger": wanted.younger}
+    seconds = {name: age / timedelta(seconds=1) for name, age in ages.items() if age is not None}
+    return cast(FilterEntry, filter_told(wanted) | seconds)
 
 
-def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> _Tree:
-    counts = {one: getattr(known, one) if known else 0 for one in _COUNTS}
+def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> JobNode:
     return {
         "node": name,
         "answers": not why or has,
         "has": has,
         "why": why,
-        **counts,
+        "did": known.did if known else 0,
+        "late": known.late if known else 0,
+        "waiting": known.waiting if known else 0,
+        "pending": known.pending if known else 0,
         "done": bool(known and known.done),
         "closed": bool(known and known.closed),
         "after": (known.after if known else "") or None,
     }
 
 
-def _sums(nodes: Sequence[Mapping[str, Any]]) -> _Tree:
-    return {name: sum(one[name] for one in nodes) for name in _COUNTS}
-
-
-def _phase(job: Job, nodes: Sequence[Mapping[str, Any]]) -> Phase:
+def _phase(job: Job, nodes: Sequence[JobNode]) -> Phase:
     if job.state is JobState.STOPPED:
         return Phase.STOPPED
     if all(one["closed"] and not one["pending"] for one in nodes):
@@ -349,26 +350,22 @@ def _phase(job: Job, nodes: Sequence[Mapping[str, Any]]) -> Phase:
     return Phase.RUNNING
 
 
-def _silent(name: ServerName, why: str) -> _Tree:
+def _counted(name: ServerName, answer: Told | str) -> JobPreviewNode:
+    """What a node counted, or why it did not: it does not answer, or is not understood."""
+    nothing = {**dict.fromkeys(MailCounts.__annotations__, 0), "sample": []}
+    told: Told = nothing if isinstance(answer, str) else answer
+    counts: list[Any] = [told.get(name) for name in MailCounts.__annotations__]
+    sample, why = told.get("sample"), answer if isinstance(answer, str) else ""
+    if not all(type(one) is int for one in counts) or not isinstance(sample, list):
+        counts, sample, why = [0, 0, 0], [], "its answer is not understood"
+    messages, recipients, octets = counts
+    found: list[Any] = [one for one in sample if isinstance(one, dict) and "id" in one]
     return {
         "node": name,
-        "answers": False,
+        "answers": not why,
         "why": why,
-        "messages": 0,
-        "recipients": 0,
-        "octets": 0,
-        "sample": [],
+        "messages": messages,
+        "recipients": recipients,
+        "octets": octets,
+        "sample": found,
     }
-
-
-def _answers(name: ServerName, told: _Tree) -> _Tree:
-    return {"node": name, "answers": True, "why": "", **told}
-
-
-def _counts(told: Told) -> _Tree | str:
-    """What a member counted; a sentence if it is not understood."""
-    counts = {name: told.get(name) for name in ("messages", "recipients", "octets")}
-    sample = told.get("sample")
-    if not all(type(one) is int for one in counts.values()) or not isinstance(sample, list):
-        return "its answer is not understood"
-    return {**counts, "sample": [one for one in sample if isinstance(one, dict) and "id" in one]}

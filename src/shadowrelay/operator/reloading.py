@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
-from shadowrelay.operator.view import Json
+from shadowrelay.shown.nodes import ReloadsAnswer
+from shadowrelay.shown.status import ReloadEntry, SettingChange
 
 RELOAD = "reload"
 """The action of XOPERATE by which a member reads its settings again."""
@@ -38,7 +39,7 @@ class Change:
     def __str__(self) -> str:
         return f"{self.key}: {self.was} -> {self.now}"
 
-    def told(self) -> Json:
+    def told(self) -> SettingChange:
         return {"key": self.key, "was": self.was[:MOST_CHANGES], "now": self.now[:MOST_CHANGES]}
 
 
@@ -57,8 +58,9 @@ class ReloadShown:
     wrong: Sequence[str] = ()
     warnings: Sequence[str] = ()
 
-    def told(self) -> Json:
+    def told(self, name: ServerName) -> ReloadEntry:
         return {
+            "name": name,
             "taken": self.taken,
             "now": [one.told() for one in self.now[:MOST_CHANGES]],
             "restart": [one.told() for one in self.restart[:MOST_CHANGES]],
@@ -93,14 +95,14 @@ class ClusterReload:
         """What members may ask of this node."""
         return {RELOAD: Action(Scope.OPERATE, self._asked)}
 
-    async def own(self, *, dry_run: bool) -> Json:
+    async def own(self, *, dry_run: bool) -> ReloadEntry:
         """Reload this node. Raises ActRefused while it starts."""
         here = self.here()
         if here is None:
             raise ActRefused("the node is starting: try again in a moment")
-        return {"name": self.name, **(await here.reload(dry_run=dry_run)).told()}
+        return (await here.reload(dry_run=dry_run)).told(self.name)
 
-    async def everywhere(self, operator: str, *, dry_run: bool) -> Json:
+    async def everywhere(self, operator: str, *, dry_run: bool) -> ReloadsAnswer:
         """Reload this node and every member, all at once. Each reads its own file, and answers for itself."""
         job = RequestId(self.mint(self.clock()))
         act = Act(
@@ -114,9 +116,10 @@ class ClusterReload:
         members = sorted(self.members())
         asked = (self._other(name, act) for name in members)
         own, *others = await asyncio.gather(self.own(dry_run=dry_run), *asked)
-        return {"nodes": [{"node": self.name, "answers": True, "why": "", **own}, *others]}
+        here: Any = {"node": self.name, "answers": True, "why": "", **own}
+        return {"nodes": [here, *others]}
 
-    async def _other(self, name: ServerName, act: Act) -> Json:
+    async def _other(self, name: ServerName, act: Act) -> Any:
         answer = await self.ask(Operate(name, act), PATIENCE)
         if isinstance(answer, Unanswered):
             return {"node": name, "answers": False, "why": f"{answer.step}: {answer.error}"}

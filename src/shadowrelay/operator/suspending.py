@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
 
 import structlog
 
@@ -24,6 +23,7 @@ from shadowrelay.members.sharing import SUSPENSION
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
+from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
 from shadowrelay.wire.jobs import suspension_from, suspension_told
 from shadowrelay.wire.xoperate import TooLong, format_act
 from shadowrelay.wire.xshadow import Malformed
@@ -34,8 +34,6 @@ LOOK = "look-suspensions"
 """The action of XOPERATE: which queues are on record at a node, and what it sends there."""
 
 PATIENCE = 2.0  # seconds that a member may take
-
-_Tree = dict[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,13 +58,13 @@ class Suspending:
 
     async def suspend(
         self, queue: NextHop, operator: str, reason: str, until: datetime | None = None
-    ) -> _Tree:
+    ) -> SuspensionRecord:
         """Suspend a queue on all members. Raises CannotDo."""
         if until is not None and until <= self.clock():
             raise CannotDo("until has to be in the future")
         return await self._change(queue, operator, reason, until, suspended=True)
 
-    async def resume(self, queue: NextHop, operator: str, reason: str) -> _Tree:
+    async def resume(self, queue: NextHop, operator: str, reason: str) -> SuspensionRecord:
         """Resume a queue on all members. Raises CannotDo."""
         known = await self.database.transact(lambda ledger: ledger.suspension(queue))
         if known is None or not known.in_force(self.clock()):
@@ -75,7 +73,7 @@ class Suspending:
 
     async def _change(
         self, queue: NextHop, operator: str, reason: str, until: datetime | None, *, suspended: bool
-    ) -> _Tree:
+    ) -> SuspensionRecord:
         if not reason.strip():
             raise CannotDo("this needs a reason: members and their tracking logs show it")
         now = whole(self.clock())
@@ -110,14 +108,14 @@ class Suspending:
         await self.share()
         return await self.show(queue, operator)
 
-    async def show(self, queue: NextHop, operator: str = "") -> _Tree:
+    async def show(self, queue: NextHop, operator: str = "") -> SuspensionRecord:
         """The record of one queue. Raises CannotDo if there is none."""
         for found in await self.all(operator):
             if found["queue"] == queue:
                 return found
         raise CannotDo(f"the queue {queue} was never suspended")
 
-    async def all(self, operator: str = "") -> list[_Tree]:
+    async def all(self, operator: str = "") -> list[SuspensionRecord]:
         """All records, with what each member says about them now."""
         act = self._act(LOOK, operator, {})
         answers = dict(await asked_all(self.contacts(), self.ask, self.why_away, act, PATIENCE))
@@ -125,7 +123,7 @@ class Suspending:
         records = await self.database.transact(lambda ledger: tuple(ledger.suspensions()))
         return [self._shown(one, here) for one in records]
 
-    def _shown(self, record: Suspension, answers: dict[ServerName, Told | str]) -> _Tree:
+    def _shown(self, record: Suspension, answers: dict[ServerName, Told | str]) -> SuspensionRecord:
         nodes = [_node(name, record, answer) for name, answer in answers.items()]
         now = self.clock()
         suspended = record.in_force(now)
@@ -134,7 +132,7 @@ class Suspending:
             "queue": record.next_hop,
             "suspended": suspended,
             "pending": suspended and not all(one["has"] and not one["sending"] for one in nodes),
-            "until": record.until and timestamp(record.until),
+            "until": timestamp(record.until) if record.until else None,
             "operator": record.operator,
             "reason": record.reason,
             "revision": record.revision,
@@ -173,7 +171,7 @@ class Suspending:
         return await self.database.transact(read)
 
 
-def _node(name: ServerName, record: Suspension, answer: Told | str) -> _Tree:
+def _node(name: ServerName, record: Suspension, answer: Told | str) -> SuspendedAt:
     """Whether a node has the record as it is here, and how many attempts to the next hop are under way."""
     if isinstance(answer, str):
         return {"node": name, "answers": False, "has": False, "sending": None, "why": answer}

@@ -61,7 +61,7 @@ def places(given: str) -> dict[str, str]:
     return found
 
 
-def in_order(nodes: Sequence[Mapping[str, Any]]) -> list[Event]:
+def in_order(nodes: Sequence[Mapping[str, Any]]) -> list[Any]:
     """The events of all nodes in the order of time, and of one node's in the order of their sequence."""
     lives = []
     for node in nodes:

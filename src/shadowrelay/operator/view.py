@@ -19,10 +19,12 @@ from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator import finding, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
+from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
 
 Json: TypeAlias = dict[str, Any]
-OwnLook: TypeAlias = Callable[[Told], Awaitable[Json]]
+OwnLook: TypeAlias = Callable[[Told], Awaitable[Mapping[str, object]]]
 """What this node sees of itself. Raises ActRefused for arguments that it does not understand."""
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
@@ -59,19 +61,19 @@ class View:
     seconds: Callable[[], float]
     _kept: dict[tuple[ServerName, RequestId], tuple[float, Json]] = field(default_factory=dict)
 
-    async def status(self) -> Json:
+    async def status(self) -> StatusesAnswer:
         """The status of each node."""
         return {"node": self.name, "nodes": await self.everybody(STATUS, {}, "status")}
 
-    async def queues(self) -> Json:
+    async def queues(self) -> QueuesAnswer:
         """The queues, the shadow queues, and the shadow queues of hops, of each node."""
         return {"node": self.name, "nodes": await self.everybody(QUEUES, {})}
 
-    async def queue(self, hop: str) -> Json:
+    async def queue(self, hop: str) -> HopAnswer:
         """All that each node knows of one next hop."""
         return {"node": self.name, "next_hop": hop, "nodes": await self.everybody(QUEUE, {"next_hop": hop})}
 
-    async def find(self, query: str, after: str = "", limit: int = 50, *, here: bool = False) -> Json:
+    async def find(self, query: str, after: str = "", limit: int = 50, *, here: bool = False) -> FoundAnswer:
         """A page of the messages that match on any node, newest first, each with where its copies are.
 
         ``next``: give it as ``after`` for the next page; None if there is no more. Raises ActRefused if the
@@ -90,9 +92,9 @@ class View:
         )
         for (name, _), said in zip(asked, more, strict=True):
             page.add(name, said if isinstance(said, str) else said["messages"])
-        return {"node": self.name, "query": query, **page.shown()}
+        return page.shown(self.name, query)
 
-    async def trace(self, message_id: str, after: str = "", *, here: bool = False) -> Json:
+    async def trace(self, message_id: str, after: str = "", *, here: bool = False) -> TraceAnswer:
         """The life of a message over all nodes, from their tracking logs: also of rows that no file has yet.
 
         The newest files come first; ``next``, given as ``after``, goes on with older ones. Raises ActRefused
@@ -112,7 +114,7 @@ class View:
             "node": self.name,
             "id": message_id,
             "events": tracing.in_order(nodes),
-            "nodes": [{key: one[key] for key in ("node", "answers", "why")} for one in nodes],
+            "nodes": [{"node": one["node"], "answers": one["answers"], "why": one["why"]} for one in nodes],
             "next": tracing.cursor(nodes),
         }
 
@@ -127,7 +129,7 @@ class View:
         until: float | None = None,
         *,
         here: bool = False,
-    ) -> list[Json]:
+    ) -> list[Any]:
         """What each node answers to a look, this node first, then the members by name.
 
         Each entry has ``node``, ``answers`` and ``why``: why there is no answer. What the node says follows;
@@ -145,7 +147,7 @@ class View:
     async def _said(self, name: ServerName, action: str, arguments: Told, until: float) -> Json | str:
         """A node's answer; or why there is none."""
         if name == self.name:
-            return await self.looks[action](arguments)
+            return dict(await self.looks[action](arguments))
         if name not in self.reachable():
             until = min(until, self.seconds() + LITTLE_PATIENCE)
         return await self._asked(name, RequestId(self.mint(self.clock())), action, arguments, until)
@@ -185,7 +187,7 @@ class View:
         for old in [key for key, (at, _) in self._kept.items() if now - at > _OLD]:
             del self._kept[old]
         kept = self._kept.get((member, act.job))
-        found = kept[1] if kept and part else await self.looks[act.action](arguments)
+        found = kept[1] if kept and part else dict(await self.looks[act.action](arguments))
         answer = parted(found, part)
         if answer.get("next_part") and not (kept and part):
             while len(self._kept) >= _KEPT:

@@ -1,15 +1,15 @@
 """Makes one answer of several: of the workers of a node, or of several nodes. Pure.
 
 Every field of a model says its rule: ``Annotated[int, SUM]``. A field that is a model itself needs none: its
-own fields have theirs. What no answer has stays away, and what the model does not know is kept as the first
-answer has it: nodes of other versions answer too.
+own fields have theirs. What no answer has stays away, and what the model does not know of a node is kept as
+the first worker has it: nodes of other versions answer too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NotRequired, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
@@ -18,6 +18,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import node_of
 
 Fields = Mapping[str, Any]
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Folding:
     silent: int
     model: type | None
 
-    def of(self, answers: Sequence[Fields]) -> dict[str, Any]:
+    def of(self, answers: Sequence[Fields]) -> Any:
         """Several values of this field as one, by the rules of its model."""
         assert self.model is not None
         return fold(self.model, answers, self.node, silent=self.silent)
@@ -48,26 +49,26 @@ class Rule:
     rank: Callable[[Any, Fields], Any] | None = None
 
 
-def fold(model: type, answers: Sequence[Fields], node: str = "", *, silent: int = 0) -> dict[str, Any]:
+def fold(model: type[Model], answers: Sequence[Any], node: str = "", *, silent: int = 0) -> Model:
     """One answer of that model; empty without any. ``node``: whose workers answer; empty for several nodes.
     ``silent``: how many others were asked and do not answer.
     """
-    fields = _fields(model)
+    fields = _fields(cast(Hashable, model))
     ordered = list(answers)
     for name, (rule, _) in fields.items():
         if (rank := rule.rank) is not None:
             ordered.sort(key=lambda one, name=name, rank=rank: rank(one.get(name), one))  # type: ignore[misc]
-    folded = dict(ordered[0]) if ordered else {}
+    folded: dict[str, Any] = dict(ordered[0]) if node and ordered else {}
     for name, (rule, inner) in fields.items():
         saying = [one for one in ordered if name in one]
         if saying:
             at = Folding(answers=saying, node=node, silent=silent, model=inner)
             folded[name] = rule.of([one[name] for one in saying], at)
-    return folded
+    return cast(Model, folded)
 
 
 @cache
-def _fields(model: type) -> dict[str, tuple[Rule, type | None]]:
+def _fields(model: Hashable) -> dict[str, tuple[Rule, type | None]]:
     return {name: _field(hint) for name, hint in get_type_hints(model, include_extras=True).items()}
 
 
@@ -105,7 +106,7 @@ FIRST = Rule(lambda values, _: values[0])
 SAID = Rule(lambda values, _: next(filter(None, values), values[0]))
 """Of the first that says something."""
 
-SUM = Rule(lambda values, _: sum(values))
+SUM = Rule(lambda values, _: sum(known) if (known := _known(values)) else None)
 SUM_BY_NAME = Rule(
     lambda values, _: {
         name: sum(one.get(name, 0) for one in values) for name in _each_once(n for one in values for n in one)

@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import node_of, number_of, workers_called
 from shadowrelay.shown.fold import Fields, fold
-from shadowrelay.shown.queues import HopLook, QueuesLook
-from shadowrelay.shown.status import StatusEntry
+from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
+from shadowrelay.shown.status import ReloadEntry, StatusEntry
 
 _Entry: TypeAlias = dict[str, Any]
 
@@ -35,17 +35,93 @@ class StatusLook(TypedDict):
     status: StatusEntry
 
 
+class StatusAt(NodeAnswers, StatusLook):
+    """A node that answers."""
+
+
+class StatusesAnswer(TypedDict):
+    """How all nodes are. ``node``: the one that was asked."""
+
+    node: str
+    nodes: list[StatusAt | NodeAnswers]
+
+
+class QueuesAt(NodeAnswers, QueuesLook):
+    """The queues of a node that answers."""
+
+
+class QueuesAnswer(TypedDict):
+    """The queues of all nodes."""
+
+    node: str
+    nodes: list[QueuesAt | NodeAnswers]
+
+
+class QueuePart(TypedDict):
+    """How much of a queue is at one node."""
+
+    node: str
+    messages: int
+
+
+class QueueTogether(QueueEntry):
+    """A queue of all nodes."""
+
+    parts: list[QueuePart]
+
+
+class HopAt(NodeAnswers, HopLook):
+    """What a node that answers knows of a next hop."""
+
+
+class HopAnswer(TypedDict):
+    """One next hop, as each node sees it."""
+
+    node: str
+    next_hop: str
+    nodes: list[HopAt | NodeAnswers]
+
+
+class ReloadAt(NodeAnswers, ReloadEntry):
+    """What the settings file of a node comes to."""
+
+
+class ReloadsAnswer(TypedDict):
+    """What the settings files of all nodes come to."""
+
+    nodes: list[ReloadAt | NodeAnswers]
+
+
+class WorkerEntry(TypedDict):
+    """A worker of a node of several. ``why``: why its process ended the last time."""
+
+    number: int
+    name: str
+    state: str
+    pid: int | None
+    since: str
+    restarts: int
+    why: str
+
+
+class WorkersAnswer(TypedDict):
+    """The workers of a node of several."""
+
+    name: str
+    workers: list[WorkerEntry]
+
+
 def node_name(member: str) -> str:
     """The node of which that member is a worker."""
     return node_of(ServerName(member))
 
 
-def of_node(entries: Iterable[_Entry], member: str) -> list[_Entry]:
+def of_node(entries: Iterable[Fields], member: str) -> list[Any]:
     """The entries of the node of that member: of all its workers."""
     return [one for one in entries if node_name(one["node"]) == node_name(member)]
 
 
-def by_worker(entries: Iterable[_Entry]) -> list[_Entry]:
+def by_worker(entries: Iterable[Fields]) -> list[Any]:
     """The entries with the workers of each node together, the nodes in their order."""
     every = list(entries)
     nodes = list(dict.fromkeys(node_name(one["node"]) for one in every))
@@ -54,7 +130,7 @@ def by_worker(entries: Iterable[_Entry]) -> list[_Entry]:
     )
 
 
-def statuses(entries: Iterable[_Entry]) -> list[_Entry]:
+def statuses(entries: Iterable[Fields]) -> list[_Entry]:
     """One entry for each node, with the ``status`` of its workers as one, in the order of the entries."""
     return [_with_each(one, workers) for one, workers in _by_node(StatusLook, entries)]
 
@@ -66,34 +142,34 @@ def _with_each(node: _Entry, workers: Sequence[_Entry]) -> _Entry:
     return {**node, "status": {**node["status"], "workers": each}}
 
 
-def total(entries: Iterable[Fields]) -> _Entry:
+def total(entries: Iterable[Fields]) -> StatusEntry:
     """The status of all nodes that answer, as one; empty if none does."""
     return fold(StatusEntry, [one["status"] for one in entries if one["answers"]])
 
 
-def queues(entries: Iterable[_Entry]) -> list[_Entry]:
+def queues(entries: Iterable[Fields]) -> list[_Entry]:
     """One entry for each node: the ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of its workers."""
     return [one for one, _ in _by_node(QueuesLook, entries)]
 
 
-def together(entries: Iterable[Fields]) -> list[_Entry]:
+def together(entries: Iterable[Fields]) -> list[QueueTogether]:
     """The queues of all nodes that answer, by next hop, with the ``parts`` of each node."""
     answering = [one for one in entries if one["answers"]]
-    parts: dict[str, list[_Entry]] = {}
+    parts: dict[str, list[QueuePart]] = {}
     for one in answering:
         for found in one["queues"]:
-            part = {"node": one["node"], "messages": found["messages"]}
+            part: QueuePart = {"node": one["node"], "messages": found["messages"]}
             parts.setdefault(found["next_hop"], []).append(part)
-    every: list[_Entry] = fold(QueuesLook, answering).get("queues", [])
+    every = fold(QueuesLook, answering).get("queues", [])
     return [{**one, "parts": parts[one["next_hop"]]} for one in every]
 
 
-def queue(entries: Iterable[_Entry]) -> list[_Entry]:
+def queue(entries: Iterable[Fields]) -> list[_Entry]:
     """One entry for each node: what its workers know of one next hop."""
     return [one for one, _ in _by_node(HopLook, entries)]
 
 
-def _by_node(model: type, entries: Iterable[_Entry]) -> Iterator[tuple[_Entry, list[_Entry]]]:
+def _by_node(model: type, entries: Iterable[Fields]) -> Iterator[tuple[_Entry, list[_Entry]]]:
     """An entry for each node, and the entries of its workers that answer, by their numbers.
 
     ``workers`` of a node of several: whether each answers.

@@ -150,3 +150,18 @@ class HopLook(NextHopEntry):
     error: Annotated[str, SAID]
     suspension: Annotated[SuspensionEntry | None, SAID]
     attempts: Annotated[list[AttemptEntry], Rule(_newest)]
+
+
+class QueuesPage(TypedDict):
+    """The queues of a node, page by page."""
+
+    queues: list[QueueEntry]
+    hop_shadow_queues: list[HopShadowQueueEntry]
+    next: str | None
+
+
+class ShadowQueuesPage(TypedDict):
+    """The copies that a node holds for others, page by page."""
+
+    shadow_queues: list[ShadowQueueEntry]
+    next: str | None

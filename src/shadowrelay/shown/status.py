@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -155,42 +155,40 @@ class PeerEntry(TypedDict):
     away: NotRequired[Annotated[list[str], UNION]]
 
 
-class _Read(TypedDict):
-    """What a scrub read, and what of it is not sound."""
+class RoundEntry(TypedDict):
+    """What a round of a scrub read, and what of it is not sound."""
 
+    round: Annotated[int, LEAST]
     began_at: Oldest
     messages: Sum
     messages_of: Sum
     octets: Sum
     octets_of: Sum
-    compared: Sum
     damaged_content: Sum
     damaged_rows: Sum
-    damaged_indexes: Sum
     mended: Sum
     unreadable: Sum
+    compared: Sum
+    damaged_indexes: Sum
     rebuilt: Annotated[list[str], SORTED_UNION]
 
 
-class WholeRound(_Read):
+class WholeRound(RoundEntry):
     """The last complete round since the start."""
 
-    round: Annotated[int, LEAST]
     at_once: Everywhere
     complete_at: Annotated[str | None, LAST_OF_ALL]
     seconds: Annotated[float, MOST]
 
 
-class ScrubEntry(_Read):
-    """The round under way, and the last complete one. ``begun``: the round that an operator's word began."""
+class ScrubEntry(RoundEntry):
+    """The round under way, and the last complete one."""
 
     interval: Annotated[float, MOST]
     progress: Annotated[float | None, Rule(_progress)]
-    round: Annotated[int, LEAST]
     at_once: Anywhere
     complete_at: Annotated[str | None, LAST_OF_ALL]
     last: Annotated[WholeRound | None, MODEL_OF_ALL]
-    begun: NotRequired[Annotated[int, LEAST]]
 
 
 class LateEntry(TypedDict):
@@ -209,7 +207,9 @@ class CorruptDatabase(TypedDict):
     messages_missing: bool
 
 
-class _Counts(TypedDict):
+class CountsEntry(TypedDict):
+    """How many messages are where."""
+
     queued: Sum
     exposed: Sum
     asking: Sum
@@ -224,8 +224,8 @@ class _Counts(TypedDict):
     oldest_held: Oldest
 
 
-class StatusEntry(_Counts):
-    """How a node is. ``workers``: of a node of several, the status of each that answers."""
+class StatusEntry(CountsEntry):
+    """How a node is."""
 
     name: Annotated[str, NODE]
     site: Annotated[str, FIRST]
@@ -252,10 +252,21 @@ class StatusEntry(_Counts):
     indexes_rebuilt: Sum
     corrupt_database: Annotated[CorruptDatabase | None, SAID]
     peers: Annotated[list[PeerEntry], _MEMBERS]
-    workers: NotRequired[Annotated[list[dict[str, Any]], UNION]]
 
 
-class DrainEntry(TypedDict):
+class OfWorkers(TypedDict, total=False):
+    """``workers``: what each worker of a node of several answers, or why it does not."""
+
+    workers: Annotated[list[dict[str, Any]], UNION]
+
+
+class ScrubAnswer(ScrubEntry, OfWorkers):
+    """How far a scrub is. ``begun``: the round that an operator began just now."""
+
+    begun: NotRequired[Annotated[int, LEAST]]
+
+
+class DrainEntry(OfWorkers):
     """What is left of a drain."""
 
     name: Annotated[str, NODE]
@@ -272,7 +283,7 @@ class DrainEntry(TypedDict):
     kept_for_hops: SumByName
 
 
-class RedirectEntry(TypedDict):
+class RedirectEntry(OfWorkers):
     """The redirect that runs, or ran last. ``to``: None if there was none; then nothing follows."""
 
     name: Annotated[str, NODE]
@@ -297,7 +308,7 @@ class ClockDifference(TypedDict):
     ahead: float
 
 
-class TimeEntry(TypedDict):
+class TimeEntry(OfWorkers):
     """What a node knows of the time. Its workers have one wall clock: the one that doubts it most speaks."""
 
     name: Annotated[str, NODE]
@@ -318,7 +329,7 @@ class SettingChange(TypedDict):
     now: str
 
 
-class ReloadEntry(TypedDict):
+class ReloadEntry(OfWorkers):
     """What the settings file comes to on a node: all its workers read one file."""
 
     name: Annotated[str, NODE]
@@ -327,3 +338,53 @@ class ReloadEntry(TypedDict):
     restart: Annotated[list[SettingChange], UNION]
     wrong: Annotated[list[str], UNION]
     warnings: Annotated[list[str], UNION]
+
+
+class PeersAnswer(TypedDict):
+    """The other members."""
+
+    peers: list[PeerEntry]
+
+
+class LiveAnswer(TypedDict):
+    """Whether the process lives."""
+
+    live: bool
+
+
+class ReadyAnswer(TypedDict):
+    """Whether the node takes mail, and why not."""
+
+    ready: bool
+    reason: str
+    warning: NotRequired[str]
+
+
+class SessionAnswer(TypedDict):
+    """A session of a browser. ``csrf``: the header X-CSRF-Token of what it changes."""
+
+    operator: str
+    scope: Literal["read", "operate"]
+    csrf: str
+
+
+class LoggedOutAnswer(TypedDict):
+    """The session has ended."""
+
+    logged_out: bool
+
+
+class ErrorAnswer(TypedDict):
+    """Why it was not done."""
+
+    error: str
+
+
+class OpenApiAnswer(TypedDict):
+    """The description of the API."""
+
+    openapi: str
+    info: dict[str, Any]
+    paths: dict[str, Any]
+    components: dict[str, Any]
+    security: list[dict[str, Any]]

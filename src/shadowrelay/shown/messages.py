@@ -1,0 +1,334 @@
+"""What is shown of messages: in lists, one by one, over all nodes, and in Safety Net."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypeAlias
+
+from typing_extensions import TypedDict
+
+from shadowrelay.shown.nodes import NodeAnswers
+
+
+class DigestsEntry(TypedDict):
+    """``late``: not made when the message came."""
+
+    content: str | None
+    envelope: str
+    late: bool
+
+
+class SettledNumber(TypedDict):
+    """A recipient of a message whose rows are damaged."""
+
+    number: int
+    status: str
+
+
+class MessageBrief(TypedDict):
+    """What is known of a message at once. If its rows are damaged, hardly anything is: null.
+
+    ``worker``: where it is, at a node of several.
+    """
+
+    id: str
+    state: str
+    epoch: int | None
+    owner: str | None
+    exposed: bool | None
+    confirmation: str | None
+    sender: str | None
+    subject: str | None
+    size: int | None
+    received_at: str | None
+    settled_at: str | None
+    suspended: str | None
+    next_hops: list[str] | None
+    damage: str | None
+    digests: DigestsEntry | None
+    found_at: NotRequired[str | None]
+    why: NotRequired[str | None]
+    settled: NotRequired[list[SettledNumber]]
+    worker: NotRequired[str]
+
+
+class MessageSummary(MessageBrief):
+    """A message in a list. ``recipients``: how many; ``holders``: their names."""
+
+    recipients: int | None
+    unsettled: NotRequired[int]
+    holders: list[str] | None
+
+
+class MessagesPage(TypedDict):
+    """``silent``: of a node of several workers, why a list is not whole."""
+
+    messages: list[MessageSummary]
+    next: str | None
+    silent: NotRequired[list[str]]
+
+
+class OutcomeEntry(TypedDict):
+    """What a node remembers of a message that is settled: the numbers of recipients."""
+
+    epoch: int
+    settled: list[int]
+    kept_until: NotRequired[str]
+
+
+class RevokedEntry(TypedDict):
+    """What a node remembers of a copy that was revoked."""
+
+    epoch: int
+    rank: int
+    kept_until: NotRequired[str]
+
+
+class HandedOver(TypedDict):
+    """The hop beyond the boundary that handed a message over, and what it calls it."""
+
+    name: str
+    database_id: str
+    id: str
+    numbers: list[int]
+
+
+class EnvelopeEntry(TypedDict):
+    """The envelope of a message."""
+
+    sender: str
+    message_id: str
+    subject: str
+    size: int
+    body: str
+    smtputf8: bool
+    ret: str | None
+    envid: str | None
+
+
+class UnreadEntry(TypedDict):
+    """A next hop that took the content, and whose answer could not be read."""
+
+    tries: int
+    host: str
+
+
+class RecipientEntry(TypedDict):
+    """A recipient, and what becomes of it."""
+
+    number: int
+    address: str
+    next_hop: str
+    status: str
+    doing: str
+    why: str
+    attempts: int
+    next_attempt: str | None
+    last_reply: str
+    suspended: str | None
+    delay_notified: bool
+    unread: UnreadEntry | None
+    notify: list[str]
+    orcpt: str | None
+    report: str | None
+    journal: str | None
+
+
+class HolderEntry(TypedDict):
+    """A member that holds a copy, or did."""
+
+    name: str
+    state: str
+    rank: int
+    database_id: str
+    mark: str | None
+
+
+class KeptForHop(TypedDict):
+    """A hop for which a message is kept until it has delivered."""
+
+    name: str
+    database_id: str
+    mark: str | None
+    recipients: list[int]
+    since: str
+
+
+class RefusalEntry(TypedDict):
+    """A member that refused the copy of an exposed message."""
+
+    name: str
+    reply: str
+    at: str
+
+
+class RememberedMessage(TypedDict):
+    """What a node remembers of a message, with a copy of it or without. ``waits_for``, ``found_at``, ``why``:
+    of one that is damaged.
+    """
+
+    id: str
+    outcome: OutcomeEntry | None
+    revoked: RevokedEntry | None
+    handed_over_by: HandedOver | None
+    crashes: list[str]
+    waits_for: NotRequired[list[str]]
+    found_at: NotRequired[str | None]
+    why: NotRequired[str | None]
+
+
+class GoneMessage(RememberedMessage):
+    """A message of which a node has no copy."""
+
+    state: str
+    damage: str | None
+
+
+class DamagedMessage(RememberedMessage, MessageSummary):
+    """A message whose rows are damaged."""
+
+
+class MessageEntry(RememberedMessage, MessageBrief):
+    """All that a node knows of a message."""
+
+    unsettled: int
+    role: str
+    stage: str
+    rank: int
+    owner_database: str
+    offered_in: str
+    former_owner: str | None
+    pending: str | None
+    confirm_since: str | None
+    check_at: str | None
+    ranks_given: int
+    reports_on: str | None
+    content_of: str | None
+    request: str | None
+    envelope: EnvelopeEntry
+    recipients: list[RecipientEntry]
+    holders: list[HolderEntry]
+    hops: list[KeptForHop]
+    refusals: list[RefusalEntry]
+
+
+MessageAnswer: TypeAlias = MessageEntry | DamagedMessage | GoneMessage
+
+
+class FoundCopy(TypedDict):
+    """What one node has of a message that was found, or remembers of it."""
+
+    node: str
+    state: str
+    role: str | None
+    stage: str | None
+    epoch: int | None
+    rank: int | None
+    owner: str | None
+    exposed: bool | None
+    confirmation: str | None
+    unsettled: int | None
+    suspended: str | None
+    statuses: dict[str, int] | None
+    settled_at: str | None
+    holders: list[str] | None
+    damage: str | None
+    outcome: OutcomeEntry | None
+    revoked: RevokedEntry | None
+
+
+class FoundMessage(TypedDict):
+    """A message once, with its copies at the nodes."""
+
+    id: str
+    sender: str | None
+    subject: str | None
+    message_id: str | None
+    size: int | None
+    received_at: str | None
+    recipients: int | None
+    addresses: list[str] | None
+    next_hops: list[str] | None
+    copies: list[FoundCopy]
+
+
+class NodeSearched(NodeAnswers):
+    """``until``: all ids from this one on were looked at; null: all."""
+
+    until: str | None
+
+
+class FoundAnswer(TypedDict):
+    """A page of the messages that a query finds on any node."""
+
+    node: str
+    query: str
+    by: str | None
+    messages: list[FoundMessage]
+    nodes: list[NodeSearched]
+    next: str | None
+
+
+class TraceEvent(TypedDict):
+    """A row of a node's tracking log."""
+
+    node: str
+    at: str
+    sequence: int
+    incarnation: str
+    database_id: str
+    event: str
+    source: str
+    context: str
+    server: str
+    client: str
+    recipients: list[str]
+    recipient_count: int
+    status: str
+    custom: dict[str, str]
+    columns: dict[str, str]
+
+
+class TraceAnswer(TypedDict):
+    """The life of a message over all nodes."""
+
+    node: str
+    id: str
+    events: list[TraceEvent]
+    nodes: list[NodeAnswers]
+    next: str | None
+
+
+class KeptRecipient(TypedDict):
+    """A recipient of a message in Safety Net."""
+
+    address: str
+    next_hop: str
+    status: str
+
+
+class KeptEntry(TypedDict):
+    """A message in Safety Net."""
+
+    id: str
+    settled_at: str
+    role: str
+    owner: str
+    sender: str
+    message_id: str
+    subject: str
+    size: int
+    request: str | None
+    damaged: bool
+    recipients: list[KeptRecipient]
+
+
+class SafetyNetPage(TypedDict):
+    messages: list[KeptEntry]
+    next: str | None
+
+
+class DidAnswer(TypedDict):
+    """What was done to a message."""
+
+    id: str
+    did: str
