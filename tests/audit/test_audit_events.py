@@ -23,8 +23,7 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Role
-from shadowrelay.core.tracking import OfRows, Resubmit
-from shadowrelay.core.tracking_hops import SentAgain
+from shadowrelay.core.tracking import OfRows, Resubmit, SentAgain
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, render
 

@@ -26,8 +26,8 @@ from shadowrelay.core.tracking import (
     Receive,
     Resubmit,
     Send,
+    ToMembers,
 )
-from shadowrelay.core.tracking_lists import ToMembers
 from shadowrelay.core.tracking_row import TrackingEvent
 
 from . import by_hand, given_back, rot

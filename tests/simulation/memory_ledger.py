@@ -71,8 +71,7 @@ from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.tracking import RowsDamaged
-from shadowrelay.core.tracking_queues import QueueActed
+from shadowrelay.core.tracking import QueueActed, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SqlLedger

@@ -23,8 +23,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.messages import AsSent, Copy, Status
 from shadowrelay.core.shared_records import RecordWrite
-from shadowrelay.core.tracking import RowsDamaged
-from shadowrelay.core.tracking_queues import QueueActed
+from shadowrelay.core.tracking import QueueActed, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 

@@ -12,7 +12,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.shared_records import next_revision
 from shadowrelay.core.spans import Span, joined, since_when, within
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
-from shadowrelay.core.tracking_queues import recorded
+from shadowrelay.core.tracking import recorded
 from shadowrelay.core.values import dataclass, replace
 
 MOST_SPANS = 16

@@ -9,8 +9,11 @@ from datetime import datetime
 from enum import Enum
 from typing import ClassVar
 
-from shadowrelay.core.identifiers import Mark, MessageId, RequestId, ServerName
-from shadowrelay.core.messages import Holder
+from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.jobs import Job
+from shadowrelay.core.messages import FOREVER, Holder
+from shadowrelay.core.operating import By
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, numbers, timestamp
 from shadowrelay.core.values import dataclass
 
@@ -405,3 +408,202 @@ class Load(TrackingEvent):
 
     def custom(self) -> dict[str, str]:
         return {"Snapshot": self.snapshot, "Role": self.copy.role}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolve(TrackingEvent):
+    """A recipient was rewritten: the sender gave it the address ``original``."""
+
+    event_id: ClassVar[str] = "RESOLVE"
+    source: ClassVar[str] = "ROUTING"
+    original: str
+
+    def more(self) -> Columns:
+        return {"related-recipient-address": listed([self.original])}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expand(TrackingEvent):
+    """A distribution list was expanded: its members are the recipients of the message ``made``."""
+
+    event_id: ClassVar[str] = "EXPAND"
+    source: ClassVar[str] = "ROUTING"
+    digested: ClassVar[bool] = True
+    made: MessageId
+    reply: str
+
+    def more(self) -> Columns:
+        before = listed(one.address for one in self.recipients)
+        return {
+            "source-context": self.reply,
+            "reference": self.made,
+            "related-recipient-address": before,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToMembers(TrackingEvent):
+    """The message to the members of a list was made of the message ``original``, and queued."""
+
+    event_id: ClassVar[str] = "RECEIVE"
+    digested: ClassVar[bool] = True
+    source: ClassVar[str] = "ROUTING"
+    original: MessageId
+
+    def more(self) -> Columns:
+        return {"reference": self.original}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HopDiscard(TrackingEvent):
+    """Recipients left the shadow queue of a hop beyond our boundary.
+
+    ``reason``: ExplicitlyDiscarded (the hop says that they are delivered), Expired (too old).
+    """
+
+    event_id: ClassVar[str] = "HADISCARD"
+    digested: ClassVar[bool] = True
+    source: ClassVar[str] = "REDUNDANCY"
+    hop: ServerName
+    reason: str
+
+    def more(self) -> Columns:
+        return {"source-context": f"{self.reason};{self.copy.id}", "server-hostname": self.hop}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentAgain(TrackingEvent):
+    """A message was made of one that a hop beyond our boundary took, and that it has lost or cannot be asked
+    about. ``reason`` says what happened to the hop.
+    """
+
+    event_id: ClassVar[str] = "RESUBMIT"
+    digested: ClassVar[bool] = True
+    source: ClassVar[str] = "REDUNDANCY"
+    original: MessageId
+    hop: ServerName
+    hop_database: DatabaseId
+    reason: str
+
+    def more(self) -> Columns:
+        return {
+            "source-context": self.reason,
+            "server-hostname": self.hop,
+            "reference": f"{self.original}/{self.hop_database}",
+        }
+
+    def custom(self) -> dict[str, str]:
+        return {"Hop": self.hop, "HopDb": self.hop_database, "Reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueActed:
+    """RETRY, SUSPEND or RESUME of a queue, on the node that does it: who wants it, why, and until when.
+
+    ``changed_by``: the node where the operator gave the order.
+    """
+
+    at: datetime
+    event_id: str
+    queue: NextHop
+    by: By
+    changed_by: ServerName
+    until: datetime | None = None
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        custom = {
+            "Queue": self.queue,
+            "Operator": self.by.operator,
+            "Reason": self.by.reason,
+            "Job": self.by.job,
+            "Until": timestamp(self.until) if self.until else "",
+            "ChangedBy": self.changed_by,
+        }
+        return {
+            "date-time": timestamp(self.at),
+            "source": "ADMIN",
+            "event-id": self.event_id,
+            "source-context": self.queue,
+            "custom-data": entries(custom),
+        }
+
+
+def recorded(record: Suspension, now: datetime) -> QueueActed:
+    """This node learnt that a queue is suspended, or resumed."""
+    return QueueActed(
+        at=now,
+        event_id="SUSPEND" if record.suspended else "RESUME",
+        queue=record.next_hop,
+        by=By(record.operator, record.reason, record.id),
+        changed_by=record.changed_by,
+        until=record.until if record.suspended else None,
+    )
+
+
+def retried(job: Job, queue: NextHop, now: datetime) -> QueueActed:
+    """This node begins to try all mail of a queue now."""
+    by = By(job.operator, job.reason, job.id)
+    return QueueActed(at=now, event_id="RETRY", queue=queue, by=by, changed_by=job.made_by)
+
+
+def signed(by: By) -> dict[str, str]:
+    """The entries of custom-data that say who did it, and why."""
+    return {"Operator": by.operator, "Reason": by.reason, "Job": by.job}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRetry(TrackingEvent):
+    """An operator wants an attempt now: recipients of one next hop are due at once."""
+
+    event_id: ClassVar[str] = "RETRY"
+    source: ClassVar[str] = "ADMIN"
+    by: By
+
+    def more(self) -> Columns:
+        return {"source-context": self.by.reason}
+
+    def custom(self) -> dict[str, str]:
+        return {"Fork": fork(self.recipients)} | signed(self.by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSuspend(OperatorRetry):
+    """The recipients are suspended until that time."""
+
+    event_id: ClassVar[str] = "SUSPEND"
+    until: datetime
+
+    def custom(self) -> dict[str, str]:
+        until = "" if self.until == FOREVER else timestamp(self.until)
+        return {"Fork": fork(self.recipients), "Until": until} | signed(self.by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorResume(OperatorRetry):
+    """The recipients are not suspended any more; the age of the message begins anew."""
+
+    event_id: ClassVar[str] = "RESUME"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRemove(OperatorRetry):
+    """The recipients are removed: nobody delivers to them any more. ``report``: the DSN that says so."""
+
+    event_id: ClassVar[str] = "REMOVE"
+    digested: ClassVar[bool] = True
+    report: MessageId | None
+
+    def more(self) -> Columns:
+        return {"source-context": self.by.reason, "reference": self.report or ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFail(Fail):
+    """An operator bounced the message: the recipients failed."""
+
+    source: ClassVar[str] = "ADMIN"
+    by: By
+
+    def custom(self) -> dict[str, str]:
+        return {"Fork": fork(self.recipients)} | Fail.custom(self) | signed(self.by)

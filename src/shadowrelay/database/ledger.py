@@ -60,8 +60,7 @@ from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
 from shadowrelay.core.suspensions import ForgetSuspension, Suspension
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.tracking import Load, RowsDamaged
-from shadowrelay.core.tracking_queues import QueueActed
+from shadowrelay.core.tracking import Load, QueueActed, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
 from shadowrelay.database import member_rows, meta, records, sums

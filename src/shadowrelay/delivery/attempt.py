@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import field
@@ -25,7 +26,6 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.delivery.hosts import Hosts, Search
-from shadowrelay.delivery.replies import expired_reply, sent_away
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
@@ -450,3 +450,27 @@ def _of_one_host(claimed: ActiveFork) -> ActiveFork:
     if all(one.unread == first for one in claimed.recipients):
         return claimed
     return replace(claimed, recipients=tuple(one for one in claimed.recipients if one.unread == first))
+
+
+_CODES = re.compile(r"[45]\d\d(?: [45]\.\d{1,3}\.\d{1,3})?(?= |$)", re.ASCII)
+
+
+def expired_reply(recipient: Recipient, why: str) -> str:
+    """The reply of an expired recipient: its last one, or else ``why`` its mail waits, with the codes of the
+    actual problem if that is known.
+
+    RFC 3463 3.5 wants *delivery time expired* only if nothing else is known.
+    """
+    last = recipient.last_reply or why
+    told = "Message expired in the queue"
+    if recipient.unread is not None:
+        told += ", and may have been delivered"
+    codes = _CODES.match(last)
+    return f"{codes[0]} {told}; last error: {last}" if codes else f"451 4.4.7 {told}"
+
+
+def sent_away(result: DeliveryResult) -> bool:
+    """Did the host end the session by 421, and take nothing?"""
+    return all(
+        one.ending is Ending.DEFERRED and one.remote and one.reply.startswith("421") for one in result.results
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence, Set
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -13,8 +14,12 @@ from typing import TypeVar
 import structlog
 
 from shadowrelay import failpoints, measures
+from shadowrelay.core.decisions import Part
+from shadowrelay.core.delivery.hosts import HostGroup
 from shadowrelay.core.delivery.settling import Ending, Hop, settle
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.filtering import in_queue
+from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
@@ -28,6 +33,7 @@ from shadowrelay.database.queue import (
     claim,
     claim_late,
     due_hops,
+    may_be_sent,
     unclaim,
 )
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
@@ -37,11 +43,9 @@ from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
-from shadowrelay.delivery.rerouting import rerouted
 from shadowrelay.delivery.script import deliver, write_down
-from shadowrelay.delivery.still_ours import StillOurs
-from shadowrelay.delivery.trying import end_rests
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
 from shadowrelay.members.suspended import Suspended
 from shadowrelay.running import Performer
@@ -360,3 +364,79 @@ class Queue:
         closing = asyncio.create_task(talk)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+@dataclass(slots=True)
+class StillOurs:
+    """The question that every attempt asks, and what a silence before it leads to."""
+
+    database: TransportDatabase
+    boundary: Boundary
+    suspended: Suspended
+    clock: Callable[[], datetime]
+    _noting: asyncio.Lock = field(default_factory=asyncio.Lock)  # while consequences of silence are stored
+
+    async def __call__(self, claimed: ActiveFork) -> bool:
+        """May this fork, claimed some time ago, be sent now?
+
+        It may not after a silence in which members may have promoted their copies, nor if they told us that
+        they did or that the fork is delivered, nor if an operator suspended it or its queue. Every attempt
+        asks this. If nothing has happened to the message since the claim, memory gives the answer.
+        """
+        await self.note_silence()
+        if chores.held_back(self.database.ledger) or self.suspended(claimed.next_hop):
+            return False
+        if self.database.ledger.undisturbed(claimed.copy.id):
+            return True
+
+        now = self.clock()
+        return await self.database.transact_briefly(lambda ledger: may_be_sent(ledger, claimed, now))
+
+    async def note_silence(self) -> None:
+        """If this node was frozen or cut off for long, members may own our messages by now: mark them.
+
+        This goes part by part. Until it is complete, nothing is claimed or sent.
+        """
+        boundary = self.boundary
+        while boundary.cut_off(seconds()):
+            async with self._noting:
+                for member in boundary.cut_off(seconds()):
+                    await self._ask_about_what_it_holds(member)
+
+    async def _ask_about_what_it_holds(self, member: ServerName) -> None:
+        boundary = self.boundary
+        part: Part | None = Part(most=AT_ONCE)
+        while part is not None:
+            at = seconds()
+            note = partial(heartbeat.cut_off, name=member, at_hand=boundary.at_hand(at), now=self.clock())
+            part = await self.database.transact(partial(note, part=part))
+        boundary.noted(member, at)
+        log.warning("cut_off_from_holder", member=member)
+
+
+def end_rests(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHop) -> None:
+    """Let that next hop, or all next hops of that route, be tried now. Failures are remembered: one session
+    goes first.
+    """
+    for name, outbound in hops.items():
+        if in_queue(wanted, name):
+            outbound.retry_at = None
+            hosts.end_rests(host for some in outbound.known.values() for host in some)
+            for group in hosts.ways(name):
+                if isinstance(group, HostGroup):
+                    hosts.end_rests(group.hosts)
+
+
+def rerouted(hops: dict[NextHop, Outbound], fixed: Iterable[NextHop], hosts: Hosts) -> None:
+    """The hosts changed. ``fixed``: the next hops that the settings name now. Attempts under way go on.
+
+    A next hop that leads elsewhere now is tried at once, whatever failed before. One that is gone keeps its
+    mail, which goes by its domain, or waits for a route.
+    """
+    for name in {*hops, *fixed}:
+        server = hosts.template(name)
+        if name not in hops:
+            hops[name] = Outbound(server)
+        elif hops[name].server != server or hosts.moved(name):
+            hops[name].server = server
+            hops[name].restored()

@@ -21,7 +21,7 @@ from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.core.tracking_queues import QueueActed, retried
+from shadowrelay.core.tracking import QueueActed, retried
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import job_selection
 from shadowrelay.database.content import stored

@@ -47,7 +47,7 @@ from shadowrelay.core.ownership.transfer import yields
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.safety_net.expiry import expire
-from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
+from shadowrelay.core.tracking import HopDiscard, SentAgain
 from shadowrelay.delivery.hop_talk import poll
 
 EDGE = ServerName("edge.example.net")

@@ -21,7 +21,7 @@ from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Rea
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Answer, Arrival
 from shadowrelay.core.steps import AnyStep, Script, Transact
-from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
+from shadowrelay.core.tracking import HopDiscard, SentAgain
 from shadowrelay.delivery.hop_talk import greet, poll
 from shadowrelay.delivery.script import deliver
 from shadowrelay.reception.two_copies import make_redundant

@@ -21,7 +21,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.recipients import LISTS, AddressBook, folded
-from shadowrelay.core.tracking_lists import Expand, ToMembers
+from shadowrelay.core.tracking import Expand, ToMembers
 from shadowrelay.core.values import dataclass, replace
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.reckoning import Endings
-from shadowrelay.core.tracking_hops import HopDiscard, SentAgain
+from shadowrelay.core.tracking import HopDiscard, SentAgain
 from shadowrelay.core.values import dataclass, replace
 
 

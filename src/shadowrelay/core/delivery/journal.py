@@ -18,9 +18,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Envelope, Recipient, Role, Status
 from shadowrelay.core.ownership.transfer import made_here
-from shadowrelay.core.tracking import Dsn, Journaled
-from shadowrelay.core.tracking_hops import SentAgain
-from shadowrelay.core.tracking_lists import ToMembers
+from shadowrelay.core.tracking import Dsn, Journaled, SentAgain, ToMembers
 from shadowrelay.core.values import dataclass, replace
 
 Journals = Mapping[NextHop, tuple[str, NextHop]]

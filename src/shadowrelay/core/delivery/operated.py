@@ -20,7 +20,7 @@ from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import FOREVER, Copy, Recipient, Stage, Status
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership import set_aside
-from shadowrelay.core.tracking_operator import OperatorResume, OperatorRetry, OperatorSuspend
+from shadowrelay.core.tracking import OperatorResume, OperatorRetry, OperatorSuspend
 from shadowrelay.core.values import dataclass, replace
 
 REMOVED = "554 5.7.1 Removed by the postmaster"

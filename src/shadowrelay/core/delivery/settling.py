@@ -24,12 +24,13 @@ from shadowrelay.core.tracking import (
     Dsn,
     DuplicateDeliver,
     Fail,
+    OperatorFail,
+    OperatorRemove,
+    QueueActed,
     RowsDamaged,
     Send,
     SendExternal,
 )
-from shadowrelay.core.tracking_operator import OperatorFail, OperatorRemove
-from shadowrelay.core.tracking_queues import QueueActed
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 

@@ -26,8 +26,7 @@ from shadowrelay.core.members import answers
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.ownership.set_aside import set_aside
-from shadowrelay.core.tracking import HaDamage, HaRestore, OfRows, RowsDamaged
-from shadowrelay.core.tracking_queues import QueueActed
+from shadowrelay.core.tracking import HaDamage, HaRestore, OfRows, QueueActed, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 

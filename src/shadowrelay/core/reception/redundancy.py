@@ -39,8 +39,7 @@ from shadowrelay.core.ownership.transfer import ask_about, made_here, vouches, w
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.arrivals import refused
 from shadowrelay.core.recipients import Rewriting
-from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive
-from shadowrelay.core.tracking_lists import Resolve
+from shadowrelay.core.tracking import HaRedirect, HaRedirectFail, Receive, Resolve
 from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
