@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core import switching
 from shadowrelay.core.decisions import Content, DamagedRow
 from shadowrelay.core.delivery import retry, settling
-from shadowrelay.core.delivery.expanding import expansion_of
 from shadowrelay.core.delivery.journal import JournalCopy, journal_of
-from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, expansion_of
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.events.reports import ReportKind, is_due, report_id
 from shadowrelay.core.greeting import greet

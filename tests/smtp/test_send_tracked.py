@@ -24,8 +24,8 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members.conversation import Greeting, Query
 from shadowrelay.settings.pinned import pinned_certificate
+from shadowrelay.smtp.sending.connection import unmarked
 from shadowrelay.smtp.sending.hop import Pinned
-from shadowrelay.smtp.sending.marks import unmarked
 from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession
 from shadowrelay.wire.replies import Reply
 

@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from shadowrelay.core.decisions import Member
-from shadowrelay.core.delivery.expanding import Expansion
 from shadowrelay.core.delivery.journal import JournalCopy
-from shadowrelay.core.delivery.settling import AttemptResult, Hop, Report
+from shadowrelay.core.delivery.settling import AttemptResult, Expansion, Hop, Report
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Greeting, Query

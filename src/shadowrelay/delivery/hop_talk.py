@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,9 +22,7 @@ from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.pool import seconds
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.hop import ConnectionFailed
-
-if TYPE_CHECKING:
-    from shadowrelay.smtp.sending.session import DeliverySession
+from shadowrelay.smtp.sending.session import DeliverySession
 
 LONGEST = 20.0
 """Seconds after which a talk asks no more. A single answer has a deadline of its own (``tracked.ANSWER``)."""
@@ -72,7 +69,7 @@ async def poll(
 
 
 class HopConversations:
-    """What this process knows of hops that track, and how it talks with them: a ``tracked.HopTalk``.
+    """What this process knows of hops that track, and how it talks with them: a ``HopTalk``.
 
     ``may_track``: see ``HopTalk``. ``watches``: by name; every talk in any session counts. ``met_at``: where
     each hop was met (host, port).

@@ -30,8 +30,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.resolver import Resolver
-from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, NextHopServer
-from shadowrelay.smtp.sending.tracked import HopTalk
+from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, HopTalk, NextHopServer
 from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from shadowrelay.core.delivery import retry
-from shadowrelay.core.delivery.expanding import Expansion, expansion_of
-from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Expansion, Hop, expansion_of
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy

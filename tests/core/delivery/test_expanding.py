@@ -9,8 +9,7 @@ import pytest
 from decision_inputs import HOP, attempt, holder
 from ledger_at_hand import DB, NOW, A, B, LedgerAtHand, M, ledger_of, message
 
-from shadowrelay.core.delivery.expanding import Expansion, expansion_of
-from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report, settle
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Expansion, Report, expansion_of, settle
 from shadowrelay.core.events.reports import ReportKind, is_derived, report_id
 from shadowrelay.core.events.side_effects import waited_in_vain
 from shadowrelay.core.identifiers import NextHop

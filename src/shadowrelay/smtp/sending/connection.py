@@ -38,15 +38,15 @@ from shadowrelay.smtp.sending.hop import (
     Login,
     NextHopServer,
     NoPassword,
+    Pinned,
     SessionStep,
     masked,
     one_line,
     read_password,
 )
-from shadowrelay.smtp.sending.marks import unmarked
 from shadowrelay.smtp.sending.message import Extensions
-from shadowrelay.smtp.sending.tls import context_for, pinned_hop
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader, shown
+from shadowrelay.wire.xshadow import Malformed, parse_mark
 
 log = structlog.get_logger(__name__)
 
@@ -413,3 +413,34 @@ async def _log_in(client: HopClient, login: Login) -> None:
         except SMTPResponseException as error:
             said = masked(error.message, login.username, password)
             raise SMTPAuthenticationError(error.code, said) from None
+
+
+def context_for(server: NextHopServer) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=server.ca_file)
+    if server.pinned and server.pinned.certificate:
+        context.load_cert_chain(server.pinned.certificate, server.pinned.key)
+    if server.tls == "opportunistic" or server.shows_pinned:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    else:
+        context.check_hostname = server.check_hostname
+    return context
+
+
+def pinned_hop(pinned: Pinned, shown: ssl.SSLObject) -> ServerName:
+    certificate = shown.getpeercert(binary_form=True)
+    if certificate is None or certificate not in pinned.peers:
+        names = ", ".join(sorted(pinned.peers.values()))
+        raise ConnectionFailed("tls", f"the certificate is not the pinned one of {names}")
+    return pinned.peers[certificate]
+
+
+def unmarked(reply: Reply) -> tuple[Reply, Mark | None]:
+    """The reply without the mark that ends it, and the mark; the whole reply if there is none."""
+    *before, last = reply.lines or ("",)
+    text, _, word = last.rpartition(" ")
+    try:
+        mark = parse_mark(word)
+    except Malformed:
+        return reply, None
+    return Reply(reply.code, reply.enhanced, (*before, text) if before else text), mark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import MessageId, ServerName
@@ -31,7 +32,7 @@ from shadowrelay.smtp.sending.message import (
     rcpt_command,
     refusals,
 )
-from shadowrelay.smtp.sending.tracked import HopTalk, Tracks
+from shadowrelay.smtp.sending.tracked import Tracks
 from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
 
 __all__ = [
@@ -45,6 +46,22 @@ __all__ = [
     "Timeouts",
     "Withdrawn",
 ]
+
+
+class HopTalk(Protocol):
+    """Who we are, and what is remembered of hops. Whatever it does is durable when it returns."""
+
+    def may_track(self) -> bool:
+        """Whether hops are told to track messages now. They are asked about what they track all the same."""
+        ...
+
+    async def greet(self, session: DeliverySession) -> None:
+        """Introduce ourselves with ``say_hello``, and remember the hop. Raises ConnectionFailed."""
+        ...
+
+    async def ask(self, session: DeliverySession) -> None:
+        """Fetch with ``ask_hop`` all that the hop has to say. Raises ConnectionFailed."""
+        ...
 
 
 class DeliverySession:

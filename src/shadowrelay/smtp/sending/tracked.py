@@ -5,8 +5,6 @@ The hop has shown the certificate that is pinned for it, and we have shown ours.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 from shadowrelay.core.delivery.hop_shadows import Tracker
 from shadowrelay.core.identifiers import DatabaseId, MessageId, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Line, Query
@@ -17,27 +15,8 @@ from shadowrelay.wire import hops
 from shadowrelay.wire.replies import Reply
 from shadowrelay.wire.xshadow import Malformed
 
-if TYPE_CHECKING:
-    from shadowrelay.smtp.sending.session import DeliverySession
-
 ANSWER = 30.0
 """Seconds that the answer to XSHADOW or XQDISCARD may take: a hop that needs longer is asked another time."""
-
-
-class HopTalk(Protocol):
-    """Who we are, and what is remembered of hops. Whatever it does is durable when it returns."""
-
-    def may_track(self) -> bool:
-        """Whether hops are told to track messages now. They are asked about what they track all the same."""
-        ...
-
-    async def greet(self, session: DeliverySession) -> None:
-        """Introduce ourselves with ``say_hello``, and remember the hop. Raises ConnectionFailed."""
-        ...
-
-    async def ask(self, session: DeliverySession) -> None:
-        """Fetch with ``ask_hop`` all that the hop has to say. Raises ConnectionFailed."""
-        ...
 
 
 @dataclass(slots=True)
