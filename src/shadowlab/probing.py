@@ -11,6 +11,8 @@ from typing import Any
 from shadowlab.layout import Address, LabNode
 from shadowlab.node_settings import admin_token
 from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.shown.messages import MessageEntry, MessagesPage
+from shadowrelay.shown.status import DrainEntry
 
 _PAGE = 500  # messages
 _COUNTED = ("queued", "shadow_held", "safety_net", "exposed", "asking", "promoting")
@@ -87,7 +89,7 @@ def database_of(node: LabNode, number: int) -> str | None:
 def _status(node: LabNode, *of: str) -> NodeStatus | None:
     """``of``: where the API of a worker begins."""
     try:
-        tree = _api(node).get(*of, "status")
+        tree = _api(node).get(dict[str, Any], *of, "status")
         draining = bool(tree["draining"])
         return NodeStatus(
             database_id=str(tree["database_id"]),
@@ -100,7 +102,7 @@ def _status(node: LabNode, *of: str) -> NodeStatus | None:
             asking=int(tree["asking"]),
             promoting=int(tree.get("promoting", 0)),  # an older version does not report it
             draining=draining,
-            drained=draining and bool(_api(node).get(*of, "drain")["done"]),
+            drained=draining and bool(_api(node).get(DrainEntry, *of, "drain")["done"]),
             peers=tuple(peer for peer in tree["peers"] if isinstance(peer, dict)),
         )
     except (ApiError, KeyError, TypeError, ValueError):
@@ -113,7 +115,7 @@ def listed(node: LabNode, state: str) -> list[str]:
     after: str | None = None
     with suppress(ApiError, KeyError, TypeError):
         while True:
-            page = _api(node).get("messages", state=state, after=after, limit=_PAGE)
+            page = _api(node).get(MessagesPage, "messages", state=state, after=after, limit=_PAGE)
             found += [str(message["id"]) for message in page["messages"]]
             if (after := page["next"]) is None:
                 break
@@ -123,7 +125,7 @@ def listed(node: LabNode, state: str) -> list[str]:
 def message(node: LabNode, message_id: str) -> Mapping[str, Any] | None:
     """What a node knows of a message; None if it knows nothing or does not answer."""
     try:
-        return _api(node).get("messages", message_id)
+        return _api(node).get(MessageEntry, "messages", message_id)
     except ApiError:
         return None
 

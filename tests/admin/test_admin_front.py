@@ -17,10 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from shadowrelay.admin import passing
 from shadowrelay.admin.access import access_by
 from shadowrelay.admin.front import build_front
-from shadowrelay.admin.front_metrics import GAUGES, Of
+from shadowrelay.admin.front_metrics import GAUGES
 from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
 from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.shown.fold import LEAST, MOST, SUM
 
 METRICS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 TOKEN = "a token of sixteen"
@@ -356,7 +357,7 @@ async def test_every_metric_of_a_worker_is_a_counter_a_histogram_or_a_gauge_with
 
 
 def test_the_page_of_metrics_says_what_each_gauge_of_a_node_is() -> None:
-    for of, words in ((Of.SUM, "the sum"), (Of.MOST, "the greatest"), (Of.LEAST, "the least")):
+    for of, words in ((SUM, "the sum"), (MOST, "the greatest"), (LEAST, "the least")):
         row = re.search(
             rf"^\| {words} of those of its workers \| (.*) \|$", METRICS.read_text(), re.MULTILINE
         )

@@ -26,7 +26,7 @@ from test_admin_events import writing
 from shadowrelay.admin.client import AdminClient, NodeEvent
 from shadowrelay.cli import main
 from shadowrelay.cli.top_app import TopApp
-from shadowrelay.cli.top_figures import SeenNode, look, looks, pace, quantile, total
+from shadowrelay.cli.top_figures import SeenNode, figures, look, looks, pace, quantile
 from shadowrelay.cli.top_frame import Sorted, TopFrame, ago, draw
 from shadowrelay.cli.top_watch import NodesWatch, told
 from shadowrelay.core.delivery.settling import Ending
@@ -134,7 +134,7 @@ class Fronted:
             ]
         return "\n".join(told) + "\n"
 
-    def get(self, *path: str) -> dict[str, Any]:
+    def get(self, model: type, *path: str) -> dict[str, Any]:
         assert path == ("workers",)
         return {"workers": [{"number": 1}, {"number": 2}]}
 
@@ -155,7 +155,7 @@ def test_each_worker_is_a_line_if_asked_and_all_of_them_are_heard() -> None:
         ("mx1.example.net", ""),
         ("w2.mx1.example.net", ""),
     ]
-    assert total(watch.nodes, "queued_messages") == 14
+    assert figures(watch.nodes)["waiting"]["queued"] == 14
     lines = draw(TopFrame(nodes=watch.nodes, events=(), now=NOW), 100)
     assert [one.text.split()[:3] for one in lines if "mx1.example.net  " in one.text][-2:] == [
         ["mx1.example.net", "ready", "7"],
@@ -228,7 +228,7 @@ async def test_the_screen_shows_figures_and_events_and_obeys_its_keys(node: Fake
             await pilot.press("p")
             assert "PAUSED" in shown()
             await fill(node, received(3, None))
-            await eventually(lambda: total(watch.nodes, "exposed_messages") == 1)
+            await eventually(lambda: figures(watch.nodes)["waiting"]["exposed"] == 1)
             assert "exposed 0" in shown()
             await pilot.press("p")
             await eventually(lambda: "EXPOSED 1" in shown() and "PAUSED" not in shown())

@@ -37,6 +37,7 @@ from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowaudit.logs.manifest import open_logs
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli import main as shadowrelay
+from shadowrelay.shown.records import JobEntry
 
 pytestmark = pytest.mark.lab
 
@@ -301,7 +302,7 @@ def test_what_safety_net_gives_back_is_proven_from_the_logs(lab: RunningLab, *, 
 def ordered(lab: RunningLab, verb: str, ids: list[str], *, at: str = "mx1") -> None:
     """An operator gives a job for these messages to that node."""
     body = {"verb": verb, "filter": {"ids": ids}, "reason": "spam of the night"}
-    AdminClient(lab.cluster.node(at).admin).post("jobs", body=body)
+    AdminClient(lab.cluster.node(at).admin).post(JobEntry, "jobs", body=body)
 
 
 @pytest.mark.slow

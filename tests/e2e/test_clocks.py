@@ -13,6 +13,7 @@ from running_lab import INSIDE, OUTSIDE, RunningLab, wait_until
 
 from shadowlab import clocks
 from shadowrelay.admin.client import AdminClient
+from shadowrelay.shown.status import TimeEntry
 
 REASON = clocks.lacking()
 
@@ -21,7 +22,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.skipif(bool(REASON)
 
 def ahead(lab: RunningLab, name: str) -> timedelta:
     """How far a node's wall clock is ahead of its reckoned time."""
-    return timedelta(seconds=AdminClient(lab.cluster.node(name).admin).get("time")["ahead"])
+    return timedelta(seconds=AdminClient(lab.cluster.node(name).admin).get(TimeEntry, "time")["ahead"])
 
 
 @pytest.mark.parametrize("hours", [5, -5])

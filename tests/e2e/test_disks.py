@@ -19,6 +19,7 @@ from shadowlab.errors import LabError
 from shadowlab.mail import CLIENT, token
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.database.opening import FILE
+from shadowrelay.shown.status import StatusEntry
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -65,7 +66,7 @@ def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: Disk, lab: 
     lab.send(2, to="mx2", recipients=(INSIDE, OUTSIDE))
     disk.leave(MINIMUM - MIB)
     assert reply_to_mail(lab, "mx1") == FULL
-    said = AdminClient(lab.cluster.node("mx1").admin).get("status")
+    said = AdminClient(lab.cluster.node("mx1").admin).get(StatusEntry, "status")
     assert not said["ready"]
     assert "minimum_free_disk" in said["not_ready_because"]
     assert not lab.offer(to="mx2", recipients=(INSIDE,)), "mx1 takes no copy, so there is no second one"
@@ -78,7 +79,7 @@ def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: Disk, lab: 
     assert reply_to_mail(lab, "mx1") == FULL, "a little more room is not enough"
     disk.clear()
     assert reply_to_mail(lab, "mx1").startswith("250 2.1.0 ")
-    assert AdminClient(lab.cluster.node("mx1").admin).get("status")["ready"]
+    assert AdminClient(lab.cluster.node("mx1").admin).get(StatusEntry, "status")["ready"]
     lab.send(2, to="mx1")
     wait_until(lambda: lab.offer(to="mx2", recipients=(INSIDE,)), "its copies are taken again")
     lab.verify()

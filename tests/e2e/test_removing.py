@@ -12,6 +12,7 @@ from shadowlab.layout import LabNode, Way
 from shadowlab.network import between
 from shadowlab.node_settings import admin_token
 from shadowrelay.admin.client import AdminClient
+from shadowrelay.shown.records import JobEntry
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -25,11 +26,11 @@ def api(node: LabNode) -> AdminClient:
 
 def give(lab: RunningLab, name: str, verb: str, ids: list[str]) -> str:
     wanted = {"verb": verb, "filter": {"ids": ids}, "operator": "ann", "reason": "it is spam"}
-    return str(api(lab.cluster.node(name)).post("jobs", body=wanted)["id"])
+    return str(api(lab.cluster.node(name)).post(JobEntry, "jobs", body=wanted)["id"])
 
 
 def shown(lab: RunningLab, name: str, job: str) -> Mapping[str, Any]:
-    return api(lab.cluster.node(name)).get("jobs", job)
+    return api(lab.cluster.node(name)).get(JobEntry, "jobs", job)
 
 
 def delivered(lab: RunningLab) -> list[dict[str, str]]:

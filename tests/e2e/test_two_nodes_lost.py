@@ -7,6 +7,7 @@ from running_lab import RunningLab, wait_until
 
 from shadowlab.mail import arrivals, tracked
 from shadowrelay.admin.client import AdminClient
+from shadowrelay.shown.messages import MessagesPage
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
@@ -101,8 +102,8 @@ def test_exposed_messages_are_named_before_and_after_they_are_lost(lab: RunningL
     exposed = {letter.message_id for letter in lab.acknowledged} - redundant
     # Those before are exposed by now too, as far as mx1 can know: their holder does not answer.
     wait_until(lambda: lab.status("mx1").exposed == 5, "status tells")
-    listed = AdminClient(lab.cluster.node("mx1").admin).get("messages", state="exposed")["messages"]
-    ids = {message["id"] for message in listed}
+    listed = AdminClient(lab.cluster.node("mx1").admin).get(MessagesPage, "messages", state="exposed")
+    ids = {message["id"] for message in listed["messages"]}
     wait_until(lambda: len(lab.events("mx1", "HAREDIRECTFAIL")) == 3, "the log tells")
     failed = lab.events("mx1", "HAREDIRECTFAIL")
     assert {row["message-id"] for row in failed} == exposed

@@ -128,7 +128,7 @@ class Machines:
 
 def _ask(name: str) -> dict[str, Any]:
     number = name.partition(".")[0].removeprefix("mx")
-    answer: dict[str, Any] = AdminClient(f"http://127.0.0.1{number}:8025").get("status")
+    answer: dict[str, Any] = AdminClient(f"http://127.0.0.1{number}:8025").get(dict[str, Any], "status")
     return answer
 
 

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from ssl import SSLError
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+Model = TypeVar("Model")
 
 MOST = 64 * 2**20
 """Most octets of an answer."""
@@ -60,7 +62,10 @@ class _NoRedirect(HTTPRedirectHandler):
 
 @dataclass(frozen=True, slots=True)
 class AdminClient:
-    """One node's API. ``url`` is http://host:port or https://…, else ValueError; ``timeout`` in seconds."""
+    """One node's API. ``url`` is http://host:port or https://…, else ValueError; ``timeout`` in seconds.
+
+    ``model`` says what the answer is (``shown``). A node of another version may have fewer fields, or more.
+    """
 
     url: str
     token: str | None = None
@@ -70,18 +75,21 @@ class AdminClient:
         if not _is_of_a_node(self.url):
             raise ValueError(f"{self.url!r} is not a node's URL: give one such as http://127.0.0.1:8025")
 
-    def get(self, *path: str, **parameters: str | int | None) -> dict[str, Any]:
-        """The JSON object at ``/api/v1/<path>``. Raises ApiError."""
+    def get(self, model: type[Model], *path: str, **parameters: str | int | None) -> Model:
+        """The answer at ``/api/v1/<path>``. Raises ApiError."""
+        del model
         given = {key: value for key, value in parameters.items() if value is not None}
-        return self._ask("GET", path, given)
+        return cast(Model, self._ask("GET", path, given))
 
-    def post(self, *path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def post(self, model: type[Model], *path: str, body: Mapping[str, Any] | None = None) -> Model:
         """Change something. Raises ApiError."""
-        return self._ask("POST", path, {}, body or {})
+        del model
+        return cast(Model, self._ask("POST", path, {}, body or {}))
 
-    def delete(self, *path: str) -> dict[str, Any]:
+    def delete(self, model: type[Model], *path: str) -> Model:
         """End something. Raises ApiError."""
-        return self._ask("DELETE", path, {})
+        del model
+        return cast(Model, self._ask("DELETE", path, {}))
 
     def metrics(self, *, by_worker: bool = False) -> str:
         """The page of metrics, as text; ``by_worker``: with a label for each. Raises ApiError."""

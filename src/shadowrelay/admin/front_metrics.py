@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -19,17 +18,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from shadowrelay.admin.passing import Worker
+from shadowrelay.shown.fold import LEAST, MOST, SUM, Rule
 
 PLAIN = "text/plain; version=0.0.4"
 """The format in which workers are asked for their metrics."""
-
-
-class Of(Enum):
-    """What a gauge of the node is: the sum of those of its workers, the greatest, or the least."""
-
-    SUM = "sum"
-    MOST = "most"
-    LEAST = "least"
 
 
 _SUMS = (
@@ -47,12 +39,12 @@ _LEAST = (
     "certificate_expiry_timestamp_seconds free_disk_bytes peer_reachable redundancy_on "
     "scrub_complete_timestamp_seconds scrub_progress_ratio"
 )
-GAUGES: Mapping[str, Of] = {
-    f"shadowrelay_{name}": of
-    for of, names in ((Of.SUM, _SUMS), (Of.MOST, _MOST), (Of.LEAST, _LEAST))
+GAUGES: Mapping[str, Rule] = {
+    f"shadowrelay_{name}": rule
+    for rule, names in ((SUM, _SUMS), (MOST, _MOST), (LEAST, _LEAST))
     for name in names.split()
 }
-"""Every gauge of a worker. One that is not here is added; a test compares."""
+"""What every gauge of a node is, of those of its workers. One that is not here is added; a test compares."""
 
 _Key = tuple[str, str, tuple[tuple[str, str], ...]]  # family, sample, labels
 _COUNTED = frozenset({"counter", "histogram"})
@@ -86,7 +78,7 @@ class NodeMetrics:
         return encode(registry), content_type
 
     def _summed(self, read: Sequence[tuple[Worker, list[Metric]]]) -> Iterator[Metric]:
-        gauges: dict[_Key, float] = {}
+        gauges: dict[_Key, list[float]] = {}
         for worker, families in read:
             counts: dict[_Key, float] = {}
             for family in families:
@@ -94,17 +86,16 @@ class NodeMetrics:
                 for key, value in _values(family):
                     if family.type in _COUNTED:
                         counts[key] = value
-                    elif key in gauges:
-                        gauges[key] = _both(GAUGES.get(family.name, Of.SUM), gauges[key], value)
                     else:
-                        gauges[key] = value
+                        gauges.setdefault(key, []).append(value)
             if families:
                 self._count(worker, counts)
         total = dict(self._ended)
         for _, counts in self._last.values():
             for key, value in counts.items():
                 total[key] = total.get(key, 0.0) + value
-        yield from _families(self._families, {**gauges, **total})
+        one = {key: GAUGES.get(key[0], SUM).over(values) for key, values in gauges.items()}
+        yield from _families(self._families, {**one, **total})
 
     def _count(self, worker: Worker, counts: dict[_Key, float]) -> None:
         process, before = self._last.get(worker.number, (worker.pid, {}))
@@ -164,12 +155,6 @@ def _read(page: str | None) -> list[Metric]:
 def _values(family: Metric) -> Iterator[tuple[_Key, float]]:
     for sample in family.samples:
         yield (family.name, sample.name, tuple(sample.labels.items())), sample.value
-
-
-def _both(of: Of, one: float, other: float) -> float:
-    if of is Of.SUM:
-        return one + other
-    return max(one, other) if of is Of.MOST else min(one, other)
 
 
 def _without_samples(family: Metric) -> Metric:

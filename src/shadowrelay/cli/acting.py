@@ -24,6 +24,7 @@ from shadowrelay.cli.viewing import (
     reporting,
 )
 from shadowrelay.core.workers import label
+from shadowrelay.shown.records import JobEntry, JobPreview
 from shadowrelay.signals import INTERRUPTED
 
 _POLL = 0.5  # seconds
@@ -114,7 +115,7 @@ def queue_verb(command: Command) -> Command:
 
 def filter_of(ids: tuple[str, ...], given: dict[str, Any]) -> JsonTree:
     """The filter as the API takes it. Raises UsageError if it is empty."""
-    found: JsonTree = {name: given[name] for name in CONDITIONS if given.get(name) is not None}
+    found = {name: given[name] for name in CONDITIONS if given.get(name) is not None}
     if given.get("state"):
         found["suspended"] = given["state"] == "suspended"
     if ids:
@@ -131,7 +132,7 @@ def give(node: AdminClient, verb: str, wanted: JsonTree, given: dict[str, Any], 
         raise click.UsageError("a reason is required: --reason TEXT")
     if dry_run or not given["yes"]:
         with reporting():
-            found = node.post("jobs", "preview", body={"filter": wanted})
+            found = node.post(JobPreview, "jobs", "preview", body={"filter": wanted})
         if dry_run and as_json:
             return print_json(found)
         _show(found, err=not dry_run)
@@ -143,7 +144,7 @@ def give(node: AdminClient, verb: str, wanted: JsonTree, given: dict[str, Any], 
     body = {"verb": verb, "filter": wanted, "reason": reason}
     body |= {name: given[name] for name in ("until", "with_report") if given.get(name)}
     with reporting():
-        job = node.post("jobs", body=body)
+        job = node.post(JobEntry, "jobs", body=body)
         if given["wait"]:
             job = follow(node, job)
     if as_json:
@@ -154,7 +155,7 @@ def give(node: AdminClient, verb: str, wanted: JsonTree, given: dict[str, Any], 
     sys.exit(0 if not given["wait"] or job["phase"] == "done" else 1)
 
 
-def follow(node: AdminClient, job: JsonTree) -> JsonTree:
+def follow(node: AdminClient, job: JobEntry) -> JobEntry:
     """Wait until a job is done, or for members alone. Ctrl-C leaves it running."""
     # Imported here, because it imports rich, which `--help` does not need.
     from shadowrelay.cli.progress import bar
@@ -163,7 +164,7 @@ def follow(node: AdminClient, job: JsonTree) -> JsonTree:
     try:
         with bar(job["verb"]) as shown:
             while True:
-                job = node.get("jobs", job["id"])
+                job = node.get(JobEntry, "jobs", job["id"])
                 through = sum(one["done"] for one in job["nodes"])
                 shown.total = len(job["nodes"])
                 shown.tell(f"{counted(job['did'], 'message')}, {job['waiting']} in hand", through)

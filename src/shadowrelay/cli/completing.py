@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -33,5 +34,7 @@ def _named(context: click.Context, begun: str, what: str, key: str) -> list[str]
     )
     with suppress(ApiError, ValueError, KeyError):
         asked = AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None, _PATIENCE)
-        return [name for one in asked.get(what)[what] if (name := str(one[key])).startswith(begun)]
+        return [
+            name for one in asked.get(dict[str, Any], what)[what] if (name := str(one[key])).startswith(begun)
+        ]
     return []

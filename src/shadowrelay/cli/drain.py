@@ -9,7 +9,8 @@ from datetime import timedelta
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import JsonTree, clean, counted, duration, node_options, print_json, reporting
+from shadowrelay.cli.viewing import clean, counted, duration, node_options, print_json, reporting
+from shadowrelay.shown.status import DrainEntry
 
 _POLL = 0.5  # seconds
 
@@ -36,11 +37,11 @@ def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> 
     if end and given is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--within is how long to wait for an empty queue: --end waits for nothing")
     with reporting():
-        answer = node.post("drain", "end" if end else "begin")
+        answer = node.post(DrainEntry, "drain", "end" if end else "begin")
         deadline = time.monotonic() + within.total_seconds()
         while not end and not answer["done"] and time.monotonic() < deadline:
             time.sleep(_POLL)
-            answer = node.get("drain")
+            answer = node.get(DrainEntry, "drain")
     if as_json:
         print_json(answer)
     else:
@@ -49,7 +50,7 @@ def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> 
     sys.exit(0 if end or answer["done"] else 1)
 
 
-def _told(answer: JsonTree) -> list[str]:
+def _told(answer: DrainEntry) -> list[str]:
     if not answer["draining"]:
         return [f"{answer['name']} takes mail"]
     told = [f"{answer['name']} is being drained: it takes no mail"]

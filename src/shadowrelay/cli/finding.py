@@ -23,6 +23,7 @@ from shadowrelay.cli.viewing import (
     where_options,
 )
 from shadowrelay.core.workers import label
+from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,7 +58,7 @@ def find(
     """
     here = "true" if cluster is False else None
     with reporting():
-        answer = node.get("cluster", "find", q=text, after=after, limit=limit, here=here)
+        answer = node.get(FoundAnswer, "cluster", "find", q=text, after=after, limit=limit, here=here)
     if as_json:
         print_lines("message", answer["messages"])
         print_lines("node", silent(answer))
@@ -133,7 +134,7 @@ def trace(
     """
     here = "true" if cluster is False else None
     with reporting():
-        answer = node.get("cluster", "trace", message_id, after=after, here=here)
+        answer = node.get(TraceAnswer, "cluster", "trace", message_id, after=after, here=here)
     if as_json:
         print_lines("event", answer["events"])
         print_lines("node", silent(answer))

@@ -6,7 +6,8 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.acting import told
-from shadowrelay.cli.viewing import JsonTree, clean, console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import clean, console, node_options, print_json, print_table, reporting
+from shadowrelay.shown.records import JobEntry, JobsPage
 
 _JOBS = ("id", "verb", "phase", "did", "late", "in hand", "pending", "by", "made", "reason")
 _NODES = ("node", "has it", "through", "did", "late", "in hand", "pending", "why")
@@ -22,7 +23,7 @@ def job() -> None:
 def list_jobs(node: AdminClient, *, as_json: bool) -> None:
     """One row per job, the latest first, as far as this node knows."""
     with reporting():
-        answer = node.get("jobs")
+        answer = node.get(JobsPage, "jobs")
     if as_json:
         return print_json(answer)
     rows = [
@@ -50,7 +51,7 @@ def list_jobs(node: AdminClient, *, as_json: bool) -> None:
 def show(node: AdminClient, job_id: str, *, as_json: bool) -> None:
     """Show job ID, and how far each node is. The beginning of the ID is enough."""
     with reporting():
-        answer = node.get("jobs", job_id)
+        answer = node.get(JobEntry, "jobs", job_id)
     if as_json:
         return print_json(answer)
     _print(answer)
@@ -63,14 +64,14 @@ def show(node: AdminClient, job_id: str, *, as_json: bool) -> None:
 def stop(node: AdminClient, job_id: str, *, as_json: bool) -> None:
     """Stop job ID on all nodes, for good. What was done stays done."""
     with reporting():
-        answer = node.post("jobs", job_id, "stop")
+        answer = node.post(JobEntry, "jobs", job_id, "stop")
     if as_json:
         return print_json(answer)
     _print(answer)
     return None
 
 
-def _print(answer: JsonTree) -> None:
+def _print(answer: JobEntry) -> None:
     for sentence in told(answer):
         click.echo(clean(sentence))
     conditions = ", ".join(f"{name} {clean(value)}" for name, value in answer["filter"].items())

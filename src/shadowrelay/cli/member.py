@@ -12,6 +12,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
+from shadowrelay.shown.records import AnnouncedAnswer, MembersAnswer
 
 _MOST = 64 * 1024  # octets that are read of an announcement
 
@@ -26,7 +27,7 @@ def member() -> None:
 def list_members(node: AdminClient, *, as_json: bool) -> None:
     """One row per member: its address, its place, and whether settings or an announcement name it."""
     with reporting():
-        answer = node.get("members")
+        answer = node.get(MembersAnswer, "members")
     if as_json:
         return print_json(answer)
     columns = ("member", "address", "site", "host", "from")
@@ -44,7 +45,7 @@ def announce(node: AdminClient, file: Any, *, as_json: bool) -> None:
     The member is in the boundary at once, and stays over restarts. Put it into the settings files at leisure.
     """
     with reporting():
-        answer = node.post("members", body={"signed": file.read(_MOST).strip()})
+        answer = node.post(AnnouncedAnswer, "members", body={"signed": file.read(_MOST).strip()})
     if as_json:
         return print_json(answer)
     said = "joins the boundary" if answer["new"] else "was announced before: nothing changes"

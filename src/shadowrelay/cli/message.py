@@ -20,6 +20,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.shown.messages import DidAnswer, GoneMessage, MessageEntry
 
 _STATES = ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "shadow", "safety_net")
 
@@ -62,7 +63,7 @@ def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
 def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     """Print what the node knows of a message."""
     with reporting():
-        answer = node.get("messages", message_id)
+        answer = node.get(MessageEntry, "messages", message_id)
     if as_json:
         return print_json(answer)
     out = console()
@@ -83,11 +84,11 @@ def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
     )
     if hops := answer.get("hops"):
         out.print()
-        rows = [
+        kept: list[list[object]] = [
             [hop["name"], hop["recipients"], hop["since"], hop["database_id"], hop["mark"]] for hop in hops
         ]
         print_table(
-            out, ("hop that has not delivered yet", "recipients", "since", "database", "at"), rows, ""
+            out, ("hop that has not delivered yet", "recipients", "since", "database", "at"), kept, ""
         )
     return None
 
@@ -184,7 +185,7 @@ def _set_aside(node: AdminClient, wanted: JsonTree, given: dict[str, Any]) -> bo
     if not given["reason"]:
         return True
     try:
-        return bool(node.get("messages", wanted["ids"][0])["state"] == "set_aside")
+        return bool(node.get(GoneMessage, "messages", wanted["ids"][0])["state"] == "set_aside")
     except ApiError as error:
         if error.status == 404:  # another node may have it
             return False
@@ -193,7 +194,7 @@ def _set_aside(node: AdminClient, wanted: JsonTree, given: dict[str, Any]) -> bo
 
 def _decide(node: AdminClient, message_id: str, verb: str, *, as_json: bool) -> None:
     with reporting():
-        answer = node.post("messages", message_id, verb)
+        answer = node.post(DidAnswer, "messages", message_id, verb)
     if as_json:
         return print_json(answer)
     click.echo(f"{clean(answer['id'])}: {clean(answer['did'])}")

@@ -18,7 +18,9 @@ from shadowrelay.cli.viewing import (
     workers_option,
 )
 from shadowrelay.core.workers import is_later_worker
-from shadowrelay.shown.nodes import node_name, statuses
+from shadowrelay.shown.nodes import WorkersAnswer, node_name, statuses
+from shadowrelay.shown.records import RetiredAnswer
+from shadowrelay.shown.status import PeersAnswer, StatusEntry
 
 
 @click.group(short_help="Show the members, or say that one is gone for good.")
@@ -35,7 +37,7 @@ def list_peers(node: AdminClient, *, workers: bool, as_json: bool) -> None:
     A node of several workers is one member: the counts are the sums, and the worst state is told.
     """
     with reporting():
-        answer = node.get("peers")
+        answer = node.get(PeersAnswer, "peers")
         if not workers and any(is_later_worker(one["name"]) for one in answer["peers"]):
             answer["peers"] = statuses(own_workers(node))[0]["status"]["peers"]
     if as_json:
@@ -69,7 +71,7 @@ def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
         )
     with reporting():
         answers = [
-            node.post(*path, "peers", one, "retire")
+            node.post(RetiredAnswer, *path, "peers", one, "retire")
             for path in _workers_here(node)
             for one in _workers_of(node, name)
         ]
@@ -84,13 +86,13 @@ def _workers_of(node: AdminClient, name: str) -> list[str]:
     """The members that a name means: all workers of a node, if it is the node's."""
     if is_later_worker(name):
         return [name]
-    known = (str(one["name"]) for one in node.get("peers")["peers"])
+    known = (str(one["name"]) for one in node.get(PeersAnswer, "peers")["peers"])
     return [name, *(one for one in known if one != name and node_name(one) == name)]
 
 
 def _workers_here(node: AdminClient) -> list[tuple[str, ...]]:
     """Where the API of each worker of the node that is asked begins; of a node of one worker, its own."""
-    if not has_siblings(node.get("status")):
+    if not has_siblings(node.get(StatusEntry, "status")):
         return [()]
-    workers = node.get("workers")["workers"]
+    workers = node.get(WorkersAnswer, "workers")["workers"]
     return [("workers", str(one["number"])) for one in workers if one["state"] in ("serving", "leaving")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from shadowrelay.cli.viewing import (
     workers_option,
 )
 from shadowrelay.shown import nodes
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer
+from shadowrelay.shown.queues import HostEntry, QueueEntry, QueuesPage, SuspensionEntry
+from shadowrelay.shown.status import StatusEntry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,14 +85,14 @@ def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_js
     answer); with --here, the answer of the API in one document.
     """
     with reporting():
-        everybody = of_all(node, "queues", cluster=cluster)
-        if everybody and not workers:
-            everybody["nodes"] = nodes.queues(everybody["nodes"])
-        answer = _together(everybody) if everybody else _here(node, workers=workers)
+        everybody = of_all(node, QueuesAnswer, "queues", cluster=cluster)
+        each: list[Any] = list(everybody["nodes"]) if everybody else []
+        each = each if workers else nodes.queues(each)
+        answer = _together(each) if everybody else _here(node, workers=workers)
     if as_json and everybody:
         print_lines("queue", answer["queues"])
         print_lines("hop_shadow_queue", answer["hop_shadow_queues"])
-        return print_lines("node", _without_lists(silent(everybody)))
+        return print_lines("node", _without_lists(silent({"nodes": each})))
     if as_json:
         return print_json(answer)
     out = console()
@@ -116,21 +119,21 @@ def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_js
     if hops:
         print_table(out, _SHADOWS, hops, "")
     if everybody:
-        print_silent(out, everybody)
+        print_silent(out, {"nodes": each})
     return None
 
 
 def _here(node: AdminClient, *, workers: bool) -> JsonTree:
     """The queues of the node that is asked: of all its workers, unless ``workers`` are asked for."""
-    if workers or not has_siblings(node.get("status")):
-        return node.get("queues")
-    return _together({"nodes": nodes.queues(of_this_node(node, "queues"))})
+    if workers or not has_siblings(node.get(StatusEntry, "status")):
+        return node.get(QueuesPage, "queues")
+    return _together(nodes.queues(of_this_node(node, "queues")))
 
 
-def _together(everybody: JsonTree) -> JsonTree:
+def _together(every: Sequence[JsonTree]) -> JsonTree:
     """The queues of all nodes that answer."""
     return {
-        kind: [one for each in everybody["nodes"] for one in each.get(kind, ())]
+        kind: [one for each in every for one in each.get(kind, ())]
         for kind in ("queues", "hop_shadow_queues")
     }
 
@@ -140,7 +143,7 @@ def _without_lists(nodes: Iterable[JsonTree]) -> Iterator[JsonTree]:
         yield {key: one[key] for key in ("node", "answers", "why")}
 
 
-def _row(found: JsonTree) -> list[object]:
+def _row(found: QueueEntry) -> list[object]:
     return [
         found["identity"],
         found["status"],
@@ -154,7 +157,7 @@ def _row(found: JsonTree) -> list[object]:
     ]
 
 
-def _host(host: JsonTree) -> list[object]:
+def _host(host: HostEntry) -> list[object]:
     return [
         host["host"],
         host["route"],
@@ -179,21 +182,19 @@ def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, workers: bo
     """
     name = hop.rpartition("\\")[2]
     with reporting():
-        answer = node.get("cluster", "queues", name)
-    if not workers:
-        answer["nodes"] = nodes.queue(answer["nodes"])
-    if cluster is False:
-        answer["nodes"] = answer["nodes"][:1]
+        answer = node.get(HopAnswer, "cluster", "queues", name)
+    each: list[Any] = list(answer["nodes"]) if workers else nodes.queue(answer["nodes"])
+    shown: JsonTree = {**answer, "nodes": each[:1] if cluster is False else each}
     if as_json:
-        return print_json(answer)
+        return print_json(shown)
     out = console()
-    for one in answer["nodes"]:
+    for one in shown["nodes"]:
         if one["answers"]:
             _show(out, name, one)
-    return print_silent(out, answer)
+    return print_silent(out, shown)
 
 
-def _suspended(found: JsonTree | None) -> str | None:
+def _suspended(found: SuspensionEntry | None) -> str | None:
     if not found:
         return None
     until = f"until {found['until']}" if found["until"] else "until it is resumed"

@@ -19,6 +19,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.shown.records import SuspensionRecord, SuspensionsPage
 
 _POLL = 0.5  # seconds
 _PATIENCE = 5.0  # seconds that a command waits until a suspension is in force everywhere
@@ -82,7 +83,7 @@ def resume(node: AdminClient, hop: str, reason: str, *, as_json: bool) -> None:
 def list_suspensions(node: AdminClient, *, as_json: bool) -> None:
     """One row per queue that operators suspended or resumed: who, why, and until when."""
     with reporting():
-        answer = node.get("suspensions")
+        answer = node.get(SuspensionsPage, "suspensions")
     if as_json:
         return print_json(answer)
     rows = [
@@ -104,11 +105,11 @@ def list_suspensions(node: AdminClient, *, as_json: bool) -> None:
 _SUSPENSIONS = ("queue", "state", "until", "by", "at", "reason", "waits for")
 
 
-def _state(one: JsonTree) -> str:
+def _state(one: SuspensionRecord) -> str:
     return ("pending" if one["pending"] else "suspended") if one["suspended"] else "resumed"
 
 
-def _awaited(one: JsonTree) -> list[str]:
+def _awaited(one: SuspensionRecord) -> list[str]:
     """The nodes on which the suspension is not in force yet, and why."""
     if not one["suspended"]:
         return []
@@ -121,11 +122,12 @@ def _awaited(one: JsonTree) -> list[str]:
 
 def _act(node: AdminClient, body: JsonTree, *, as_json: bool) -> None:
     with reporting():
-        answer = node.post("suspensions", body={name: value for name, value in body.items() if value})
+        given = {name: value for name, value in body.items() if value}
+        answer = node.post(SuspensionRecord, "suspensions", body=given)
         deadline = time.monotonic() + _PATIENCE
         while answer["pending"] and time.monotonic() < deadline:
             time.sleep(_POLL)
-            found = node.get("suspensions")["suspensions"]
+            found = node.get(SuspensionsPage, "suspensions")["suspensions"]
             answer = next((one for one in found if one["queue"] == body["queue"]), answer)
     if as_json:
         print_json(answer)

@@ -10,7 +10,6 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
-    JsonTree,
     clean,
     counted,
     duration,
@@ -19,6 +18,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     reporting,
 )
+from shadowrelay.shown.status import RedirectEntry
 from shadowrelay.signals import INTERRUPTED
 
 _POLL = 0.5  # seconds
@@ -58,23 +58,23 @@ def redirect(node: AdminClient, to: str | None, within: timedelta, *, stop: bool
         raise click.UsageError("give --to MEMBER to begin, or --stop to end what runs")
     with reporting():
         if stop:
-            answer = node.delete("redirect")
+            answer = node.delete(RedirectEntry, "redirect")
         else:
             member = member_name(node, to or "")
             try:
-                answer = node.post("redirect", member)
+                answer = node.post(RedirectEntry, "redirect", member)
                 if answer["warning"]:
                     click.echo(f"Warning: {clean(answer['warning'])}", err=True)
                 answer = _followed(node, answer, within)
             except KeyboardInterrupt:
-                answer = node.delete("redirect")
+                answer = node.delete(RedirectEntry, "redirect")
                 _print(answer, as_json=as_json)
                 sys.exit(INTERRUPTED)
     _print(answer, as_json=as_json)
     sys.exit(0 if stop or answer["done"] else 1)
 
 
-def _followed(node: AdminClient, answer: JsonTree, within: timedelta) -> JsonTree:
+def _followed(node: AdminClient, answer: RedirectEntry, within: timedelta) -> RedirectEntry:
     """Wait until the redirect is over; stop it after ``within``."""
     # Imported here, because it imports rich, which `--help` does not need.
     from shadowrelay.cli.progress import bar
@@ -83,15 +83,15 @@ def _followed(node: AdminClient, answer: JsonTree, within: timedelta) -> JsonTre
     with bar("redirect", answer["queued"] + answer["handed_over"]) as shown:
         while answer["running"]:
             if time.monotonic() >= deadline:
-                return node.delete("redirect")
+                return node.delete(RedirectEntry, "redirect")
             left = sum(answer["left"].values())
             shown.tell(f"{answer['copied']} copied, {left} waiting", answer["handed_over"])
             time.sleep(_POLL)
-            answer = node.get("redirect")
+            answer = node.get(RedirectEntry, "redirect")
     return answer
 
 
-def _print(answer: JsonTree, *, as_json: bool) -> None:
+def _print(answer: RedirectEntry, *, as_json: bool) -> None:
     if as_json:
         return print_json(answer)
     for sentence in _told(answer):
@@ -99,11 +99,12 @@ def _print(answer: JsonTree, *, as_json: bool) -> None:
     return None
 
 
-def _told(answer: JsonTree) -> list[str]:
+def _told(answer: RedirectEntry) -> list[str]:
     name, to = answer["name"], answer["to"]
     if to is None:
         return [f"{name} redirects nothing"]
-    ended = {"done": "is over", "stopped": "was stopped"}.get(answer["ended"], f"ended: {answer['ended']}")
+    how = str(answer["ended"])
+    ended = {"done": "is over", "stopped": "was stopped"}.get(how, f"ended: {how}")
     told = [f"The redirect to {to} {ended}"]
     copied = f", {answer['copied']} copied there first" if answer["copied"] else ""
     told.append(f"{counted(answer['handed_over'], 'message')} handed over to {to}{copied}")

@@ -16,6 +16,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.shown.records import RedundancyEntry
 
 
 @click.group(short_help="Switch shadow redundancy on or off for all members, or show it.")
@@ -55,13 +56,14 @@ def off(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> None
 def show(node: AdminClient, *, as_json: bool) -> None:
     """Show whether shadow redundancy is on, who switched it, and which members know of the switch."""
     with reporting():
-        answer = node.get("redundancy")
+        answer = node.get(RedundancyEntry, "redundancy")
     _print(answer, as_json=as_json)
 
 
 def _turn(node: AdminClient, value: str, reason: str, operator: str, *, as_json: bool) -> None:
     with reporting():
-        answer = node.post("redundancy", body={"value": value, "reason": reason, "operator": operator})
+        body = {"value": value, "reason": reason, "operator": operator}
+        answer = node.post(RedundancyEntry, "redundancy", body=body)
     _print(answer, as_json=as_json)
 
 

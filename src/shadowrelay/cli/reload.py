@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -25,7 +26,7 @@ def reload(node: AdminClient, operator: str, *, cluster: bool, dry_run: bool, as
     """
     with reporting():
         body = {"cluster": cluster, "dry_run": dry_run, "operator": operator}
-        answer = node.post("reload", body=body)
+        answer = node.post(dict[str, Any], "reload", body=body)  # ReloadsAnswer or ReloadEntry
     nodes = answer["nodes"] if cluster else [{"node": answer["name"], "answers": True, "why": "", **answer}]
     if as_json:
         print_json(answer)

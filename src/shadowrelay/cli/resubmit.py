@@ -33,6 +33,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
 )
+from shadowrelay.shown.records import ResubmitChanged, ResubmitEntry, ResubmitPreview, ResubmitsPage
 
 TIMEOUT = 60.0
 """Seconds for an answer: a preview waits for members that count a million messages, or do not answer."""
@@ -152,7 +153,7 @@ def add(
         "operator": operator,
     }
     with asking():
-        found = node.post("resubmit", "preview", body=body)
+        found = node.post(ResubmitPreview, "resubmit", "preview", body=body)
     if not as_json:
         print_preview(console(), found)
     elif dry_run:
@@ -162,7 +163,7 @@ def add(
     if not yes:
         _confirm(found)
     with asking():
-        made = node.post("resubmit", body=body | {"reason": reason})["request"]
+        made = node.post(ResubmitChanged, "resubmit", body=body | {"reason": reason})["request"]
     if as_json:
         return print_json({"preview": found, "request": made})
     click.echo(f"Request {made['number']} is made ({made['id']}). Every member gets it.")
@@ -182,7 +183,7 @@ def _confirm(found: JsonTree) -> None:
 def list_requests(node: AdminClient, *, as_json: bool) -> None:
     """One row per request, open ones first. "made" and "skipped" count messages of all nodes."""
     with asking():
-        answer = node.get("resubmit")
+        answer = node.get(ResubmitsPage, "resubmit")
     if as_json:
         return print_json(answer)
     rows = [list_row(one) for one in answer["requests"]]
@@ -218,7 +219,7 @@ def show(node: AdminClient, request: str, *, watch: bool, as_json: bool) -> None
 
 def _shown(node: AdminClient, request: str) -> JsonTree:
     with asking():
-        return node.get("resubmit", request)
+        return node.get(ResubmitEntry, "resubmit", request)
 
 
 def _goes_on(answer: JsonTree) -> bool:
@@ -303,12 +304,12 @@ def _change(
 ) -> None:
     body = {"operator": operator} | ({"member": member} if member else {})
     with asking():
-        answer = node.post("resubmit", request, verb, body=body)
+        answer = node.post(ResubmitChanged, "resubmit", request, verb, body=body)
     if as_json:
         return print_json(answer)
-    answer = answer["request"]
+    now = answer["request"]
     click.echo(
-        f"Request {answer['number']} ({answer['id']}) is {answer['state']}; gone: {clean(answer['gone'])}. "
-        f"It is about {clean(selector_text(answer['selector']))}"
+        f"Request {now['number']} ({now['id']}) is {now['state']}; gone: {clean(now['gone'])}. "
+        f"It is about {clean(selector_text(now['selector']))}"
     )
     return None

@@ -19,6 +19,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
 )
+from shadowrelay.shown.messages import KeptEntry, SafetyNetPage
 
 COLUMNS = ("id", "delivered", "role", "owner", "sender", "recipients", "octets", "subject", "request")
 
@@ -50,7 +51,9 @@ def list_settled(node: AdminClient, after: str | None, limit: int, *, as_json: b
         raise click.UsageError("--to is given once here")
     asked = selector | ({"to": to[0]} if to else {})
     with asking():
-        answer = replace(node, timeout=TIMEOUT).get("safety-net", after=after, limit=limit, **asked)
+        answer = replace(node, timeout=TIMEOUT).get(
+            SafetyNetPage, "safety-net", after=after, limit=limit, **asked
+        )
     if as_json:
         return print_json(answer)
     print_table(console(), COLUMNS, [_row(one) for one in answer["messages"]], "Safety Net has none.")
@@ -59,7 +62,7 @@ def list_settled(node: AdminClient, after: str | None, limit: int, *, as_json: b
     return None
 
 
-def _row(one: dict[str, Any]) -> list[object]:
+def _row(one: KeptEntry) -> list[object]:
     return [
         one["id"] + (", damaged" if one["damaged"] else ""),
         one["settled_at"],

@@ -18,6 +18,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.shown.status import ScrubAnswer
 from shadowrelay.signals import INTERRUPTED
 
 _POLL = 0.2  # seconds
@@ -39,11 +40,11 @@ def scrub(node: AdminClient, *, as_json: bool) -> None:
     damage was found or something could not be read.
     """
     with reporting():
-        begun = node.post("scrub")
+        begun = node.post(ScrubAnswer, "scrub")
         try:
             last = _followed(node, begun)
         except KeyboardInterrupt:
-            _leave(node.delete("scrub"))
+            _leave(node.delete(ScrubAnswer, "scrub"))
     if as_json:
         print_json(last)
     else:
@@ -79,7 +80,7 @@ def _followed(node: AdminClient, begun: JsonTree) -> JsonTree:
     under_way = False
     with bar("scrub", 100) as shown:
         while True:
-            found = node.get("scrub")
+            found = node.get(ScrubAnswer, "scrub")
             last: JsonTree | None = found["last"]
             if last and _complete(found, begun):
                 return last

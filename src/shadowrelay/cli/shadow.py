@@ -6,7 +6,6 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
-    JsonTree,
     console,
     has_siblings,
     node_options,
@@ -18,6 +17,8 @@ from shadowrelay.cli.viewing import (
 )
 from shadowrelay.core.workers import is_later_worker
 from shadowrelay.shown.nodes import queues
+from shadowrelay.shown.queues import ShadowQueueEntry, ShadowQueuesPage
+from shadowrelay.shown.status import StatusEntry
 
 _COLUMNS = ("queue", "messages", "oldest", "next hops", "primary", "next")
 
@@ -36,9 +37,8 @@ def list_shadows(node: AdminClient, *, workers: bool, as_json: bool) -> None:
     The workers of a node are one: those that hold copies, and those that own the messages.
     """
     with reporting():
-        answer = node.get("shadow-queues")
-        if not workers:
-            answer = {"shadow_queues": _of_nodes(node, answer["shadow_queues"])}
+        page = node.get(ShadowQueuesPage, "shadow-queues")
+        answer = page if workers else {"shadow_queues": _of_nodes(node, page["shadow_queues"])}
     if as_json:
         return print_json(answer)
     rows = [
@@ -56,10 +56,10 @@ def list_shadows(node: AdminClient, *, workers: bool, as_json: bool) -> None:
     return None
 
 
-def _of_nodes(node: AdminClient, found: list[JsonTree]) -> list[JsonTree]:
+def _of_nodes(node: AdminClient, found: list[ShadowQueueEntry]) -> list[ShadowQueueEntry]:
     """What all workers of this node hold, by the node that owns it."""
-    status = node.get("status")
+    status = node.get(StatusEntry, "status")
     if not has_siblings(status) and not any(is_later_worker(one["primary"]) for one in found):
         return found
-    held: list[JsonTree] = queues(of_this_node(node, "queues"))[0]["shadow_queues"]
+    held: list[ShadowQueueEntry] = queues(of_this_node(node, "queues"))[0]["shadow_queues"]
     return held

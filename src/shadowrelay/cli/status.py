@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +27,8 @@ from shadowrelay.cli.viewing import (
     workers_option,
 )
 from shadowrelay.core.workers import label
-from shadowrelay.shown.nodes import by_worker, statuses, total
+from shadowrelay.shown.nodes import StatusesAnswer, by_worker, statuses, total
+from shadowrelay.shown.status import CorruptDatabase, PeerEntry, ScrubEntry, StatusEntry
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +45,8 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     them as "nodes". A node of several workers is one: its counts are the sums, and the worst state is told.
     """
     with reporting():
-        everybody = of_all(node, "status", cluster=cluster)
-        each = everybody["nodes"] if everybody else own_workers(node)
+        everybody = of_all(node, StatusesAnswer, "status", cluster=cluster)
+        each: list[Any] = list(everybody["nodes"]) if everybody else own_workers(node)
     nodes = statuses(each)
     answer = (each if workers and as_json else nodes)[0]["status"]
     if as_json:
@@ -74,7 +76,7 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
 
 def own_workers(node: AdminClient) -> list[JsonTree]:
     """The status of the node that is asked: an entry for each of its workers."""
-    answer = node.get("status")
+    answer = node.get(StatusEntry, "status")
     if has_siblings(answer):
         return of_this_node(node, "status")
     return [{"node": answer["name"], "answers": True, "why": "", "status": answer}]
@@ -105,7 +107,7 @@ _NODE_COLUMNS = (
 )
 
 
-def _nodes(out: Console, nodes: list[JsonTree]) -> None:
+def _nodes(out: Console, nodes: Sequence[JsonTree]) -> None:
     """A row for each node; those that do not answer are lines that say so."""
     out.print()
     found = [one["status"] for one in nodes if one["answers"]]
@@ -116,7 +118,7 @@ def _nodes(out: Console, nodes: list[JsonTree]) -> None:
         out.print(f"EXPOSED on all nodes that answer: {counted(exposed, 'message')}", style="bold red")
 
 
-def _node_row(one: JsonTree) -> list[object]:
+def _node_row(one: StatusEntry) -> list[object]:
     alarms = [
         "" if one["ready"] else one["not_ready_because"],
         "" if one.get("redundancy", True) else "shadow redundancy is off",
@@ -139,7 +141,7 @@ def _node_row(one: JsonTree) -> list[object]:
     ]
 
 
-def _exposure(out: Console, answer: JsonTree) -> None:
+def _exposure(out: Console, answer: StatusEntry) -> None:
     out.print()
     if not answer.get("redundancy", True):
         out.print(
@@ -174,7 +176,7 @@ def _exposure(out: Console, answer: JsonTree) -> None:
         out.print("Exposed: 0; every message in transit has a second copy", style="green")
 
 
-def _corrupt(out: Console, found: JsonTree | None) -> None:
+def _corrupt(out: Console, found: CorruptDatabase | None) -> None:
     """Print what the start did with a corrupt database; shown until the next start."""
     if not found:
         return
@@ -191,7 +193,7 @@ def _corrupt(out: Console, found: JsonTree | None) -> None:
     )
 
 
-def _damage(out: Console, answer: JsonTree) -> None:
+def _damage(out: Console, answer: StatusEntry) -> None:
     see = "shadowrelay message list --state damaged"
     if aside := answer["damaged_aside"]:
         wait = "waits" if aside == 1 else "wait"
@@ -217,7 +219,7 @@ def _damage(out: Console, answer: JsonTree) -> None:
     out.print(_scrub(answer["scrub"]))
 
 
-def _scrub(scrub: JsonTree) -> str:
+def _scrub(scrub: ScrubEntry) -> str:
     read = f"complete at {at}" if (at := scrub["complete_at"]) else "not complete yet"
     share = f"{scrub['progress'] or 0:.0%}"
     if scrub["at_once"]:
@@ -228,7 +230,7 @@ def _scrub(scrub: JsonTree) -> str:
     return f"Scrub: {read}; the present round has read {share}, and takes {within}"
 
 
-def _counts(out: Console, answer: JsonTree) -> None:
+def _counts(out: Console, answer: StatusEntry) -> None:
     overdue = answer.get("overdue_since")
     oldest = f"oldest {answer['oldest_queued']}" + (f", overdue since {overdue}" if overdue else "")
     backlog = [
@@ -251,7 +253,7 @@ def _counts(out: Console, answer: JsonTree) -> None:
 PEER_COLUMNS = ("member", "state", "since", "held for it", "holds of ours", "last error", "next")
 
 
-def peer_row(peer: JsonTree) -> list[object]:
+def peer_row(peer: PeerEntry) -> list[object]:
     """A row of the table of members."""
     failing = peer["state"] == "unreachable"
     return [
@@ -265,7 +267,7 @@ def peer_row(peer: JsonTree) -> list[object]:
     ]
 
 
-def _state(peer: JsonTree) -> str:
+def _state(peer: PeerEntry) -> str:
     """The state; of a node of several workers, how many of them cannot be reached."""
     if peer["retired"]:
         return "retired"

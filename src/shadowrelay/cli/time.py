@@ -6,7 +6,8 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.resubmit import operator_option
-from shadowrelay.cli.viewing import JsonTree, clean, node_options, print_json, reporting
+from shadowrelay.cli.viewing import clean, node_options, print_json, reporting
+from shadowrelay.shown.status import TimeEntry
 
 
 @click.group(short_help="Show whether a node trusts its wall clock, or confirm the time.")
@@ -23,7 +24,7 @@ def time() -> None:
 def show(node: AdminClient, *, as_json: bool) -> None:
     """Show the wall clock, the reckoned time, and what the members say."""
     with reporting():
-        answer = node.get("time")
+        answer = node.get(TimeEntry, "time")
     _print(answer, as_json=as_json)
 
 
@@ -37,11 +38,11 @@ def confirm(node: AdminClient, reason: str, operator: str, *, as_json: bool) -> 
     Then what is old enough ends again. No message gets older by it.
     """
     with reporting():
-        answer = node.post("time/confirm", body={"reason": reason, "operator": operator})
+        answer = node.post(TimeEntry, "time/confirm", body={"reason": reason, "operator": operator})
     _print(answer, as_json=as_json)
 
 
-def _print(answer: JsonTree, *, as_json: bool) -> None:
+def _print(answer: TimeEntry, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.top_figures import RATES, all_queues, latency, quantile, rate, total
+from shadowrelay.cli.top_figures import figures, quantile
 from shadowrelay.cli.top_frame import TopFrame, draw
 from shadowrelay.cli.top_watch import NodesWatch
 from shadowrelay.cli.viewing import duration, node_options, reporting, workers_option
@@ -85,15 +85,14 @@ def top(
 
 
 def _figures(watch: NodesWatch) -> dict[str, object]:
-    nodes, measured = watch.nodes, latency(watch.nodes)
+    nodes = watch.nodes
+    every = figures(nodes)
     return {
-        "per_second": {name: rate(nodes, name) for name in RATES},
-        "acknowledgement": {f"p{share}": quantile(share / 100, measured) for share in (50, 95, 99)},
-        "exposed": total(nodes, "exposed_messages"),
-        "queued": total(nodes, "queued_messages"),
-        "queues": [
-            {"next_hop": one.hop, "messages": one.messages, "oldest": one.oldest} for one in all_queues(nodes)
-        ],
+        "per_second": every["rates"],
+        "acknowledgement": {f"p{share}": quantile(share / 100, every["latency"]) for share in (50, 95, 99)},
+        "exposed": every["waiting"]["exposed"],
+        "queued": every["waiting"]["queued"],
+        "queues": every["queues"],
         "nodes": [
             {"name": one.name, "url": one.url, "answers": not one.why, "why": one.why} for one in nodes
         ],

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from typing_extensions import TypedDict
+
+from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Sum, SumByName, by, fold
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -144,38 +148,47 @@ class SeenNode:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TopQueue:
-    hop: str
-    messages: int
-    oldest: float  # seconds
+class TopQueue(TypedDict):
+    """What waits for a next hop. ``oldest``: its age in seconds."""
+
+    next_hop: str
+    messages: Sum
+    oldest: Annotated[float, MOST]
 
 
-def all_queues(nodes: Sequence[SeenNode]) -> list[TopQueue]:
-    """The queues of the nodes that answer, by next hop."""
-    found: dict[str, TopQueue] = {}
-    for node in nodes:
-        if node.look is None or node.why:
-            continue
-        for hop, (messages, oldest) in node.look.queues.items():
-            known = found.get(hop, TopQueue(hop, 0, 0.0))
-            found[hop] = TopQueue(hop, known.messages + int(messages), max(known.oldest, oldest))
-    return list(found.values())
+class TopFigures(TypedDict):
+    """What a node does, or all that answer. ``waiting``: messages, by what keeps them; ``latency``: 250s by
+    seconds, cumulative.
+    """
+
+    waiting: SumByName
+    rates: Annotated[dict[str, float], SUM_BY_NAME]
+    latency: Annotated[dict[float, float], SUM_BY_NAME]
+    queues: Annotated[list[TopQueue], by("next_hop")]
 
 
-def total(nodes: Sequence[SeenNode], name: str) -> int:
-    """The sum of a gauge over the nodes that answer."""
-    return int(sum(node.look.value(name) for node in nodes if node.look and not node.why))
+WAITING = ("queued", "exposed", "in_doubt", "set_aside")
 
 
-def rate(nodes: Sequence[SeenNode], name: str) -> float:
-    return sum(node.pace.rates.get(name, 0.0) for node in nodes if not node.why)
+def figures(nodes: Sequence[SeenNode]) -> TopFigures:
+    """Those of all nodes that answer."""
+    nothing: TopFigures = {
+        "waiting": dict.fromkeys(WAITING, 0),
+        "rates": dict.fromkeys(RATES, 0.0),
+        "latency": {},
+        "queues": [],
+    }
+    answering = [_of(one.look, one.pace) for one in nodes if one.look and not one.why]
+    return fold(TopFigures, [nothing, *answering])
 
 
-def latency(nodes: Sequence[SeenNode]) -> Mapping[float, float]:
-    """The 250s of the nodes that answer, by their seconds."""
-    merged: dict[float, float] = {}
-    for node in nodes:
-        for bound, count in node.pace.latency.items() if not node.why else ():
-            merged[bound] = merged.get(bound, 0.0) + count
-    return merged
+def _of(look: Look, done: NodePace) -> TopFigures:
+    return {
+        "waiting": {name: int(look.value(f"{name}_messages")) for name in WAITING},
+        "rates": dict(done.rates),
+        "latency": dict(done.latency),
+        "queues": [
+            {"next_hop": hop, "messages": int(messages), "oldest": oldest}
+            for hop, (messages, oldest) in look.queues.items()
+        ],
+    }

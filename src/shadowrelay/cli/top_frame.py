@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from shadowrelay.cli.top_figures import (
-    RATES,
-    SeenNode,
-    TopQueue,
-    all_queues,
-    latency,
-    quantile,
-    rate,
-    total,
-)
+from shadowrelay.cli.top_figures import RATES, SeenNode, TopFigures, TopQueue, figures, quantile
 from shadowrelay.cli.viewing import clean
 from shadowrelay.shown.nodes import node_name
 
@@ -59,7 +50,9 @@ class TopFrame:
 def draw(frame: TopFrame, width: int, height: int = 1000) -> list[TopLine]:
     """The lines: at most ``width`` columns and ``height`` lines, the newest events last."""
     width = max(width, _LEAST)
-    lines = [*_head(frame), TopLine(""), *_queues(frame, width), TopLine(""), *_members(frame, width)]
+    every = figures(frame.nodes)
+    lines = [*_head(frame, every), TopLine(""), *_queues(frame, every, width)]
+    lines += [TopLine(""), *_members(frame, width)]
     room = height - len(lines) - 2
     if frame.events and room > 0:
         lines += [TopLine(""), TopLine("events", head=True)]
@@ -67,15 +60,14 @@ def draw(frame: TopFrame, width: int, height: int = 1000) -> list[TopLine]:
     return [TopLine(_cut(one.text, width), one.bad, one.head) for one in lines[:height]]
 
 
-def _head(frame: TopFrame) -> list[TopLine]:
+def _head(frame: TopFrame, every: TopFigures) -> list[TopLine]:
     nodes, away = frame.nodes, [node for node in frame.nodes if node.why]
     names = nodes[0].name + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
     state = "  PAUSED" if frame.paused else ""
     at = frame.now.astimezone(UTC).strftime("%H:%M:%S")
-    exposed, doubt = total(nodes, "exposed_messages"), total(nodes, "in_doubt_messages")
-    aside = total(nodes, "set_aside_messages")
-    rates = "   ".join(f"{name} {_short(rate(nodes, name))}/s" for name in RATES)
-    measured = latency(nodes)
+    queued, exposed, doubt, aside = every["waiting"].values()
+    rates = "   ".join(f"{name} {_short(every['rates'][name])}/s" for name in RATES)
+    measured = every["latency"]
     shares = "  ".join(f"p{share} {_seconds(quantile(share / 100, measured))}" for share in (50, 95, 99))
     safe = f"EXPOSED {exposed}" if exposed else "exposed 0"
     lines = [
@@ -83,23 +75,22 @@ def _head(frame: TopFrame) -> list[TopLine]:
         TopLine(rates),
         TopLine(f"250 after: {shares}"),
         TopLine(
-            f"{safe}   queued {total(nodes, 'queued_messages')}   in doubt {doubt}   set aside {aside}",
+            f"{safe}   queued {queued}   in doubt {doubt}   set aside {aside}",
             bad=bool(exposed),
         ),
     ]
     return lines + [TopLine(f"{node.name}: {node.why}; it is asked again", bad=True) for node in away]
 
 
-def _queues(frame: TopFrame, width: int) -> list[TopLine]:
-    queues = all_queues(frame.nodes)
+def _queues(frame: TopFrame, every: TopFigures, width: int) -> list[TopLine]:
+    queues = sorted(every["queues"], key=_key(frame.sorted_by))
     if not queues:
         return [TopLine("No message waits in a queue.")]
-    queues.sort(key=_key(frame.sorted_by))
     hops = width - 24
     lines = [TopLine(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}", head=True)]
     for queue in queues[:MOST_QUEUES]:
-        hop = _cut(clean(queue.hop), hops)
-        lines.append(TopLine(f"{hop:<{hops}}  {queue.messages:>9,}  {ago(queue.oldest):>10}"))
+        hop = _cut(clean(queue["next_hop"]), hops)
+        lines.append(TopLine(f"{hop:<{hops}}  {queue['messages']:>9,}  {ago(queue['oldest']):>10}"))
     if len(queues) > MOST_QUEUES:
         lines.append(TopLine(f"and {len(queues) - MOST_QUEUES} more"))
     return lines
@@ -107,8 +98,8 @@ def _queues(frame: TopFrame, width: int) -> list[TopLine]:
 
 def _key(by: Sorted) -> Callable[[TopQueue], tuple[float, str]]:
     def key(queue: TopQueue) -> tuple[float, str]:
-        order: Mapping[Sorted, float] = {Sorted.MESSAGES: -queue.messages, Sorted.AGE: -queue.oldest}
-        return order.get(by, 0.0), queue.hop
+        order: Mapping[Sorted, float] = {Sorted.MESSAGES: -queue["messages"], Sorted.AGE: -queue["oldest"]}
+        return order.get(by, 0.0), queue["next_hop"]
 
     return key
 

@@ -14,7 +14,7 @@ from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, looks, p
 from shadowrelay.cli.viewing import clean
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import label, worker_name
-from shadowrelay.shown.nodes import node_name
+from shadowrelay.shown.nodes import WorkersAnswer, node_name
 
 NOTABLE = (
     "FAIL",
@@ -150,7 +150,7 @@ class NodesWatch:
     def _numbers(self, client: AdminClient) -> set[int]:
         """The workers of a node; none of one that is a single process."""
         try:
-            return {int(one["number"]) for one in client.get("workers")["workers"]}
+            return {int(one["number"]) for one in client.get(WorkersAnswer, "workers")["workers"]}
         except (ApiError, KeyError, TypeError, ValueError):
             return set()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,13 +17,16 @@ import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
 from shadowrelay.core.workers import is_later_worker, label
-from shadowrelay.shown.nodes import node_name, of_node
+from shadowrelay.shown.messages import MessagesPage
+from shadowrelay.shown.nodes import StatusesAnswer, node_name, of_node
+from shadowrelay.shown.status import PeersAnswer, StatusEntry
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-JsonTree = dict[str, Any]
+JsonTree = Mapping[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
+Answer = TypeVar("Answer")
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
@@ -173,12 +176,12 @@ def where_options(command: Command) -> Command:
     )(command)
 
 
-def of_all(node: AdminClient, *path: str, cluster: bool | None) -> JsonTree | None:
+def of_all(node: AdminClient, model: type[Answer], path: str, *, cluster: bool | None) -> Answer | None:
     """What all nodes say; None if this node alone is meant: it has no members, or is of an older version."""
     if cluster is False:
         return None
     try:
-        answer = node.get("cluster", *path)
+        answer: Any = node.get(model, "cluster", path)
     except ApiError as error:
         if cluster is None and error.status == 404:
             return None
@@ -193,15 +196,15 @@ def workers_option(command: Command) -> Command:
     )(command)
 
 
-def has_siblings(status: JsonTree) -> bool:
+def has_siblings(status: StatusEntry) -> bool:
     """Is the process of that status one of several workers of its node?"""
     own = status["name"]
     return is_later_worker(own) or any(node_name(peer["name"]) == own for peer in status["peers"])
 
 
-def of_this_node(node: AdminClient, *path: str) -> list[JsonTree]:
+def of_this_node(node: AdminClient, path: str) -> list[Any]:
     """What the workers of this node say."""
-    answer = node.get("cluster", *path)
+    answer = node.get(StatusesAnswer, "cluster", path)
     return of_node(answer["nodes"], answer["node"])
 
 
@@ -294,7 +297,7 @@ def list_messages(
 ) -> None:
     """Print one page of messages, and how to get the next one."""
     with reporting():
-        answer = node.get("messages", state=state, after=after, limit=limit)
+        answer = node.get(MessagesPage, "messages", state=state, after=after, limit=limit)
     if as_json:
         return print_json(answer)
     if state == "damaged":
@@ -316,7 +319,7 @@ def page_options(command: Command) -> Command:
 def member_name(node: AdminClient, given: str) -> str:
     """The member's whole name. Raises ClickException if none is meant, or more than one may be."""
     with reporting():
-        names = [str(peer["name"]) for peer in node.get("peers")["peers"]]
+        names = [str(peer["name"]) for peer in node.get(PeersAnswer, "peers")["peers"]]
     wanted = given.lower()
     like = [name for name in names if wanted in (name, label(name))]
     if wanted not in names and len(like) > 1:

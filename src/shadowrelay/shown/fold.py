@@ -48,6 +48,10 @@ class Rule:
     of: Callable[[Sequence[Any], Folding], Any]
     rank: Callable[[Any, Fields], Any] | None = None
 
+    def over(self, values: Sequence[Any]) -> Any:
+        """Values that stand in no model."""
+        return self.of(values, Folding(answers=(), node="", silent=0, model=None))
+
 
 def fold(model: type[Model], answers: Sequence[Any], node: str = "", *, silent: int = 0) -> Model:
     """One answer of that model; empty without any. ``node``: whose workers answer; empty for several nodes.

@@ -150,7 +150,7 @@ class Node:
     def state(self) -> State | None:
         """None when it does not answer."""
         try:
-            tree: dict[str, Any] = AdminClient(self.at.admin, None, 5.0).get("status")
+            tree: dict[str, Any] = AdminClient(self.at.admin, None, 5.0).get(dict[str, Any], "status")
         except ApiError:
             return None
         return State(
