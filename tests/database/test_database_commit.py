@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from opened import NOW, database, message, opened, save, shadow
 
-from shadowrelay.core.decisions import Content, Decision, DropCopy
+from shadowrelay.core.decisions import Content, Decision, DropCopy, SaveCopy
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.messages import Copy, Role
+from shadowrelay.core.messages import Copy, Role, Stage
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
@@ -422,11 +422,42 @@ async def test_a_writer_that_breaks_leaves_nobody_waiting(
         raise RuntimeError("a bug")
 
     monkeypatch.setattr(f"shadowrelay.database.group_commit.{part}", broken)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(5):
         with pytest.raises(DatabaseFailed, match="a bug"):
             await getattr(found, way)(lambda ledger: 1)
     assert found.failed.is_set()
     await found.close(NOW)
+
+
+@pytest.mark.parametrize("readable", [True, False])
+async def test_a_group_that_is_rolled_back_leaves_memory_as_it_was_and_tells_its_first_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, readable: bool
+) -> None:
+    """Whether or not what is kept in memory can be read again. A file that stays freed would be deleted."""
+    found, large, path = await opened(tmp_path), message(), tmp_path / "large.eml"
+    path.write_bytes(b"hello")
+    await found.transact(save(large, Content(path=str(path))))
+    ledger, counted = found.ledger, found.ledger.tally.staged(Role.PRIMARY, Stage.QUEUED)
+    ledger.awaited.add(large.id)
+
+    def broken(ledger: SqlLedger) -> None:
+        ledger.apply(Decision(None, (SaveCopy(large, replace(large, ranks_given=1)), DropCopy(large))))
+        assert ledger.freed
+        assert ledger.awaited_changes
+        raise sqlite3.OperationalError("the first error")
+
+    def unreadable(_: SqlLedger) -> None:
+        raise sqlite3.DatabaseError("another error")
+
+    if not readable:
+        monkeypatch.setattr(SqlLedger, "refresh", unreadable)
+    done = await asyncio.gather(
+        found.transact(save(message())), found.transact(broken), return_exceptions=True
+    )
+    await found.close(NOW)
+    assert {(type(one), "the first error" in str(one)) for one in done} == {(DatabaseFailed, True)}
+    assert (ledger.freed, ledger.awaited_changes) == ([], [])
+    assert ledger.tally.staged(Role.PRIMARY, Stage.QUEUED) == counted
 
 
 CHILD = textwrap.dedent("""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +33,23 @@ def text(token: str, *fields: str, body: str = "Whatever dies.") -> bytes:
     """A message with that token, in UTF-8."""
     head = [f"Message-ID: {mail.message_id(token)}", "Date: Sat, 21 Nov 2026 10:00:00 +0000", *fields]
     return ("\r\n".join([*head, "From: sender@outside.test", "Subject: test", "", body]) + "\r\n").encode()
+
+
+def typed(lab: RunningLab, name: str, *words: str, columns: int = 80) -> subprocess.CompletedProcess[str]:
+    """A command of ``shadowrelay`` for a node of the lab, in a terminal of so many columns."""
+    return subprocess.run(
+        [sys.executable, "-m", "shadowrelay", *words, "--admin", lab.cluster.node(name).admin],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": str(columns)},
+    )
+
+
+def typed_json(lab: RunningLab, name: str, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Its exit status, its answer in JSON, and what it says beside that."""
+    done = typed(lab, name, *words, "--json")
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
 def wait_until(

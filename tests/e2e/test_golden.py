@@ -11,8 +11,6 @@ import json
 import os
 import smtplib
 import sqlite3
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ from typing import Any
 
 import pytest
 from golden_lines import Said, differences, lines, of_json, of_page, recorded, shared, values
-from running_lab import INSIDE, OUTSIDE, RunningLab, text, wait_until
+from running_lab import INSIDE, OUTSIDE, RunningLab, text, typed, wait_until
 from told_by_models import exact
 
 from shadowlab import layout
@@ -96,18 +94,15 @@ COMMANDS = (
 )
 
 
-def typed(lab: RunningLab, *words: str) -> str:
+def printed(lab: RunningLab, *words: str) -> str:
     """What a command prints, after the status that it ends with."""
-    command = [sys.executable, "-m", "shadowrelay", *words, "--admin", lab.cluster.node(ASKED).admin]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "240"}
-    )
+    done = typed(lab, ASKED, *words, columns=240)
     return f"exit {done.returncode}\n{done.stdout}{done.stderr}"
 
 
 def in_json(lab: RunningLab, *words: str) -> list[dict]:
     """The values that a command prints as JSON. Its exit status may say that something is pending."""
-    status, _, said = typed(lab, *words, "--json").partition("\n")
+    status, _, said = printed(lab, *words, "--json").partition("\n")
     assert status in {"exit 0", "exit 1"}, said
     return values(said)
 
@@ -219,7 +214,7 @@ def commands(lab: RunningLab, named: dict[str, str]) -> Iterator[tuple[str, froz
     for command in COMMANDS:
         words = command.format(**named).split()
         for json_too, read in ((), lines), (("--json",), of_json):
-            status, _, said = typed(lab, *words, *json_too).partition("\n")
+            status, _, said = printed(lab, *words, *json_too).partition("\n")
             yield " ".join((command, *json_too)), read(said) | {status}
 
 

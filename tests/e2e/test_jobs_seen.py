@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from running_lab import RunningLab, wait_until
+from running_lab import RunningLab, typed_json, wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
-def typed(lab: RunningLab, name: str, *words: str) -> tuple[int, dict[str, Any], str]:
-    """A command of ``shadowrelay`` for a node of the lab."""
-    command = [sys.executable, "-m", "shadowrelay", *words, "--admin", lab.cluster.node(name).admin, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
-
-
 def job(lab: RunningLab, name: str, job_id: str) -> dict[str, Any]:
-    status, found, said = typed(lab, name, "job", "show", job_id)
+    status, found, said = typed_json(lab, name, "job", "show", job_id)
     assert status == 0, said
     return found
 
@@ -31,12 +21,14 @@ def test_a_broken_queue_is_removed_on_every_node_though_the_node_that_was_asked_
     lab.cluster.refuse()
     for name, count in (("mx1", 1000), ("mx2", 500), ("mx3", 500)):
         lab.send(count, to=name)
-    status, found, _ = typed(lab, "mx1", "message", "remove", "--sender", "*@outside.test", "--dry-run")
+    status, found, _ = typed_json(lab, "mx1", "message", "remove", "--sender", "*@outside.test", "--dry-run")
     assert (status, found["messages"], found["whole"]) == (0, 2000, True)
     conditions = ("--sender", "*@outside.test", "--reason", "a broken queue", "--yes", "--no-wait")
-    status, made, said = typed(lab, "mx1", "message", "remove", *conditions)
+    status, made, said = typed_json(lab, "mx1", "message", "remove", *conditions)
     assert status == 0, said
-    wait_until(lambda: typed(lab, "mx2", "job", "show", made["id"])[0] == 0, "another member has the job")
+    wait_until(
+        lambda: typed_json(lab, "mx2", "job", "show", made["id"])[0] == 0, "another member has the job"
+    )
     lab.cluster.kill("mx1")
     wait_until(
         lambda: all(one["done"] for one in job(lab, "mx2", made["id"])["nodes"] if one["node"][:3] != "mx1"),
@@ -56,12 +48,12 @@ def test_a_suspended_queue_delivers_nothing_on_any_node_until_it_is_resumed(lab:
     lab.up(nodes=3)
     lab.cluster.kill("mx3")
     wait_until(lambda: lab.peer("mx1", "mx3")["state"] == "unreachable", "its loss is noticed")
-    status, found, _ = typed(lab, "mx1", "queue", "suspend", "inside", "--reason", "it loses mail")
+    status, found, _ = typed_json(lab, "mx1", "queue", "suspend", "inside", "--reason", "it loses mail")
     assert (status, found["pending"]) == (1, True)
     lab.cluster.start("mx3")
 
     def suspended() -> dict[str, Any]:
-        (found,) = typed(lab, "mx2", "queue", "suspensions")[1]["suspensions"]
+        (found,) = typed_json(lab, "mx2", "queue", "suspensions")[1]["suspensions"]
         return found
 
     wait_until(lambda: not suspended()["pending"], "every member has it")
@@ -69,6 +61,6 @@ def test_a_suspended_queue_delivers_nothing_on_any_node_until_it_is_resumed(lab:
         lab.send(5, to=name)
     assert lab.count().delivered == 0
     assert [lab.queued(name) for name in ("mx1", "mx2", "mx3")] == [5, 5, 5]
-    status, _, _ = typed(lab, "mx3", "queue", "resume", "inside", "--reason", "mended")
+    status, _, _ = typed_json(lab, "mx3", "queue", "resume", "inside", "--reason", "mended")
     assert status == 0
     lab.verify()

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from running_lab import RunningLab, wait_until
+from running_lab import RunningLab, typed, typed_json, wait_until
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 
-def typed(lab: RunningLab, name: str, *options: str) -> list[str]:
-    admin = lab.cluster.node(name).admin
-    return [sys.executable, "-m", "shadowrelay", "redirect", "--admin", admin, *options]
-
-
 def redirect(lab: RunningLab, name: str, *options: str) -> tuple[int, dict[str, Any], str]:
     """``shadowrelay redirect`` for a node of the lab."""
-    done = subprocess.run(typed(lab, name, "--json", *options), capture_output=True, text=True, check=False)
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+    return typed_json(lab, name, "redirect", *options)
 
 
 def test_a_queue_that_is_redirected_needs_the_nodes_disk_no_more(lab: RunningLab):
@@ -70,5 +61,5 @@ def test_a_member_that_is_unknown_or_away_is_refused_with_the_reason(lab: Runnin
     status, _, said = redirect(lab, "mx1", "--to", "mx2")
     assert (status, "cannot be reached" in said) == (1, True)
     lab.cluster.start("mx2")
-    done = subprocess.run(typed(lab, "mx1"), capture_output=True, text=True, check=False)
+    done = typed(lab, "mx1", "redirect")
     assert (done.returncode, "--to MEMBER" in done.stderr) == (2, True)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from tests.proof.planted import SEED, SIMULATION
 
 from .cli import Totals, run_many
+from .hashed import said_under
 from .seeds import run_seed
 
 SHOWING = {int(found[1]) for fault in SIMULATION if (found := re.search(rf"{SEED}\[(\d+)\]", fault.test))}
@@ -49,18 +47,8 @@ for seed, *kinds in ((3,), (100, "hosts"), (104, "hosts"), (7, "lists"), (7, "by
 
 
 def test_a_seed_gives_the_same_history_whatever_python_hashes_with() -> None:
-    """The order of a set is another one in each process: a history that follows it cannot be played again."""
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", SAID],
-            cwd=Path(__file__).parents[2],
-            env=os.environ | {"PYTHONHASHSEED": str(hashed)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hashed in (1, 2, 3)
-    ]
+    """A history that follows the order of a set cannot be played again."""
+    said = said_under(range(1, 4), SAID)
     assert said[0].count("\n") == 5
     assert said[0] == said[1] == said[2]
 

@@ -66,11 +66,17 @@ def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
 
 @contextlib.contextmanager
 def _rolled_back_on_error(ledger: SqlLedger) -> Iterator[None]:
+    """An error undoes the transaction, and what memory has of it; it is raised, whatever fails then."""
     try:
         yield
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
             ledger.connection.execute("ROLLBACK")
+        ledger.freed.clear()
+        ledger.awaited_changes.clear()
+        ledger.tally.undo(0)
+        with contextlib.suppress(sqlite3.Error):
+            ledger.refresh()
         raise
 
 

@@ -171,7 +171,9 @@ class TransportDatabase:
     async def transact(self, work: Callable[[SqlLedger], T]) -> T:
         """Run ``work`` in a transaction; return its result once it is durable. Raises DatabaseFailed.
 
-        An exception of ``work`` undoes only the writes of that work, and is raised here.
+        An exception of ``work`` undoes only the writes of that work, and is raised here. If SQLite stumbles
+        over an index, ``work`` runs a second time, after the rollback of all that it wrote: what else it
+        changes must bear that.
         """
         return await self._submit(work, brief=False)
 
@@ -400,20 +402,17 @@ async def _open_or_mend(
 def _build_indexes_again(ledger: SqlLedger, error: sqlite3.DatabaseError) -> None:
     """SQLite found the file malformed, and the transaction was rolled back. If its structure is whole, an
     index lacks an entry, or leads to no row: build all indexes again, durably. Raises ``error`` if that
-    cannot help.
+    cannot help. The works of the transaction run once more after this (``TransportDatabase.transact``).
     """
     log.error("index_damaged", error=str(error), code=error.sqlite_errorname)
     ledger.connection.execute("PRAGMA shrink_memory")  # look at the file, not at pages in memory
     if indexes.structure(ledger.connection):
         raise error
-    ledger.freed.clear()
-    ledger.awaited_changes.clear()
-    ledger.tally.undo(0)
-    ledger.refresh()
     ((_, problem),) = group_commit.begin(ledger, (partial(indexes.rebuild, index=""),), alone=True)
     group_commit.conclude(ledger, (), alone=True)
     if problem is not None:
         raise error
+    ledger.refresh()  # after the rollback an index may have kept memory from being read again
     log.warning("index_rebuilt", index="all")
 
 
