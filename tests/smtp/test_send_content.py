@@ -12,7 +12,7 @@ import pytest
 from aiosmtpd.smtp import SMTP as Server
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_hop import ScriptedHop, envelope, original, recipients
+from scripted_hop import CLOSE, ScriptedHop, envelope, original, recipients
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.events.reports import ReportKind
@@ -47,6 +47,24 @@ async def send(
         )
     finally:
         await session.close()
+
+
+def report(report_id: MessageId, ret: str = "FULL") -> bytes:
+    """A report that returns a message of 4,000 octets, or its header."""
+    return build_report(
+        report_id=report_id,
+        reporting_mta="mx1.example.org",
+        envelope=Envelope(sender="a@example.org", size=4000, ret=ret),
+        received_at=AT,
+        recipient=Recipient(1, "b@example.net", NextHop("hop")),
+        kind=ReportKind.FAILED,
+        reply="550 5.1.1 no such user",
+        remote_mta=None,
+        now=AT,
+        will_retry_until=None,
+        original=b"Subject: hello\r\n\r\n" + b"a line\r\n" * 500,
+        original_is_complete=True,
+    )
 
 
 async def stream(*pieces: bytes) -> AsyncIterator[bytes]:
@@ -376,20 +394,7 @@ async def test_a_message_past_the_hops_size_is_not_sent() -> None:
 async def test_our_report_past_the_hops_size_returns_less_of_the_message(
     limit: int, *, mine: bool, sent: bool, streamed: bool
 ) -> None:
-    whole = build_report(
-        report_id=OURS if mine else ANOTHER,
-        reporting_mta="mx1.example.org",
-        envelope=Envelope(sender="a@example.org", size=4000, ret="FULL"),
-        received_at=AT,
-        recipient=Recipient(1, "b@example.net", NextHop("hop")),
-        kind=ReportKind.FAILED,
-        reply="550 5.1.1 no such user",
-        remote_mta=None,
-        now=AT,
-        will_retry_until=None,
-        original=b"Subject: hello\r\n\r\n" + b"a line\r\n" * 500,
-        original_is_complete=True,
-    )
+    whole = report(OURS if mine else ANOTHER)
     async with ScriptedHop(offers=(f"SIZE {limit}",)) as hop:
         result = await send(
             hop,
@@ -407,6 +412,68 @@ async def test_our_report_past_the_hops_size_returns_less_of_the_message(
     assert b"Content-Type: text/rfc822-headers\r\n" in got
     assert b"Subject: hello\r\n" in got
     assert f"SIZE={len(got)}" in hop.commands[1]
+
+
+TOO_LONG = b"552 5.3.4 too long\r\n"
+OK = b"250 2.0.0 ok\r\n"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("script", "connections"),
+    [
+        ({"DOT": [TOO_LONG, OK]}, 1),
+        ({"DOT": [b"552 too long\r\n", OK]}, 1),
+        ({"DOT": [b"554 5.2.3 too long\r\n", OK]}, 1),
+        ({"MAIL": [TOO_LONG, OK]}, 1),
+        ({"RCPT": [TOO_LONG, OK]}, 1),
+        ({"DOT": [TOO_LONG, OK], "MAIL": [OK, CLOSE, OK]}, 2),
+        ({"DOT": [b"552-5.3.4 too long\r\n552 5.3.4 by far\r\n", OK]}, 1),
+    ],
+)
+async def test_our_report_that_a_hop_refuses_as_too_long_returns_less_of_the_message(
+    script: dict[str, list[object]], connections: int, *, streamed: bool
+) -> None:
+    whole = report(OURS)
+    answers = {verb: list(replies) for verb, replies in script.items()}  # each is given once
+    async with ScriptedHop(offers=("SIZE",), **answers) as hop:
+        result = await send(
+            hop,
+            stream(whole) if streamed else whole,
+            about=Envelope(sender="", size=len(whole)),
+            message_id=OURS,
+            afresh=lambda: stream(whole[:20], whole[20:]),
+        )
+    assert (result.results[0].ending, hop.connections) == (Ending.ACCEPTED, connections)
+    assert b"Content-Type: text/rfc822-headers\r\n" in original(hop.contents[-1])
+    assert len(original(hop.contents[-1])) < 2000
+
+
+@pytest.mark.parametrize(
+    ("reply", "of", "ret"),
+    [
+        (b"552 5.2.2 the mailbox is full\r\n", "us", "FULL"),
+        (b"554 5.6.0 no\r\n", "us", "FULL"),
+        (b"452 4.3.4 too long for now\r\n", "us", "FULL"),
+        (TOO_LONG, "another", "FULL"),
+        (TOO_LONG, "a sender", "FULL"),
+        (TOO_LONG, "us", "HDRS"),
+    ],
+)
+async def test_what_another_form_would_not_help_is_not_sent_again(reply: bytes, of: str, ret: str) -> None:
+    whole = report(ANOTHER if of == "another" else OURS, ret)
+    sender = "s@example.org" if of == "a sender" else ""
+    async with ScriptedHop(DOT=[reply, OK]) as hop:
+        result = await send(hop, whole, about=Envelope(sender=sender, size=len(whole)), message_id=OURS)
+    assert result.results[0].reply == reply.decode().strip()
+    assert len(hop.contents) == 1
+
+
+async def test_a_report_that_is_too_long_without_the_message_too_is_refused() -> None:
+    whole = report(OURS)
+    async with ScriptedHop(DOT=TOO_LONG) as hop:
+        result = await send(hop, whole, about=Envelope(sender="", size=len(whole)), message_id=OURS)
+    assert (result.results[0].ending, len(hop.contents)) == (Ending.REJECTED, 2)
 
 
 @pytest.mark.parametrize("size", ["SIZE", "SIZE 0", "SIZE lots"])

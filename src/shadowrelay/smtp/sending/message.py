@@ -6,7 +6,8 @@ ever looked at on its own, and no line ending is rewritten: octets leave as they
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from functools import lru_cache
 from typing import TypeAlias
@@ -89,8 +90,8 @@ def _spelt(address: str, extensions: Extensions) -> str:
 
 
 def _refusal_for_all(envelope: Envelope, need: ContentNeeds, extensions: Extensions) -> Reply | None:
-    limit = size_limit(extensions)
-    if limit is not None and need.size > limit:
+    if exceeds(need, extensions):
+        limit = size_limit(extensions)
         return Reply(552, "5.3.4", f"Message size {need.size} exceeds the next hop's limit of {limit}")
     if need.eight_bit and "8BITMIME" not in extensions:
         return Reply(554, "5.6.3", "The next hop does not take 8-bit content")
@@ -202,28 +203,42 @@ async def examine(
     return ContentNeeds(size=envelope.size, eight_bit=declared, utf8_header=False), content
 
 
-async def fitted(
+def exceeds(need: ContentNeeds, extensions: Extensions) -> bool:
+    """Is the content longer than the SIZE that the hop has told?"""
+    limit = size_limit(extensions)
+    return limit is not None and need.size > limit
+
+
+_TOO_LONG = re.compile(r"5\d\d 5\.(3\.4|2\.3)\b|552 (?!\d+\.\d+\.\d+)")
+
+
+def found_too_long(results: Collection[RecipientResult]) -> bool:
+    """Did the hop refuse the message, for everybody, because of its length?"""
+    return bool(results) and all(
+        one.ending is Ending.REJECTED and one.remote and _TOO_LONG.match(one.reply) for one in results
+    )
+
+
+async def shortened(
     need: ContentNeeds,
     content: ContentSource,
-    extensions: Extensions,
     report_id: MessageId,
     afresh: Callable[[], ContentSource] | None,
-) -> tuple[ContentNeeds, ContentSource]:
-    """A report of ours as this hop takes it: with the header of the message alone, if with the whole message
-    it is longer than the hop's SIZE. Anything else is as it was.
+) -> tuple[ContentNeeds, bytes] | None:
+    """A report of ours with the header in place of the whole message that it returns. None: it is no report
+    of ours, or returns no whole message.
     """
-    limit = size_limit(extensions)
-    if limit is None or not limit < need.size <= LONGEST_REPORT:
-        return need, content
+    if need.size > LONGEST_REPORT:
+        return None
     whole = content
     if not isinstance(whole, bytes):
         if afresh is None:
-            return need, content
+            return None
         async with aclosing(blocks(afresh())) as pieces:
             whole = b"".join([piece async for piece in pieces])
     shorter = with_the_header_alone(whole, report_id)
     if shorter is None:
-        return need, content
+        return None
     return ContentNeeds(size=len(shorter), eight_bit=False, utf8_header=False), shorter
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -25,12 +25,15 @@ from shadowrelay.smtp.sending.hop import (
     Timeouts,
 )
 from shadowrelay.smtp.sending.message import (
+    ContentNeeds,
     ContentSource,
     examine,
-    fitted,
+    exceeds,
+    found_too_long,
     mail_command,
     rcpt_command,
     refusals,
+    shortened,
 )
 from shadowrelay.smtp.sending.tracked import Tracks
 from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
@@ -161,12 +164,12 @@ class DeliverySession:
         """Offer one message for these recipients, and say what became of each.
 
         The content has CRLF line ends and leaves octet for octet; one that lacks the last CRLF gets it. A
-        report of ours leaves with less of the message that it returns if the hop's SIZE asks for that. A
-        stream is the caller's to close, and is not touched before DATA. ``message_id``: our id of the
-        message, by which a hop tracks it. ``eight_bit`` says whether a streamed content holds octets above
-        127 (None: as BODY declares, unless ``afresh`` reads the content once more). ``wanted`` is asked
-        before the content leaves. ``heard`` is told each answer of an LMTP server but the last, as soon as it
-        comes; the result at the end has it too.
+        report of ours leaves with less of the message that it returns if the hop's SIZE asks for that, or
+        once the hop refuses the whole for its length. A stream is the caller's to close, and is not touched
+        before DATA. ``message_id``: our id of the message, by which a hop tracks it. ``eight_bit`` says
+        whether a streamed content holds octets above 127 (None: as BODY declares, unless ``afresh`` reads the
+        content once more). ``wanted`` is asked before the content leaves. ``heard`` is told each answer of an
+        LMTP server but the last, as soon as it comes; the result at the end has it too.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
         in a used session until the content leaves; if it says ``reused``, try again at once on a fresh
@@ -174,19 +177,58 @@ class DeliverySession:
         before the final dot, IN_DOUBT after it. What a streamed content raises passes through, the session
         aborted; so does Withdrawn, when the message was not wanted any more.
         """
+        report_id = None if envelope.sender else message_id
+        shorter: tuple[ContentNeeds, bytes] | None = None
+        extensions = self._usable("mail").extensions
+        with self._aborted_on_error():
+            need, content = await examine(envelope, content, extensions, eight_bit=eight_bit, afresh=afresh)
+            if report_id and exceeds(need, extensions):
+                shorter = await shortened(need, content, report_id, afresh)
+        offer = partial(self._offer, envelope, recipients, message_id=message_id, wanted=wanted, heard=heard)
+        if shorter is not None:
+            return await offer(*shorter)
+        result = await offer(need, content)
+        if report_id and found_too_long(result.results):
+            with self._aborted_on_error():
+                shorter = await shortened(need, content, report_id, afresh)
+        return await self._again(partial(offer, *shorter)) if shorter else result
+
+    @contextlib.contextmanager
+    def _aborted_on_error(self) -> Iterator[None]:
+        """The content is read: it may be damaged, or not to be read at all."""
+        try:
+            yield
+        except BaseException:
+            self.abort()
+            raise
+
+    async def _again(self, offer: Callable[[], Awaitable[DeliveryResult]]) -> DeliveryResult:
+        """Make that offer in this session; if the hop has closed it, in a fresh one."""
+        if self.alive:
+            try:
+                return await offer()
+            except ConnectionFailed as failed:
+                if not failed.reused:
+                    raise
+        await self.connect()
+        return await offer()
+
+    async def _offer(
+        self,
+        envelope: Envelope,
+        recipients: Sequence[Recipient],
+        need: ContentNeeds,
+        content: ContentSource,
+        *,
+        message_id: MessageId | None,
+        wanted: Callable[[], Awaitable[bool]] | None,
+        heard: Callable[[DeliveryResult], Awaitable[None]] | None,
+    ) -> DeliveryResult:
+        """One transaction, if the hop can take the content for anybody."""
         connection = self._usable("mail")
         tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         if not tracked.may_track(connection):
             tracking = None
-        try:
-            need, content = await examine(
-                envelope, content, connection.extensions, eight_bit=eight_bit, afresh=afresh
-            )
-            if not envelope.sender and message_id:
-                need, content = await fitted(need, content, connection.extensions, message_id, afresh)
-        except BaseException:  # the content is damaged, or cannot be read
-            self.abort()
-            raise
         results = {
             refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)
         }
