@@ -33,14 +33,17 @@ def told(number: int | None, teller: str = LOST) -> Callable[[Message], None]:
     return story
 
 
-def disk_lost(directory: Path, story: Callable[[Message], None]) -> Path:
-    """mx1 tells of a message, delivers another one, and loses its disk with what its log had after row 6."""
+def disk_lost(directory: Path, *stories: Callable[[Message], None]) -> Path:
+    """mx1 tells of messages, delivers another one, and loses its disk with what its log had after the last
+    row, which is row 6 if it told of one.
+    """
     mx2 = log(directory, "mx2", OTHER, "c")
     mx1 = log(directory, "mx1", LOST, "a")
     for one in (mx1, mx2):
         begin(one, 0)
-    mail(1, 1000, mx1, mx2, story)
-    mail(2, 3000, mx1, mx2, delivered)
+    for number, story in enumerate(stories, 1):
+        mail(number, 1000, mx1, mx2, story)
+    mail(len(stories) + 1, 3000, mx1, mx2, delivered)
     mx1.close(BEGIN + 30_000)
     now = log(directory, "mx1", AFTER, "b")
     for one in (begin, stop):

@@ -15,9 +15,12 @@ from auditing import Silent
 from buckets import bucket
 from pyarrow import fs
 from resealing import logs as files_of
+from test_audit_histories import LOST
 from test_audit_settling import mix, rows_of
+from test_audit_words import disk_lost, told
 
 from shadowaudit.audit import Audit, Question
+from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine import merge
 from shadowaudit.engine.here import Here
@@ -100,6 +103,18 @@ def test_both_engines_say_the_same_of_any_files_in_any_order(
     same(*found, tmp_path / engine.name[:5], tmp_path / here.name)
     assert found[0].engine == engine.name
     assert found[0].totals["suspects"] > 0
+
+
+@pytest.mark.slow
+def test_what_a_holder_was_told_is_weighed_alike(engine: SparkEngine, here: Here, tmp_path: Path) -> None:
+    """By marks that the log of who told it denies, may lack, or that are not told (``test_audit_words``)."""
+    logs: list[Log] = list(find([disk_lost(tmp_path / "logs", *map(told, (3, 14, 15, 40, None)))]))
+    outs = [tmp_path / "spark", tmp_path / "plain"]
+    found = [verdict(one, logs, out, lost=(LOST,)) for one, out in zip((engine, here), outs, strict=True)]
+    same(*found, *outs)
+    assert found[0].totals["suspects"] == 5
+    counted = {Class.PREMATURE_DISCARD: 2, Class.HOLDERS_WORD: 2, Class.UNPROVEN_LOSS: 3}
+    assert {what: found[0].classes.get(what, 0) for what in counted} == counted
 
 
 @pytest.mark.slow
