@@ -177,6 +177,11 @@ class Station:
         node = self.node
         return Drain(node.database, node.boundary, node.in_force, node.clock, lambda: None)
 
+    def resubmit(self) -> None:
+        """Share the records, and carry requests out."""
+        self.run(self.node.replication.run())
+        self.run(self.node.resubmitting.run())
+
     def run_mend(self) -> None:
         self.run(self.node.mend.run())
 

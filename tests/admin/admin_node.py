@@ -44,6 +44,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import holding, redundancy
 from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import replace
@@ -139,6 +140,7 @@ class FakeNode:
             examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW, Indexes(self.database)
         )
         counting = Counting(
+            endings=lambda: Endings(NOW),
             database=self.database,
             policy=POLICY,
             clock=lambda: NOW,

@@ -194,7 +194,7 @@ async def test_a_number_of_two_requests_shows_both_uuids_and_does_nothing(tmp_pa
                 await good(url, *ADD, "--all", "--yes")
         for node in (first, second):
             node.run_links()
-            node.run(node.node.resubmitting.run())
+            node.resubmit()
         async with api(first) as url:
 
             async def both() -> bool:
@@ -217,7 +217,7 @@ async def test_show_says_how_far_each_node_is_and_who_has_the_request(tmp_path: 
         await settled(second, number=9, status=Status.RELAYED)
         for node in (first, second):
             node.run_links()
-            node.run(node.node.resubmitting.run())
+            node.resubmit()
         async with api(first) as url:
             await good(url, *ADD, "--all", "--yes")
             lines = (await good(url, "resubmit", "show", "1", "--watch")).splitlines()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from itertools import permutations
 from typing import Any
 
 import pytest
+from core.giving_records import hears
 from core.ledger_at_hand import NOW, A, B, C, LedgerAtHand, M, message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,13 +16,15 @@ from shadowrelay.core import suspending
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.filtering import numbers, overruled
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId
-from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
+from shadowrelay.core.jobs import Filter, Job, JobProgress, Verb
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
+from shadowrelay.core.replicating import Merging
 from shadowrelay.core.suspending import SuspendedQueues
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.members.sharing import NOT_KEPT, Sharing, job_received, share
+from shadowrelay.members.sharing import NOT_KEPT, received, share
 from shadowrelay.wire.jobs import (
     job_from,
     job_progress_from,
@@ -67,84 +69,31 @@ def a_suspension(**changes: Any) -> Suspension:
     return Suspension(**found | changes)
 
 
-changes = st.builds(
-    lambda revision, stopped, by, at: a_job(
-        revision=revision,
-        state=JobState.STOPPED if stopped else JobState.RUNNING,
-        changed_by=by,
-        changed_at=NOW + timedelta(seconds=at),
-    ),
-    st.integers(1, 3),
-    st.booleans(),
-    st.sampled_from([A, B, C]),
-    st.integers(0, 3),
-)
-records = st.builds(
-    lambda revision, suspended, by, at, id_: a_suspension(
-        revision=revision,
-        suspended=suspended,
-        changed_by=by,
-        changed_at=NOW + timedelta(seconds=at),
-        id=RequestId(f"01900000-0000-7000-9000-{id_:012x}"),
-    ),
-    st.integers(1, 3),
-    st.booleans(),
-    st.sampled_from([A, B, C]),
-    st.integers(0, 3),
-    st.integers(1, 9),
-)
-
-
-@given(st.lists(changes, min_size=2, max_size=4))
-def test_the_order_in_which_changes_of_a_job_are_heard_makes_no_difference(heard: list[Job]) -> None:
-    ends = set()
-    for order in permutations(heard):
-        ledger = LedgerAtHand(A)
-        for job in order:
-            ledger.apply(jobs.merge(ledger, job, (), B, (B,)))
-        (end,) = ledger.jobs()
-        ends.add((end.state, end.revision, end.changed_by, end.changed_at))
-    assert len(ends) == 1
-    if any(one.state is JobState.STOPPED for one in heard):
-        assert next(iter(ends))[0] is JobState.STOPPED
-
-
-@given(st.lists(records, min_size=2, max_size=4, unique_by=lambda one: one.id))
-def test_the_order_in_which_suspensions_are_heard_makes_no_difference(heard: list[Suspension]) -> None:
-    ends = set()
-    for order in permutations(heard):
-        ledger = LedgerAtHand(B)
-        for record in order:
-            ledger.apply(suspending.merged(ledger, record, NOW))
-        ends.add(ledger.suspension(HOP))
-    assert len(ends) == 1
-
-
 def test_a_report_of_progress_that_is_overtaken_changes_nothing() -> None:
     ledger, job = LedgerAtHand(A), a_job()
     newer = JobProgress(job=job.id, node=B, did=5, done=True, step=3)
     for one in (newer, replace(newer, did=1, done=False, step=2)):
-        ledger.apply(jobs.merge(ledger, job, (one,), B, (B,)))
+        hears(ledger, job, (one,), members=(B,))
     assert ledger.job_progress(job.id) == [newer]
 
 
 def test_a_member_tells_nothing_about_another_one() -> None:
     ledger, job = LedgerAtHand(A), a_job()
-    ledger.apply(jobs.merge(ledger, job, (JobProgress(job=job.id, node=C, step=9),), B, (B, C)))
+    hears(ledger, job, (JobProgress(job=job.id, node=C, step=9),), members=(B, C))
     assert ledger.job_progress(job.id) == []
 
 
 def test_of_too_many_jobs_those_that_are_over_are_forgotten_first_and_do_not_come_back() -> None:
     ledger = LedgerAtHand(A)
     for number in range(1, jobs.MOST_KEPT + 1):
-        ledger.apply(jobs.merge(ledger, a_job(number), (), B, ()))
-    assert ledger.apply(jobs.merge(ledger, a_job(999), (), B, ())) is None
+        hears(ledger, a_job(number), members=())
+    assert hears(ledger, a_job(999), members=()) is None
     over = JobProgress(job=a_job(7).id, node=A, done=True, closed=True, step=1)
     ledger.apply(replace_progress(over))
-    assert ledger.apply(jobs.merge(ledger, a_job(999), (), B, ())) == a_job(999)
+    assert hears(ledger, a_job(999), members=()) == a_job(999)
     assert ledger.job(a_job(7).id) is None
     assert len(ledger.jobs()) == jobs.MOST_KEPT
-    assert ledger.apply(jobs.merge(ledger, a_job(7), (), B, ())) is None
+    assert hears(ledger, a_job(7), members=()) is None
 
 
 def replace_progress(progress: JobProgress) -> Any:
@@ -255,8 +204,8 @@ def test_a_queue_is_suspended_or_resumed_over_earlier_changes_that_its_node_lost
     resumed = a_suspension(suspended=False, changed_at=later, changed_by=B)
     after = lost.apply(suspending.changed(lost, resumed, later))
     assert after is not None
-    assert lost.apply(suspending.merged(lost, known, later)) == after
-    assert ledger.apply(suspending.merged(ledger, after, later)) == after
+    assert hears(lost, known, now=later) == after
+    assert hears(ledger, after, now=later) == after
     assert not after.in_force(later)
 
 
@@ -266,14 +215,14 @@ def test_of_too_many_records_of_queues_one_that_is_not_suspended_makes_room_for_
         resumed = a_suspension(
             next_hop=NextHop(f"hop{number}"), suspended=False, changed_at=NOW + number * HOUR, revision=AHEAD
         )
-        ledger.apply(suspending.merged(ledger, resumed, NOW))
-    assert ledger.apply(suspending.merged(ledger, a_suspension(suspended=False), NOW)) is None
+        hears(ledger, resumed, now=NOW)
+    assert hears(ledger, a_suspension(suspended=False), now=NOW) is None
     mine = ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
     assert mine is not None
     # A record of it that was forgotten here may have come as far as any other.
     assert mine.revision == AHEAD + 1
     theirs = a_suspension(next_hop=NextHop("theirs"))
-    assert ledger.apply(suspending.merged(ledger, theirs, NOW)) == theirs
+    assert hears(ledger, theirs, now=NOW) == theirs
     kept = {one.next_hop for one in ledger.suspensions()}
     assert len(kept) == suspending.MOST_KEPT
     assert {HOP, "theirs", "hop2"} <= kept
@@ -281,7 +230,7 @@ def test_of_too_many_records_of_queues_one_that_is_not_suspended_makes_room_for_
     for number in range(2, suspending.MOST_KEPT):
         ledger.apply(suspending.changed(ledger, a_suspension(next_hop=NextHop(f"hop{number}")), NOW))
     assert ledger.apply(suspending.changed(ledger, a_suspension(next_hop=NextHop("more")), NOW)) is None
-    assert ledger.apply(suspending.merged(ledger, a_suspension(next_hop=NextHop("more")), NOW)) is None
+    assert hears(ledger, a_suspension(next_hop=NextHop("more")), now=NOW) is None
 
 
 def test_a_filter_means_a_message_only_if_all_conditions_hold() -> None:
@@ -315,7 +264,7 @@ def test_a_filter_with_a_condition_of_a_later_version_is_not_taken_without_it() 
 def test_a_member_cannot_give_a_job_that_means_all_mail() -> None:
     told = {"job": job_told(a_job(filter=Filter())), "progress": []}
     with pytest.raises(Malformed, match="all mail"):
-        job_received(LedgerAtHand(A), B, told, Sharing(POLICY, lambda: NOW))
+        received(LedgerAtHand(A), jobs.RULES, B, told, Merging(POLICY, Endings(NOW)))
 
 
 @pytest.mark.parametrize(
@@ -331,7 +280,7 @@ def test_text_that_is_no_unicode_is_not_taken(changes: dict[str, Any]) -> None:
 def test_a_resume_overrules_a_suspension_that_was_dated_by_a_clock_ahead() -> None:
     ledger = LedgerAtHand(A)
     suspended = a_job(1, verb=Verb.SUSPEND, made_at=NOW + HOUR, made_by=B)
-    ledger.apply(jobs.merge(ledger, suspended, (), B, (B,)))
+    hears(ledger, suspended, members=(B,))
     resumed = ledger.apply(jobs.add(ledger, a_job(2, verb=Verb.RESUME, made_at=NOW), (B,)))
     assert isinstance(resumed, Job)
     assert jobs.to_overrule(suspended, ledger.jobs()) == [resumed]
@@ -362,7 +311,7 @@ def test_a_report_of_progress_counts_over_those_that_a_database_lost_when_it_was
     lost = jobs.further(jobs.further(replace(kept, did=1), NOW), NOW)
     again = jobs.further(replace(kept, did=2), NOW + timedelta(seconds=1))
     for one in (lost, again):
-        ledger.apply(jobs.merge(ledger, job, (one,), B, (B,)))
+        hears(ledger, job, (one,), members=(B,))
     assert ledger.job_progress(job.id) == [again]
 
 
@@ -370,9 +319,9 @@ def test_a_job_is_not_closed_while_a_holder_has_yet_to_hear_what_another_member_
     """That holder may promote the message, if the member is lost: then the job is still to be done to it."""
     ledger, job = LedgerAtHand(A), a_job()
     told = JobProgress(job=job.id, node=B, did=1, pending=1, done=True, step=1)
-    ledger.apply(jobs.merge(ledger, job, (told,), B, (B,)))
+    hears(ledger, job, (told,), members=(B,))
     assert not jobs.all_done(ledger, job, (B,))
-    ledger.apply(jobs.merge(ledger, job, (replace(told, pending=0, step=2),), B, (B,)))
+    hears(ledger, job, (replace(told, pending=0, step=2),), members=(B,))
     assert jobs.all_done(ledger, job, (B,))
 
 
@@ -380,7 +329,7 @@ def test_a_record_that_a_member_does_not_keep_is_not_shown_as_one_that_it_has() 
     """A member that has no room for it, or has forgotten it, answers nothing."""
     ledger = LedgerAtHand(A)
     ledger.apply(suspending.changed(ledger, a_suspension(), NOW))
-    script = share(B, Sharing(POLICY, lambda: NOW))
+    script = share(B, lambda: Merging(POLICY, Endings(NOW)))
     reading: Any = script.send(None)
     script.send(reading.work(ledger))
     with pytest.raises(StopIteration) as ended:

@@ -6,13 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from decision_inputs import POLICY
+from giving_records import hears
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import VerdictKind
 from shadowrelay.core.identifiers import Mark, RequestId, ServerName
 from shadowrelay.core.messages import Confirmation, Damage, Holder, HolderState, Role
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.switching import REDUNDANCY, flipped, in_force, merged, released
+from shadowrelay.core.switching import REDUNDANCY, flipped, in_force, released
 
 
 def switch(value: bool = False, **changes: object) -> Switch:
@@ -30,7 +32,9 @@ def switch(value: bool = False, **changes: object) -> Switch:
 
 
 def merge(on: LedgerAtHand, given: Switch, *, file: bool = True) -> Switch:
-    return on.apply(merged(on, given, file=file))
+    found = hears(on, given, policy=replace(POLICY, shadow_redundancy_enabled=file))
+    assert found is not None
+    return found
 
 
 def test_without_a_switch_the_settings_file_counts() -> None:

@@ -247,16 +247,16 @@ READ: dict[str, Callable[[SqlLedger], list[object]]] = {
         + of_lineage(ledger)
     ),
     "damaged": of_damaged,
-    "request": lambda ledger: [*ledger.requests(), ledger.request(JOB)],
-    "progress": lambda ledger: list(ledger.progress(JOB)),
     "hop_peer": lambda ledger: [*ledger.hop_rows.peers_but(OWN), ledger.hop_peer(HOP)],
     "handed": lambda ledger: [ledger.handed(QUEUED.id), *ledger.handed_as(PEER.database_id, GONE)],
     "hop_shadow": lambda ledger: list(ledger.hop_shadows_of(QUEUED.id)),
     "unacknowledged": lambda ledger: list(ledger.unacknowledged(SENT, NOW - timedelta(days=1))),
-    "switch": about(SqlLedger.switch, "switch", "name"),
-    "job": lambda ledger: list(ledger.jobs()),
-    "job_progress": lambda ledger: list(ledger.job_progress(JOB)),
-    "suspension": lambda ledger: [*ledger.suspensions(), ledger.suspension(NextHop("inside"))],
+    "record": lambda ledger: [
+        (one, one.kept_at, one.age)
+        for kind in (Request, Job, Suspension, Switch)
+        for one in ledger.records(kind)
+    ],
+    "record_part": lambda ledger: [*ledger.progress(JOB), *ledger.job_progress(JOB)],
     "poison": about(poison.crashes, "poison", "message_id"),
     "announced_member": lambda ledger: list(announced.kept(ledger)),
     "node_workers": lambda ledger: list(node_workers.kept(ledger).items()),

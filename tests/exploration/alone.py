@@ -24,7 +24,7 @@ from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.requests import Request, Selector
-from shadowrelay.safety_net.pace import Pace
+from shadowrelay.members.replication import Spread
 from tests.simulation import operators
 from tests.simulation.by_hand import give
 from tests.simulation.checks import Broken
@@ -62,9 +62,9 @@ class Patient(Node):
     def _scrub(self) -> None:
         """Not at fixed times: it would be in other states at each of them."""
 
-    def pace(self) -> Pace:
+    def spread(self) -> Spread:
         """Members are given requests when a contact begins or something changes, and not again and again."""
-        return Pace(self.policy, self.world.now, refresh=math.inf)
+        return Spread(math.inf)
 
 
 class Alone(World):

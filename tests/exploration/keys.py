@@ -22,6 +22,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.members.boundary import Boundary, Candidates
+from shadowrelay.members.replication import Spread
 from shadowrelay.safety_net.pace import Pace
 from tests.simulation.checks import Invariants
 from tests.simulation.clocks import NodesClock
@@ -247,12 +248,14 @@ class Walk:
         place = value.place.after
         self.out.append(f"{value.owner} {place} {value.made} {value.skipped} {value.done} {value.whole}")
 
-    def pace(self, value: Pace) -> None:
+    def spread(self, value: Spread) -> None:
         """The members that have the records, and of the others since when they are waited for."""
         for name, given in sorted(value.given.items()):
             self.out.append(f"{name} {sorted(given.news)} {given.at is None}")
             if given.at is None:
                 self.see(given.since)
+
+    def pace(self, value: Pace) -> None:
         rate = value.policy.resubmit_rate
         self.plain(min(rate, value._allowance + rate * (self.now - float(value.refilled))))
 
@@ -355,6 +358,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (Request,): Walk.request,
     (Progress,): Walk.progress,
     (Pace,): Walk.pace,
+    (Spread,): Walk.spread,
     (Candidates,): Walk.candidates,
     (NodesClock,): Walk.clock,
 }

@@ -169,7 +169,7 @@ async def test_a_request_is_not_done_before_it_has_found_what_a_damaged_index_hi
         add = partial(requesting.add, request=request(), policy=node.node.policy, now=datetime.now(UTC))
         found = await node.read(lambda ledger: ledger.apply(add(ledger)))
         assert isinstance(found, Request)
-        node.run(node.node.resubmitting.run())
+        node.resubmit()
         await eventually(lambda: node.read(done), within=30)
         assert await node.read(done) == (60,)
         assert node.database.ledger.damage[Counted.INDEX] == 1

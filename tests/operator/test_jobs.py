@@ -16,15 +16,13 @@ from structlog.testing import capture_logs
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Job, Verb
 from shadowrelay.core.messages import FOREVER, Stage, Status
-from shadowrelay.core.ownership import jobs
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.database.queue import claim, unclaim
-from shadowrelay.members import reconcile, repair
+from shadowrelay.members import reconcile, repair, replication, sharing
 from shadowrelay.operator import carrying, verbs
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.jobs import NoSuchJob
 from shadowrelay.operator.retire import retire
-from shadowrelay.safety_net import pace
 
 INSIDE = NextHop("inside")
 QUEUE = Filter(queue=INSIDE)
@@ -35,7 +33,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
     monkeypatch.setattr(carrying, "INTERVAL", 0.05)
-    monkeypatch.setattr(pace, "REFRESH", 0.1)
+    monkeypatch.setattr(replication, "REFRESH", 0.1)
 
 
 async def running(*stations: Station) -> None:
@@ -48,7 +46,7 @@ async def running(*stations: Station) -> None:
 def carrying_on(one: Station) -> None:
     one.run_links()
     one.run_reconcile()
-    one.run(one.node.resubmitting.run())
+    one.run(one.node.replication.run())
     one.run(one.node.hand.carrying.run())
 
 
@@ -166,14 +164,14 @@ async def test_an_unexpected_error_in_one_job_leaves_that_job_and_the_others_go_
 async def test_an_unexpected_error_in_a_record_does_not_stop_the_sharing_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merge = jobs.merge
+    merge = sharing.merge
 
-    def broken(ledger: Any, given: Job, *more: Any) -> Any:
+    def broken(ledger: Any, rules: Any, given: Any, *more: Any) -> Any:
         if ledger.name.startswith("mx1") and given.verb is Verb.SUSPEND:
             raise RuntimeError("a fault of this version")
-        return merge(ledger, given, *more)
+        return merge(ledger, rules, given, *more)
 
-    monkeypatch.setattr(jobs, "merge", broken)
+    monkeypatch.setattr(sharing, "merge", broken)
     # The error comes each round. Its traceback is not written out: that takes seconds on a busy machine.
     with capture_logs() as logs:
         async with boundary(tmp_path, "mx1", "mx2") as (one, other):

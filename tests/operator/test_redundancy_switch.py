@@ -11,11 +11,10 @@ from stations import Station, boundary, eventually, station
 
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.operating import Act, Scope
+from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
-from shadowrelay.members import reconcile, repair
-from shadowrelay.members.sharing import SWITCH
+from shadowrelay.members import reconcile, repair, replication
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.safety_net import pace
 from shadowrelay.wire.switches import switch_told
 
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
@@ -26,7 +25,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
     monkeypatch.setattr(repair, "RELEASE_INTERVAL", 0.05)
-    monkeypatch.setattr(pace, "REFRESH", 0.1)
+    monkeypatch.setattr(replication, "REFRESH", 0.1)
 
 
 async def running(*stations: Station) -> None:
@@ -34,7 +33,7 @@ async def running(*stations: Station) -> None:
         one.run_links()
         one.run_reconcile()
         one.run_repair()
-        one.run(one.node.resubmitting.run())
+        one.run(one.node.replication.run())
     for one in stations:
 
         async def met(one: Station = one) -> bool:
@@ -149,7 +148,7 @@ async def test_a_member_that_was_away_learns_it_at_its_next_contact(tmp_path: Pa
         there = addresses[other.name]
         addresses[other.name] = replace(there, port=1)  # type: ignore[index]
         one.run_links()
-        one.run(one.node.resubmitting.run())
+        one.run(one.node.replication.run())
         await turn(one, on=False)
         await eventually(lambda: other.name not in one.node.boundary.reachable())
         assert other.node.in_force.redundancy
@@ -166,7 +165,7 @@ async def test_the_settings_file_counts_again_once_it_says_something_else(tmp_pa
     await first.stop()
     for disk, file, on, overruled in ((1, True, False, False), (2, False, False, True)):
         again = await station(tmp_path, "mx1", ["mx2"], disk=disk, shadow_redundancy_enabled=file)
-        await again.node.resubmitting.look()
+        await again.node.replication.look()
         shown = await again.node.redundancy.show()
         assert (shown.on, shown.overruled) == (on, overruled)
         await again.stop()
@@ -174,7 +173,7 @@ async def test_the_settings_file_counts_again_once_it_says_something_else(tmp_pa
 
 async def test_a_member_of_an_older_version_is_shown_as_such_and_the_others_switch(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2", "mx3") as (one, old, new):
-        del old.node.acts.actions[SWITCH]  # type: ignore[attr-defined]
+        del old.node.acts.actions[Switch.kind]  # type: ignore[attr-defined]
         await running(one, old, new)
         await turn(one, on=False)
         await eventually(lambda: not new.node.in_force.redundancy)
@@ -196,8 +195,8 @@ async def test_a_switch_of_another_setting_is_refused(tmp_path: Path) -> None:
         assert found is not None
         arguments = {"switch": switch_told(replace(found, name="data_dir"))}
         act = Act(
-            job=found.id, action=SWITCH, scope=Scope.OPERATE, operator="", reason="", arguments=arguments
+            job=found.id, action=Switch.kind, scope=Scope.OPERATE, operator="", reason="", arguments=arguments
         )
         with pytest.raises(ActRefused, match="cannot switch data_dir"):
-            await other.node.records.take_switch(one.name, act)
+            await other.node.records.actions()[Switch.kind].perform(one.name, act)
         assert other.node.in_force.redundancy

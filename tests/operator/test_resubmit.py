@@ -264,7 +264,7 @@ async def test_a_request_is_made_on_any_node_and_shown_with_how_far_each_node_is
             found = await shown()
             assert (found["made"], found["left"], found["done"]) == (0, 20, False)
             for one in (first, second):
-                one.run(one.node.resubmitting.run())
+                one.resubmit()
 
             async def done() -> bool:
                 return bool((await shown())["done"])
@@ -299,7 +299,7 @@ async def test_a_number_that_two_nodes_gave_names_no_request(tmp_path: Path) -> 
             async with api(node) as port:
                 ids.append((await post(port, "", selector=window(), reason="why")).json["request"]["id"])
         for one in (first, second):
-            one.run(one.node.resubmitting.run())
+            one.resubmit()
         await meet(first, second)
         async with api(second) as port:
 

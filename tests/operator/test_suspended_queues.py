@@ -18,9 +18,8 @@ from shadowrelay.core import suspending
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Stage, Status
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.members import reconcile
+from shadowrelay.members import reconcile, replication
 from shadowrelay.operator.counting import CannotDo
-from shadowrelay.safety_net import pace
 
 INSIDE = NextHop("inside")
 RECORD = Suspension(
@@ -37,13 +36,13 @@ RECORD = Suspension(
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "INTERVAL", 0.03)
-    monkeypatch.setattr(pace, "REFRESH", 0.1)
+    monkeypatch.setattr(replication, "REFRESH", 0.1)
 
 
 async def meet(*stations: Station) -> None:
     for one in stations:
         one.run_links()
-        one.run(one.node.resubmitting.run())
+        one.run(one.node.replication.run())
     for one in stations:
 
         async def met(one: Station = one) -> bool:
@@ -69,7 +68,7 @@ async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_hav
         for one in (first, second):
             one.knows(late)
         late.run_links()
-        late.run(late.node.resubmitting.run())
+        late.run(late.node.replication.run())
 
         async def in_force() -> bool:
             return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
@@ -85,7 +84,7 @@ async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_hav
 
 async def test_nothing_is_claimed_for_a_suspended_queue_and_late_mail_does_not_expire(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1") as (one,):
-        await one.node.resubmitting.look()
+        await one.node.replication.look()
         await sent(one, MESSAGE)
         await suspend(one)
         one.clock.ahead = timedelta(days=5)
@@ -111,7 +110,7 @@ async def test_a_delay_notice_promises_the_time_in_which_the_queue_was_suspended
     async with ScriptedHop(**not_yet) as hop:
         way = {"domains": ["*"], "host": "127.0.0.1", "port": hop.port, "tls": "none"}
         async with boundary(tmp_path, "mx1", routes={"inside": way}) as (one,):
-            await one.node.resubmitting.look()
+            await one.node.replication.look()
             await sent(one, MESSAGE)
             await suspend(one)
             for clock in (one.clock, one.wall):
@@ -172,7 +171,7 @@ async def test_a_record_that_is_forgotten_for_another_is_gone_from_the_database(
         await queues.resume(INSIDE, "ann", "mended")
         await queues.suspend(NextHop("other"), "ann", "why")
         assert [found["queue"] for found in await queues.all()] == ["other"]
-        assert await one.rows("suspension") == 1
+        assert await one.rows("record") == 1
 
 
 async def test_a_suspension_with_an_end_ends_by_itself(tmp_path: Path) -> None:

@@ -27,10 +27,9 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Verb
 from shadowrelay.core.messages import Status
 from shadowrelay.database.queue import claim, unclaim
-from shadowrelay.members import reconcile, repair
+from shadowrelay.members import reconcile, repair, replication
 from shadowrelay.operator import carrying
 from shadowrelay.operator.jobs import Jobs
-from shadowrelay.safety_net import pace
 from shadowrelay.signals import INTERRUPTED
 
 INSIDE = NextHop("inside")
@@ -42,7 +41,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
     monkeypatch.setattr(carrying, "INTERVAL", 0.05)
-    monkeypatch.setattr(pace, "REFRESH", 0.1)
+    monkeypatch.setattr(replication, "REFRESH", 0.1)
 
 
 @pytest.fixture(autouse=True)

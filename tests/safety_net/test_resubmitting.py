@@ -82,7 +82,7 @@ async def ask(node: Station, asked: Request) -> None:
         lambda ledger: ledger.apply(requesting.add(ledger, asked, node.node.policy, datetime.now(UTC)))
     )
     assert isinstance(found, Request)
-    node.node.resubmitting.wake.set()
+    node.node.replication.wake.set()
 
 
 async def change(node: Station, state: RequestState | None, **how: Any) -> None:
@@ -91,7 +91,7 @@ async def change(node: Station, state: RequestState | None, **how: Any) -> None:
             requesting.change(ledger, REQUEST, state, node.name, datetime.now(UTC), **how)
         )
     )
-    node.node.resubmitting.wake.set()
+    node.node.replication.wake.set()
 
 
 def known_as(node: Station, state: RequestState) -> Callable[[], Any]:
@@ -126,7 +126,7 @@ async def test_a_request_reaches_every_member_and_each_makes_what_it_settled(tmp
         (original,) = await settle(second, first)
         for one in (first, second):
             one.run_links()
-            one.run(one.node.resubmitting.run())
+            one.resubmit()
         await ask(first, request())
         await eventually(known_as(second, RequestState.RUNNING))
         await eventually(made_by(second, 1))
@@ -145,7 +145,7 @@ async def test_it_gets_its_second_copy_and_is_sent_when_the_members_have_answere
         (original,) = await settle(owner, holder)
         for one in (owner, holder):
             one.run_links()
-            one.run(one.node.resubmitting.run())
+            one.resubmit()
         owner.run_repair()
         owner.run_reconcile()
         await ask(owner, request())
@@ -173,7 +173,7 @@ async def test_many_messages_are_made_within_the_rate_and_each_once(tmp_path: Pa
         originals = await settle(owner, holder, count=120)
         for one in (owner, holder):
             one.run_links()
-            one.run(one.node.resubmitting.run())
+            one.resubmit()
         await ask(holder, request())
         await eventually(done(owner))
         rows = [row for row in await owner.tracked() if row["event-id"] == "RESUBMIT"]
@@ -188,7 +188,7 @@ async def test_a_holder_answers_for_an_owner_that_the_operator_says_is_gone(tmp_
         for connector in owner.connectors:
             await connector.stop(0)
         holder.run_links()
-        holder.run(holder.node.resubmitting.run())
+        holder.resubmit()
         await eventually(lambda: owner.name not in holder.node.boundary.reachable())
         await ask(holder, request(made_by=holder.name, changed_by=holder.name))
         await eventually(done(holder))
@@ -200,14 +200,14 @@ async def test_a_holder_answers_for_an_owner_that_the_operator_says_is_gone(tmp_
 async def test_what_the_holder_made_its_owner_does_not_make_again(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (owner, holder):
         await settle(owner, holder)
-        holder.run(holder.node.resubmitting.run())
+        holder.resubmit()
         holder.node.boundary.watches[owner.name] = replace(
             holder.node.boundary.watches[owner.name], failures=9, failing_since=1.0, greeted=False
         )
         await ask(holder, request(made_by=holder.name, changed_by=holder.name, gone=(owner.name,)))
         await eventually(made_by(holder, 1))
         owner.run_links()
-        owner.run(owner.node.resubmitting.run())
+        owner.resubmit()
         await ask(owner, request(made_by=holder.name, changed_by=holder.name, gone=(owner.name,)))
         await eventually(done(owner))
         (own,) = await progress(owner, owner)
@@ -252,7 +252,7 @@ async def test_a_holder_leaves_it_to_a_silent_owner_that_a_third_member_sees(
 
         monkeypatch.setattr(holder.node.members, "ask", noted)
         silent_but_for_third(inf)
-        holder.run(holder.node.resubmitting.run())
+        holder.resubmit()
         await ask(holder, request(made_by=holder.name, changed_by=holder.name))
         await eventually(lambda: silent_but_for_third(inf) and opinions.count(owner.name) >= 2)
         assert await made_by(holder, 0)()
@@ -268,7 +268,7 @@ async def test_a_member_that_was_away_asks_about_its_requests_before_it_goes_on(
         await change(first, RequestState.REMOVED)
         for one in (first, second):
             one.run_links()
-            one.run(one.node.resubmitting.run())
+            one.resubmit()
         await eventually(known_as(second, RequestState.REMOVED))
         assert await made_by(second, 0)()
 
@@ -279,7 +279,7 @@ async def test_a_request_that_is_paused_makes_nothing_until_it_is_resumed_anywhe
         await settle(second, count=30)
         for one in (first, second):
             one.run_links()
-            one.run(one.node.resubmitting.run())
+            one.resubmit()
         await ask(second, request())
         await eventually(known_as(first, RequestState.RUNNING))
 
@@ -290,8 +290,8 @@ async def test_a_request_that_is_paused_makes_nothing_until_it_is_resumed_anywhe
         await change(first, RequestState.PAUSED)
         await eventually(known_as(second, RequestState.PAUSED))
         count = (await second.events()).count("RESUBMIT")
-        told = second.node.resubmitting.given[first.name].at
-        await eventually(lambda: second.node.resubmitting.given[first.name].at != told)
+        told = second.node.replication.given[first.name].at
+        await eventually(lambda: second.node.replication.given[first.name].at != told)
         assert (await second.events()).count("RESUBMIT") == count < 30
         await change(first, RequestState.RUNNING)
         await eventually(made_by(second, 30))
@@ -301,15 +301,15 @@ async def test_a_member_that_takes_no_acts_of_others_keeps_no_request_and_says_w
     own = {"mx2": {"peer": {"peer_operate": "read"}}}
     async with boundary(tmp_path, "mx1", "mx2", own=own) as (first, second):
         first.run_links()
-        first.run(first.node.resubmitting.run())
+        first.resubmit()
         await ask(first, request())
 
         def refused() -> bool:
-            given = first.node.resubmitting.given.get(second.name)
+            given = first.node.replication.given.get(second.name)
             return given is not None and "peer_operate" in given.refused.get(REQUEST, "")
 
         await eventually(refused)
-        assert await second.rows("request") == 0
+        assert await second.rows("record") == 0
 
 
 async def test_a_node_without_room_makes_nothing(tmp_path: Path) -> None:
@@ -318,11 +318,11 @@ async def test_a_node_without_room_makes_nothing(tmp_path: Path) -> None:
         owner.node.room.minimum = 1 << 60
         owner.run_links()
         holder.run_links()
-        owner.run(owner.node.resubmitting.run())
+        owner.resubmit()
         await ask(owner, request())
 
         def given() -> bool:
-            known = owner.node.resubmitting.given.get(holder.name)
+            known = owner.node.replication.given.get(holder.name)
             return known is not None and known.at is not None
 
         await eventually(given)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.events.discard import remembered_for
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, RequestId
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.reckoning import TOLERANCE, Judgement
+from shadowrelay.core.requests import Request
 from shadowrelay.core.tracking import Fail, HaDiscard
 
 from .world import Broken
@@ -39,17 +41,23 @@ COMMIT = 0.4
 
 @dataclass(slots=True)
 class Ages:
-    """``born``: when a message was first durable. ``settled``: since when a disk has it in Safety Net."""
+    """``born``: when a message was first durable. ``settled``: since when a disk has it in Safety Net.
+    ``requested``: since when a disk has a request.
+    """
 
     world: World
     born: dict[MessageId, float] = field(default_factory=dict)
     settled: dict[tuple[str, MessageId], float] = field(default_factory=dict)
+    requested: dict[tuple[str, RequestId], float] = field(default_factory=dict)
 
     def committed(self, node: Node, touched: dict[MessageId, Copy | None], told: tuple[Any, ...]) -> None:
         policy = self.world.policy
         # What it decided before it froze becomes durable when it thaws.
         just_thawed = self.world.now - node.thawed_at <= COMMIT
         now = node.froze_at if just_thawed else self.world.now
+        for kind, key in node.ledger.state.records:
+            if kind is Request:
+                self.requested.setdefault((node.name, RequestId(key)), now)
         for message_id, before in touched.items():
             self.born.setdefault(message_id, now)
             after = node.ledger.state.copies.get(message_id)
@@ -91,6 +99,18 @@ class Ages:
             for key in [key for key in self.settled if key[0] == node.name]:
                 del self.settled[key]
 
+    def opened(self, node: Node) -> None:
+        """Its disk may be another one, or an older state."""
+        known = node.ledger.state.requests
+        for asked in [key for key in self.requested if key[0] == node.name and key[1] not in known]:
+            del self.requested[asked]
+
+    def open(self, node: Node, request: Request) -> bool:
+        """Has that disk not had it for so long yet that it may end there?"""
+        since = self.requested.get((node.name, request.id), -inf)
+        age = self.world.policy.resubmit_request_age.total_seconds()
+        return not request.final and self.world.now - since < age - COMMIT
+
     def swept(self, node: Node, before: dict[str, Collection[Any]], state: State) -> None:
         """After a look for what goes by age: ``before`` has the keys of what was kept."""
         policy = self.world.policy
@@ -98,15 +118,12 @@ class Ages:
             "events": policy.shadow_message_auto_discard_interval,
             "outcomes": remembered_for(policy),
             "tombstones": remembered_for(policy),
-            "requests": policy.resubmit_request_age,
+            "requests": 2 * policy.resubmit_request_age,
         }
         for table, keys in before.items():
             for key in keys:
-                asked = self.world.requests.get(key)
-                if asked is not None and asked.node != node.name:
-                    continue  # who made it dated it: see docs/simulation.md
                 if key not in getattr(state, table):
-                    since = self.world.requests[key].at if table == "requests" else 0.0
+                    since = self.requested.pop((node.name, key)) if table == "requests" else 0.0
                     self._old_enough(node, f"{table} {key}", since, kept_for[table])
 
     def _old_enough(self, node: Node, what: str, since: float, least: timedelta) -> None:

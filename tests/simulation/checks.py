@@ -149,6 +149,7 @@ class Invariants:
 
     def opened(self, node: Node) -> None:
         given_back.forget(self, node)
+        self.ages.opened(node)
         for message_id, copy in node.ledger.state.copies.items():
             self.epochs[node.name, message_id] = copy.epoch
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import MessageId, RequestId
 from shadowrelay.core.messages import Copy, Stage, Status
-from shadowrelay.core.requests import Request, RequestState, Selector
+from shadowrelay.core.requests import Progress, Request, RequestState, Selector
 from shadowrelay.core.tracking import Resubmit
 
 from .world import LATE, SLACK, Asked, Broken, Resubmission, World, healthy_for
@@ -193,7 +193,7 @@ def _dropped(checks: Invariants, node: Node, copy: Copy) -> None:
     world = checks.world
     world.expired[node.name, copy.id] = world.now
     for (name, _), (request, _) in checks.records.items():
-        if name != node.name or not request.open(node.clock(), world.policy.resubmit_request_age):
+        if name != node.name or not checks.ages.open(node, request):
             continue
         if any(request.selector.covers(one.settled_at) for one in copy.recipients):
             raise Broken(f"{node.name}: {copy.id} expired inside the window of a request")
@@ -209,7 +209,7 @@ def unfinished(world: World) -> str:
         records = {node.name: node.ledger.state.requests.get(id_) for node in world.nodes.values()}
         some = next(record for record in records.values() if record)
         for node in world.nodes.values():
-            if not some.open(node.clock(), world.policy.resubmit_request_age):
+            if not some.open(node.time.endings(), world.policy.resubmit_request_age):
                 continue
             if records[node.name] != some:
                 return f"{node.name} has not heard how request {some.number} is"
@@ -223,7 +223,7 @@ def _left(node: Any, request: RequestId) -> str:
     state = node.ledger.state
     broken = [name for name, member in state.known.items() if member.broken_at is not None]
     for owner in (node.name, *broken):
-        part = state.progress.get((request, node.name, owner))
+        part = state.parts.get((Progress, (request, node.name, owner)))
         if part is None or not part.done:
             return str(owner)
     return ""

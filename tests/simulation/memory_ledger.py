@@ -61,16 +61,14 @@ from shadowrelay.core.identifiers import (
     RequestId,
     ServerName,
 )
-from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.messages import AsSent, Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reckoning import Endings, Reckoning
-from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.records import Record, RecordPart
+from shadowrelay.core.requests import Place, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
-from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
-from shadowrelay.core.suspensions import ForgetSuspension, Suspension
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.shared_records import ForgetRecord, ForgetTold, P, R, RecordLedger
 from shadowrelay.core.tracking import QueueActed, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.database import opening
@@ -121,16 +119,18 @@ class State:
     alive_at: datetime | None = None
     reckoning: Reckoning | None = None  # as it was saved last
     chores: dict[tuple[ChoreKind, ServerName], Chore] = field(default_factory=dict)
-    requests: dict[RequestId, Request] = field(default_factory=dict)
-    switches: dict[str, Switch] = field(default_factory=dict)
-    jobs: dict[RequestId, Job] = field(default_factory=dict)
-    job_progresses: dict[tuple[RequestId, ServerName], JobProgress] = field(default_factory=dict)
-    suspensions: dict[NextHop, Suspension] = field(default_factory=dict)
-    progress: dict[tuple[RequestId, ServerName, ServerName], Progress] = field(default_factory=dict)
+    records: dict[tuple[type[Record], str], Record] = field(default_factory=dict)
+    parts: dict[tuple[type[RecordPart], tuple[RequestId, ServerName, str]], RecordPart] = field(
+        default_factory=dict
+    )
     hop_peers: dict[ServerName, HopPeer] = field(default_factory=dict)
     hop_shadows: dict[tuple[MessageId, ServerName], HopShadow] = field(default_factory=dict)
     handed: dict[MessageId, Handed] = field(default_factory=dict)
     unacknowledged: dict[MessageId, Unacknowledged] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> dict[RequestId, Request]:
+        return {one.id: one for one in self.records.values() if isinstance(one, Request)}
 
     def keeper(self, message_id: MessageId) -> MessageId:
         """The message that has the octets."""
@@ -158,12 +158,8 @@ class State:
             events=dict(self.events),
             rotten_events=dict(self.rotten_events),
             chores=dict(self.chores),
-            requests=dict(self.requests),
-            switches=dict(self.switches),
-            jobs=dict(self.jobs),
-            job_progresses=dict(self.job_progresses),
-            suspensions=dict(self.suspensions),
-            progress=dict(self.progress),
+            records=dict(self.records),
+            parts=dict(self.parts),
             hop_peers=dict(self.hop_peers),
             hop_shadows=dict(self.hop_shadows),
             handed=dict(self.handed),
@@ -171,7 +167,7 @@ class State:
         )
 
 
-class MemoryLedger:
+class MemoryLedger(RecordLedger):
     """The Transaction protocol on dictionaries, with what the current group would undo."""
 
     def __init__(self, name: ServerName, state: State, hosts: Mapping[ServerName, str] | None = None) -> None:
@@ -318,34 +314,16 @@ class MemoryLedger:
         ]
         return [entry[3] for entry in sorted(due, key=lambda entry: entry[:3])[:most]]
 
-    def requests(self) -> Sequence[Request]:
-        return [self.state.requests[key] for key in sorted(self.state.requests)]
+    def records(self, kind: type[R]) -> Sequence[R]:
+        found = self.state.records
+        return [found[key] for key in sorted(found, key=lambda key: key[1]) if key[0] is kind]  # type: ignore[misc]
 
-    def request(self, request_id: RequestId) -> Request | None:
-        return self.state.requests.get(request_id)
+    def record(self, kind: type[R], key: str) -> R | None:
+        return self.state.records.get((kind, key))  # type: ignore[return-value]
 
-    def switch(self, name: str) -> Switch | None:
-        return self.state.switches.get(name)
-
-    def jobs(self) -> Sequence[Job]:
-        return [self.state.jobs[key] for key in sorted(self.state.jobs)]
-
-    def job(self, job_id: RequestId) -> Job | None:
-        return self.state.jobs.get(job_id)
-
-    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
-        found = self.state.job_progresses
-        return [found[key] for key in sorted(found) if key[0] == job_id]
-
-    def suspensions(self) -> Sequence[Suspension]:
-        return [self.state.suspensions[key] for key in sorted(self.state.suspensions)]
-
-    def suspension(self, next_hop: NextHop) -> Suspension | None:
-        return self.state.suspensions.get(next_hop)
-
-    def progress(self, request_id: RequestId) -> Sequence[Progress]:
-        found = self.state.progress
-        return [found[key] for key in sorted(found) if key[0] == request_id]
+    def parts(self, kind: type[P], record: RequestId) -> Sequence[P]:
+        found = [(key[1], part) for key, part in self.state.parts.items() if key[0] is kind]
+        return [part for key, part in sorted(found, key=lambda one: one[0]) if key[0] == record]  # type: ignore[misc]
 
     def hop_shadow(self, message_id: MessageId, hop: ServerName) -> HopShadow | None:
         return self.state.hop_shadows.get((message_id, hop))
@@ -489,33 +467,17 @@ class MemoryLedger:
                 self._put("tombstones", write.message_id, write)
             case Member():
                 self._put("known", write.name, write)
-            case Job():
-                self._put("jobs", write.id, write)
-            case JobProgress():
-                self._put("job_progresses", (write.job, write.node), write)
-            case ForgetJob(job_id):
-                for pair in [pair for pair in self.state.job_progresses if pair[0] == job_id]:
-                    self._put("job_progresses", pair, _ABSENT)
-                self._put("jobs", job_id, _ABSENT)
-            case Suspension():
-                self._put("suspensions", write.next_hop, write)
-            case ForgetSuspension(next_hop):
-                self._put("suspensions", next_hop, _ABSENT)
-            case Switch():
-                self._put("switches", write.name, write)
-            case Request():
-                self._put("requests", write.id, write)
-            case Progress():
-                self._put("progress", (write.request, write.node, write.owner), write)
-            case ForgetRequest(request_id):
-                for key in [key for key in self.state.progress if key[0] == request_id]:
-                    self._put("progress", key, _ABSENT)
-                self._put("requests", request_id, _ABSENT)
+            case Record():
+                self._put("records", (type(write), write.key), write)
+            case RecordPart():
+                self._put("parts", (type(write), write.key), write)
+            case ForgetRecord(kind, id_):
+                for key in [key for key in self.state.parts if key[0].kind is kind and key[1][0] == id_]:
+                    self._put("parts", key, _ABSENT)
+                self._put("records", (kind, id_), _ABSENT)
             case ForgetTold(member):
-                for part in [part for part in self.state.progress if part[1] == member]:
-                    self._put("progress", part, _ABSENT)
-                for pair in [pair for pair in self.state.job_progresses if pair[1] == member]:
-                    self._put("job_progresses", pair, _ABSENT)
+                for key in [key for key in self.state.parts if key[1][1] == member]:
+                    self._put("parts", key, _ABSENT)
             case HopPeer():
                 self._put("hop_peers", write.name, write)
             case HopShadow(message_id, hop):
@@ -856,10 +818,13 @@ class CheckedLedger(MemoryLedger):
         pairs: list[tuple[Any, Any]] = [
             (self.sql.lineage, super().lineage),
             (list(self.sql.members()), list(super().members())),
-            (list(self.sql.requests()), list(super().requests())),
             *(
-                (list(self.sql.progress(one)), list(super(CheckedLedger, self).progress(one)))
-                for one in state.requests
+                (list(self.sql.records(kind)), list(super(CheckedLedger, self).records(kind)))
+                for kind in {kind for kind, _ in state.records}
+            ),
+            *(
+                (list(self.sql.parts(kind, key[0])), list(super(CheckedLedger, self).parts(kind, key[0])))
+                for kind, key in state.parts
             ),
             ([self.sql.copy(key) for key in state.copies], list(state.copies.values())),
             ([self.sql.arrival(key) for key in state.arriving], list(state.arriving.values())),
@@ -917,7 +882,7 @@ _READ = """unacknowledged_orders
 copy arrival damaged outcome tombstone knows member members hop_peer handed handed_as
 copies_held_for copies_held_by
 copies_in_doubt copies_taken_from in_transit any_unclaimed unchecked open_questions copies_to_check
-requests request switch progress jobs job job_progress suspensions suspension
+records record parts
 resubmitting resubmittable events_for take_unsound_events
 hop_shadow hop_shadows_of hop_shadows_unsound hop_shadows"""
 

@@ -58,6 +58,7 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.members.refusals import Refusals
+from shadowrelay.members.replication import Spread
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.pace import Pace
 from shadowrelay.wire.xtext import typed_recipient
@@ -500,15 +501,15 @@ class Node:
         self._mend()
         self.resubmit()
 
-    def pace(self) -> Pace:
-        """Of resubmission."""
-        return Pace(self.policy, self.world.now)
+    def spread(self) -> Spread:
+        """Which members have the records."""
+        return Spread()
 
     def resubmit(self) -> None:
         """Share the requests, and carry them out."""
         state = self.ledger.state
-        if self.resubmitter is None and (state.requests or state.switches):
-            self.resubmitter = Resubmitter(self, self.pace())
+        if self.resubmitter is None and state.records:
+            self.resubmitter = Resubmitter(self, self.spread(), Pace(self.policy, self.world.now))
         if self.resubmitter is not None:
             self.resubmitter.look()
 
@@ -801,7 +802,7 @@ class Node:
     @property
     def redundant(self) -> bool:
         """Is redundancy on?"""
-        return switching.in_force(self.ledger.state.switches.get(REDUNDANCY), file=True)
+        return switching.in_force(self.ledger.switch(REDUNDANCY), file=True)
 
     def _release(self) -> None:
         """Redundancy is off: holders of what is in the queue may let their copies go."""
@@ -919,13 +920,13 @@ class Node:
                 return
             now, reachable = ends.now, self.boundary.reachable()
             there = ages.kept(self.ledger.state)
-            kept = requesting.kept(ledger, self.policy, now)
+            kept = requesting.kept(ledger, self.policy, ends)
             for copy in self.ledger.settled_copies():
                 if expiry.expire(ledger, copy, self.policy, now, reachable, kept, ends).writes:
                     current = ledger.copy(copy.id)
                     if current is not None:
                         ledger.apply(expiry.expire(ledger, current, self.policy, now, reachable, kept, ends))
-            ledger.apply(requesting.forget(ledger, self.policy, ends.planned_by))
+            ledger.apply(requesting.forget(ledger, self.policy, ends))
             self.ledger.expire(self.policy, ends)
             self.checks.ages.swept(self, there, self.ledger.state)
 

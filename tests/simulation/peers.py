@@ -20,8 +20,9 @@ from shadowrelay.core.ownership import chores
 from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
+from shadowrelay.core.replicating import Merging
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
-from shadowrelay.members.sharing import SWITCH, received, switch_received
+from shadowrelay.members.sharing import RULES, received
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -456,10 +457,8 @@ class Peers:
         act = parse_act(text)
 
         def work(ledger: Transaction) -> tuple[str, ...]:
-            if act.action == SWITCH:
-                told = switch_received(ledger, act.arguments, node.policy)
-            else:
-                told = received(ledger, theirs.name, act.arguments, node.policy, node.clock())
+            about = Merging(node.policy, node.time.endings())
+            told = received(ledger, RULES[act.action], theirs.name, act.arguments, about)
             return tuple(f"250-2.0.0 {part}" for part in format_answer(told))
 
         def then(lines: tuple[str, ...]) -> None:

@@ -67,10 +67,6 @@ LONGEST = 6.0  # seconds that a fault lasts
 WATCHED = {
     "record_skipped": "a record was skipped",
     "job_failed": "a job failed",
-    "suspension_skipped": "a record is malformed",
-    "job_skipped": "a record is malformed",
-    "request_skipped": "a record is malformed",
-    "switch_skipped": "a record is malformed",
     "discard_line_skipped": "a line is malformed",
 }
 

@@ -7,9 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from shadowrelay.core.identifiers import RequestId, ServerName
+from shadowrelay.core.replicating import Merging
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.members.sharing import News, Shared, Sharing, incarnations, news_of, share
+from shadowrelay.members.replication import Spread
+from shadowrelay.members.sharing import News, Shared, incarnations, news_of, share
 from shadowrelay.safety_net.making import Made, make
 from shadowrelay.safety_net.pace import Pace
 
@@ -22,6 +24,7 @@ class Resubmitter:
     """Of one process. It looks once a second, and when a request comes or changes."""
 
     node: Node
+    spread: Spread
     pace: Pace
     busy: bool = False
     waits_for: set[ServerName] = field(default_factory=set)  # members that are being given the records
@@ -29,25 +32,27 @@ class Resubmitter:
 
     def look(self) -> None:
         """One turn: give the records to whom they are due, then make messages."""
-        records = self.node.ledger.requests()
-        now, news = self.node.world.now, news_of(self.node.ledger, records)
+        now, news = self.node.world.now, news_of(self.node.ledger)
         if self.busy or not news:
             return
         self.busy = True
         runs = incarnations(self.node.ledger.member, self.contacts().reachable)
-        due = self.pace.due(runs, news, now)
+        due = self.spread.due(runs, news, now)
         self.waits_for = set(due)
         for name in due:
-            script = share(name, Sharing(self.node.policy, self.node.clock))
+            script = share(name, self.about)
             self.node.start(script, partial(self.given, name, news))
         if not due:
             self.work()
+
+    def about(self) -> Merging:
+        return Merging(self.node.policy, self.node.time.endings())
 
     def contacts(self) -> Contacts:
         return self.node.boundary.contacts(self.node.world.now)
 
     def given(self, name: ServerName, news: News, shared: Shared) -> None:
-        self.pace.answered(name, shared, news, self.node.world.now)
+        self.spread.answered(name, shared, news, self.node.world.now)
         self.waits_for.discard(name)
         if not self.waits_for:
             self.work()
@@ -57,9 +62,9 @@ class Resubmitter:
         running = [
             one.id
             for one in node.ledger.requests()
-            if one.runs(node.clock(), node.policy.resubmit_request_age)
+            if one.runs(node.time.endings(), node.policy.resubmit_request_age)
         ]
-        if running and self.pace.may_go_on(node.world.now):
+        if running and self.spread.heard(node.policy.reconcile_timeout, node.world.now):
             owners = resubmission.owners(node.ledger, self.contacts())
             self.left = [(request, owner) for request in self.pace.in_turn(running) for owner in owners]
         self.go_on()
@@ -73,7 +78,7 @@ class Resubmitter:
         node = self.node
         request, owner = self.left[0]
         others = node.boundary.others(owner)
-        script = make(request, owner, most, self.contacts, others, node.policy, node.clock)
+        script = make(request, owner, most, self.contacts, others, node.policy, node.time.endings)
         node.start(script, self.made)
 
     def made(self, made: Made) -> None:

@@ -58,5 +58,5 @@ def test_an_operator_who_tries_again_changes_redundancy_in_the_order_of_his_wish
 
     run = Run(34740)
     assert run.go().problems == []
-    switches = [node.ledger.state.switches["shadow_redundancy_enabled"] for node in run.world.nodes.values()]
-    assert all(switch.value for switch in switches)
+    switches = [node.ledger.switch("shadow_redundancy_enabled") for node in run.world.nodes.values()]
+    assert all(switch and switch.value for switch in switches)

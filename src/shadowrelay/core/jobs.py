@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import ClassVar
 
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.values import dataclass
 
 
@@ -59,31 +61,30 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Record):
     """A verb, and the messages it is about, as every member stores it.
 
     It is about messages received before ``made_at``. ``until``: when a suspension ends by itself.
-    ``with_report``: the senders of removed messages are told. ``revision`` grows with each change; of two
-    changes with the same revision, the one to STOPPED counts.
+    ``with_report``: the senders of removed messages are told.
     """
 
-    id: RequestId
+    kind: ClassVar[str] = "job"
+
     verb: Verb
     filter: Filter
-    operator: str
-    reason: str
     made_by: ServerName
     made_at: datetime
     until: datetime | None = None
     with_report: bool = False
     state: JobState = JobState.RUNNING
-    revision: int = 1
-    changed_by: ServerName
-    changed_at: datetime
+
+    @property
+    def final(self) -> bool:
+        return self.state is JobState.STOPPED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobProgress:
+class JobProgress(RecordPart):
     """How far ``node`` is with a job, in its own messages.
 
     ``after``: it has gone through the ids up to this one. ``did``: messages to which the verb was done.
@@ -95,8 +96,9 @@ class JobProgress:
     newer one. ``since``: when this node began to do the verb, by its own clock.
     """
 
+    kind: ClassVar[type[Record]] = Job
+
     job: RequestId
-    node: ServerName
     after: MessageId = FIRST
     did: int = 0
     late: int = 0
@@ -107,9 +109,6 @@ class JobProgress:
     step: int = 0
     since: datetime | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class ForgetJob:
-    """Forget a job, and how far each node was with it."""
-
-    id: RequestId
+    @property
+    def key(self) -> tuple[RequestId, ServerName, str]:
+        return self.job, self.node, ""

@@ -296,6 +296,12 @@ class Endings:
         """What began by then certainly has that age."""
         return NEVER if self.doubt else since_when(self.spans, age, self.now)
 
+    def age(self, since: datetime) -> timedelta:
+        """The age that what began then certainly has."""
+        if self.doubt:
+            return timedelta(0)
+        return max(self.now - since - within(self.spans, since, self.now), timedelta(0))
+
     @property
     def planned_by(self) -> datetime:
         """An end that was planned for then has come, whenever it was planned."""

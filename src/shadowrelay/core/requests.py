@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.reckoning import Endings
+from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -89,39 +91,38 @@ def address_matches(pattern: str | None, address: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Record):
     """A resubmit request, as every member stores it.
 
-    ``gone``: members that the operator said are gone, so that holders answer for them at once. ``revision``
-    grows with each change; of two changes with the same revision, the one of the first node by name counts.
+    ``gone``: members that the operator said are gone, so that holders answer for them at once.
     """
 
-    id: RequestId
+    kind: ClassVar[str] = "request"
+
     number: int
     made_by: ServerName
     made_at: datetime
-    operator: str
-    reason: str
     selector: Selector
     gone: tuple[ServerName, ...] = ()
     state: RequestState = RequestState.RUNNING
-    revision: int = 1
-    changed_by: ServerName
-    changed_at: datetime
 
-    def open(self, now: datetime, most: timedelta) -> bool:
+    @property
+    def final(self) -> bool:
+        return self.state is RequestState.REMOVED
+
+    def open(self, ends: Endings, most: timedelta) -> bool:
         """May messages still be made for it, now or after a ``resume``?"""
-        return self.state is not RequestState.REMOVED and now - self.made_at < most
+        return not self.final and self.since > ends.before(most)
 
-    def runs(self, now: datetime, most: timedelta) -> bool:
+    def runs(self, ends: Endings, most: timedelta) -> bool:
         """May messages be made for it now?"""
-        return self.state is RequestState.RUNNING and self.open(now, most)
+        return self.state is RequestState.RUNNING and self.open(ends, most)
 
     def changed(
         self, state: RequestState, by: ServerName, now: datetime, *, gone: tuple[ServerName, ...] = ()
     ) -> Request:
         """The next revision of the request. A removed request stays removed."""
-        if self.state is RequestState.REMOVED:
+        if self.final:
             return self
         merged = tuple(sorted({*self.gone, *gone}))
         if state is self.state and merged == self.gone:
@@ -131,18 +132,8 @@ class Request:
         )
 
 
-def newest(one: Request, other: Request) -> Request:
-    """Of two revisions of a request, the one that counts. The order of merging makes no difference."""
-    return max(one, other, key=_weight)
-
-
-def _weight(request: Request) -> tuple[bool, int, list[int]]:
-    by_name = [-ord(letter) for letter in request.changed_by] + [0]  # the first name weighs most
-    return request.state is RequestState.REMOVED, request.revision, by_name
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(RecordPart):
     """How far ``node`` has come with a request, in the messages that ``owner`` owned.
 
     A node has one for itself, and one for each owner for which it answers. ``place``: how far it has looked.
@@ -152,8 +143,9 @@ class Progress:
     since it may come back.
     """
 
+    kind: ClassVar[type[Record]] = Request
+
     request: RequestId
-    node: ServerName
     owner: ServerName
     place: Place = BEGIN
     made: int = 0
@@ -161,6 +153,10 @@ class Progress:
     done: bool = False
     whole: bool = True
     trusting: bool = False
+
+    @property
+    def key(self) -> tuple[RequestId, ServerName, str]:
+        return self.request, self.node, self.owner
 
     def has_passed(self, place: Place) -> bool:
         """Has it looked at what stands at that place?"""

@@ -1,87 +1,80 @@
-"""What operators want of the whole boundary: the records that every member has, as a ledger keeps them."""
+"""The records that every member has, as a ledger keeps them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
-from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
+from shadowrelay.core.jobs import Job, JobProgress
+from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.suspensions import ForgetSuspension, Suspension
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
 
-
-def next_revision(known: int, now: datetime) -> int:
-    """The revision of a change that an operator makes now: the milliseconds since 1970, but above ``known``.
-
-    So a change counts over all that its node knows, whatever the clocks say, and over earlier ones that the
-    node lost with its disk.
-    """
-    return max(known + 1, int(now.timestamp() * 1000))
+R = TypeVar("R", bound=Record)
+P = TypeVar("P", bound=RecordPart)
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetRequest:
-    """Forget a resubmit request that ended long ago, and its progress."""
+class ForgetRecord:
+    """Forget a record, and how far each node is with it."""
 
-    id: RequestId
+    kind: type[Record]
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetTold:
-    """Forget how far that member said to be with every request and job: it said so in a database that is
-    gone, or it is gone itself.
+    """Forget how far that member said to be with every record: it said so in a database that is gone, or it
+    is gone itself.
     """
 
     member: ServerName
 
 
-RecordWrite: TypeAlias = (
-    Request
-    | Progress
-    | ForgetRequest
-    | ForgetTold
-    | Switch
-    | Job
-    | JobProgress
-    | ForgetJob
-    | Suspension
-    | ForgetSuspension
-)
+RecordWrite: TypeAlias = Record | RecordPart | ForgetRecord | ForgetTold
 
 
 class RecordLedger(Protocol):
     """The records, as a decision reads them."""
 
-    def requests(self) -> Sequence[Request]:
-        """The resubmit requests, in the order of their ids, which is that of their making."""
+    def records(self, kind: type[R]) -> Sequence[R]:
+        """All of a kind, in the order of their keys: of requests and jobs, that of their making."""
         ...
 
-    def request(self, request_id: RequestId) -> Request | None: ...
+    def record(self, kind: type[R], key: str) -> R | None: ...
+
+    def parts(self, kind: type[P], record: RequestId) -> Sequence[P]:
+        """How far each node that told is with a record, and this node itself, in the order of their names."""
+        ...
+
+    def requests(self) -> Sequence[Request]:
+        return self.records(Request)
+
+    def request(self, request_id: RequestId) -> Request | None:
+        return self.record(Request, request_id)
 
     def progress(self, request_id: RequestId) -> Sequence[Progress]:
-        """How far each node that told has come with it, and this node itself."""
-        ...
+        return self.parts(Progress, request_id)
+
+    def jobs(self) -> Sequence[Job]:
+        return self.records(Job)
+
+    def job(self, job_id: RequestId) -> Job | None:
+        return self.record(Job, job_id)
+
+    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
+        return self.parts(JobProgress, job_id)
+
+    def suspensions(self) -> Sequence[Suspension]:
+        """Also of queues that were resumed."""
+        return self.records(Suspension)
+
+    def suspension(self, next_hop: NextHop) -> Suspension | None:
+        return self.record(Suspension, next_hop)
 
     def switch(self, name: str) -> Switch | None:
         """A setting that an operator switched for all members; None if nobody did."""
-        ...
-
-    def jobs(self) -> Sequence[Job]:
-        """The jobs, in the order of their ids, which is that of their making."""
-        ...
-
-    def job(self, job_id: RequestId) -> Job | None: ...
-
-    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
-        """How far each node that told is with it, and this node itself, in the order of their names."""
-        ...
-
-    def suspensions(self) -> Sequence[Suspension]:
-        """What is on record of suspended queues, in the order of the next hops; also of resumed ones."""
-        ...
-
-    def suspension(self, next_hop: NextHop) -> Suspension | None: ...
+        return self.record(Switch, name)

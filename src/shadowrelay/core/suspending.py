@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.filtering import ROUTE_END
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.shared_records import next_revision
+from shadowrelay.core.records import next_revision
+from shadowrelay.core.replicating import Merging, Rules
+from shadowrelay.core.shared_records import ForgetRecord
 from shadowrelay.core.spans import Span, joined, since_when, within
-from shadowrelay.core.suspensions import ForgetSuspension, Suspension
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking import recorded
 from shadowrelay.core.values import dataclass, replace
 
@@ -39,28 +41,14 @@ def changed(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspen
         given,
         revision=next_revision(max((one.revision for one in records), default=0), now),
         spans=_kept(_until(known, now), now) if known else (),
+        kept_at=known.kept_at if known else now,
     )
     return Decision(after, (*room, after), (recorded(after, now),))
 
 
-def merged(ledger: Ledger, given: Suspension, now: datetime) -> Decision[Suspension | None]:
-    """A member gave its record. The result is the record as it is now.
-
-    None: it is not kept, because too many are on record, and the queue is not suspended now, or all others
-    are.
-    """
-    known = ledger.suspension(given.next_hop)
-    room = [] if known else _room(ledger, now)
-    if room is None or (room and not given.in_force(now)):
-        return Decision(None)
-    if known and _weight(known) >= _weight(given):
-        return Decision(known)
-    return Decision(given, (*room, given), (recorded(given, now),))
-
-
-def _room(ledger: Ledger, now: datetime) -> list[ForgetSuspension] | None:
+def _room(ledger: Ledger, now: datetime) -> list[ForgetRecord] | None:
     """What has to be forgotten, so that one more record fits: of the queues that are not suspended now, the
-    one that was changed first. None: there is none.
+    one with the lowest revision. None: there is none.
     """
     records = ledger.suspensions()
     if len(records) < MOST_KEPT:
@@ -68,13 +56,17 @@ def _room(ledger: Ledger, now: datetime) -> list[ForgetSuspension] | None:
     over = [one for one in records if not one.in_force(now)]
     if not over:
         return None
-    return [ForgetSuspension(min(over, key=lambda one: (one.changed_at, one.next_hop)).next_hop)]
+    return [ForgetRecord(Suspension, min(over, key=lambda one: (one.revision, one.next_hop)).next_hop)]
 
 
-def _weight(record: Suspension) -> tuple[int, datetime, list[int], str]:
-    """Of two changes with one revision, the later one counts; of the same moment, that of the first node."""
-    by_name = [-ord(letter) for letter in record.changed_by] + [0]
-    return record.revision, record.changed_at, by_name, record.id
+def _room_for(ledger: Ledger, given: Suspension, about: Merging) -> Sequence[ForgetRecord] | None:
+    """None: too many are on record, and the queue is not suspended now, or all others are."""
+    now = about.ends.now
+    room = _room(ledger, now)
+    return None if room is None or (room and not given.in_force(now)) else room
+
+
+RULES = Rules(kind=Suspension, room=_room_for, tracked=recorded)
 
 
 def _until(record: Suspension, now: datetime) -> tuple[Span, ...]:

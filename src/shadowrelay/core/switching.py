@@ -15,7 +15,8 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, HolderState
 from shadowrelay.core.ownership.transfer import saved
-from shadowrelay.core.shared_records import next_revision
+from shadowrelay.core.records import next_revision
+from shadowrelay.core.replicating import Rules
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import replace
 
@@ -30,25 +31,18 @@ def in_force(switch: Switch | None, *, file: bool) -> bool:
 def flipped(ledger: Ledger, given: Switch) -> Decision[Switch]:
     """An operator switches: the change counts over all that this node knows of."""
     known = ledger.switch(given.name)
-    after = replace(given, revision=next_revision(known.revision if known else 0, given.changed_at))
+    revision = next_revision(known.revision if known else 0, given.changed_at)
+    after = replace(given, revision=revision, kept_at=known.kept_at if known else given.changed_at)
     return Decision(after, (after,))
 
 
-def merged(ledger: Ledger, given: Switch, *, file: bool) -> Decision[Switch]:
-    """A member gave its record. The result is the record as it is now.
-
-    A revision that is new to this node counts here, whatever this node's ``file`` says now.
-    """
-    known = ledger.switch(given.name)
-    if known and _weight(known) >= _weight(given):
-        return Decision(known)
-    after = replace(given, against=file)
-    return Decision(after, (after,))
-
-
-def _weight(switch: Switch) -> tuple[int, datetime, list[int]]:
-    """Of two switches with one revision, the later one counts; of the same moment, that of the first node."""
-    return switch.revision, switch.changed_at, [-ord(letter) for letter in switch.changed_by] + [0]
+RULES = Rules(
+    kind=Switch,
+    fault=lambda switch: "" if switch.name == REDUNDANCY else f"this node cannot switch {switch.name[:40]}",
+    # A revision that is new to this node counts here, whatever this node's file says now.
+    learnt=lambda switch, about: replace(switch, against=about.policy.shadow_redundancy_enabled),
+    live=lambda *_: True,
+)
 
 
 def released(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:

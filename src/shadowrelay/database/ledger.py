@@ -52,14 +52,12 @@ from shadowrelay.core.identifiers import (
     NextHop,
     ServerName,
 )
-from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
 from shadowrelay.core.members.damage import counted
 from shadowrelay.core.messages import AsSent, Copy, Role, Stage
-from shadowrelay.core.requests import Place, Progress, Request, Selected, Selector
+from shadowrelay.core.records import Record, RecordPart
+from shadowrelay.core.requests import Place, Selected, Selector
 from shadowrelay.core.safety_net import selection
-from shadowrelay.core.shared_records import ForgetRequest, ForgetTold
-from shadowrelay.core.suspensions import ForgetSuspension, Suspension
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.shared_records import ForgetRecord, ForgetTold
 from shadowrelay.core.tracking import Load, QueueActed, RowsDamaged
 from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
 from shadowrelay.core.values import replace
@@ -97,7 +95,7 @@ def _behind(openings: tuple[Beginning, ...], token: Incarnation) -> tuple[Beginn
     return (Beginning(token, 0), *openings[names.index(token) + 1 :])
 
 
-class SqlLedger(RecordRows, EventRows, Copies):
+class SqlLedger(EventRows, Copies, RecordRows):
     """A ``Transaction`` (core.decisions) on one SQLite connection.
 
     ``name`` is this node's own, ``hosts`` the machines of the members and its own. ``tracked`` counts
@@ -340,10 +338,7 @@ class SqlLedger(RecordRows, EventRows, Copies):
             case Heard(name, sequence):
                 if (known := self.member(name)) and known.lineage:
                     self._write(replace(known, lineage=known.lineage.at(sequence)))
-            case (
-                Request() | Progress() | ForgetRequest() | ForgetTold() | Switch()
-                | Job() | JobProgress() | ForgetJob() | Suspension() | ForgetSuspension()
-            ):  # fmt: skip
+            case Record() | RecordPart() | ForgetRecord() | ForgetTold():
                 self._write_record(write)
             case HopShadow() | DropHopShadow() | HopPeer() | Handed() | Unacknowledged() | Acknowledged():
                 self._write_of_senders(write)

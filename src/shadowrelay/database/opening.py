@@ -145,6 +145,7 @@ def migrate(connection: sqlite3.Connection) -> bool:
     """Bring the schema up to date, each version in one transaction. Returns True for a new database."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     steps = migrations()
+    sums.know_sums(connection)
     if version > len(steps):
         raise CannotOpen(
             f"the transport database has schema version {version}, this program knows {len(steps)}: "

@@ -298,74 +298,28 @@ UPDATE message SET confirmation = 'ask', confirm_since = ?1,
 -- name: hold_back
 UPDATE recipient SET due_at = NULL WHERE message_id = ? AND due_at IS NOT NULL;
 
--- name: requests
-SELECT id, told, row_sum FROM request ORDER BY id;
+-- name: records
+SELECT kind, key, told, kept_at, age, row_sum FROM record ORDER BY kind, key;
 
--- name: request
-SELECT id, told, row_sum FROM request WHERE id = ?;
+-- name: put_record
+INSERT OR REPLACE INTO record (kind, key, told, kept_at, age, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
--- name: put_request
-INSERT OR REPLACE INTO request (id, told, row_sum)
-VALUES (?1, ?2, row_sum(?1, ?2));
+-- name: drop_record
+DELETE FROM record WHERE kind = ? AND key = ?;
 
--- name: switch
-SELECT name, told, row_sum FROM switch WHERE name = ?;
+-- name: record_parts
+SELECT kind, key, node, owner, told, row_sum FROM record_part ORDER BY kind, key, node, owner;
 
--- name: put_switch
-INSERT OR REPLACE INTO switch (name, told, row_sum)
-VALUES (?1, ?2, row_sum(?1, ?2));
+-- name: put_record_part
+INSERT OR REPLACE INTO record_part (kind, key, node, owner, told, row_sum)
+VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
 
--- name: drop_request
-DELETE FROM request WHERE id = ?;
+-- name: drop_record_parts
+DELETE FROM record_part WHERE kind = ? AND key = ?;
 
--- name: progress
-SELECT request, node, owner, told, row_sum FROM progress WHERE request = ? ORDER BY node, owner;
-
--- name: put_progress
-INSERT OR REPLACE INTO progress (request, node, owner, told, row_sum)
-VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4));
-
--- name: drop_progress
-DELETE FROM progress WHERE request = ?;
-
--- name: drop_progress_of
-DELETE FROM progress WHERE request = ? AND node = ?;
-
--- name: jobs
-SELECT id, told, row_sum FROM job ORDER BY id;
-
--- name: put_job
-INSERT OR REPLACE INTO job (id, told, row_sum)
-VALUES (?1, ?2, row_sum(?1, ?2));
-
--- name: drop_job
-DELETE FROM job WHERE id = ?;
-
--- name: job_progress
-SELECT job, node, told, row_sum FROM job_progress ORDER BY job, node;
-
--- name: put_job_progress
-INSERT OR REPLACE INTO job_progress (job, node, told, row_sum)
-VALUES (?1, ?2, ?3, row_sum(?1, ?2, ?3));
-
--- name: drop_job_progress
-DELETE FROM job_progress WHERE job = ?;
-
--- name: drop_job_progress_of
-DELETE FROM job_progress WHERE job = ? AND node = ?;
-
--- name: suspensions
-SELECT next_hop, told, row_sum FROM suspension ORDER BY next_hop;
-
--- name: suspension
-SELECT next_hop, told, row_sum FROM suspension WHERE next_hop = ?;
-
--- name: put_suspension
-INSERT OR REPLACE INTO suspension (next_hop, told, row_sum)
-VALUES (?1, ?2, row_sum(?1, ?2));
-
--- name: drop_suspension
-DELETE FROM suspension WHERE next_hop = ?;
+-- name: drop_record_parts_of
+DELETE FROM record_part WHERE node = ?;
 
 -- name: resubmitting
 SELECT COUNT(*) FROM message INDEXED BY message_resubmitted

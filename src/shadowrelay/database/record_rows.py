@@ -1,4 +1,4 @@
-"""The records that every member has, on SQLite: resubmit requests, switches, jobs and suspended queues.
+"""The records that every member has, on SQLite.
 
 What decides is one column of JSON. A damaged row counts as none: a member has the record, and gives it
 again.
@@ -8,124 +8,101 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from typing import assert_never
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import TypeVar, assert_never
 
-from shadowrelay.core.identifiers import NextHop, RequestId
-from shadowrelay.core.jobs import ForgetJob, Job, JobProgress
+from shadowrelay.core.identifiers import RequestId
+from shadowrelay.core.jobs import Job, JobProgress
+from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.requests import Progress, Request
-from shadowrelay.core.shared_records import ForgetRequest, ForgetTold, RecordWrite
-from shadowrelay.core.suspensions import ForgetSuspension, Suspension
+from shadowrelay.core.shared_records import ForgetRecord, ForgetTold, RecordLedger, RecordWrite
+from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
-from shadowrelay.database import request_rows, sums
+from shadowrelay.core.values import replace
+from shadowrelay.database import sums
 from shadowrelay.database.queries import load
+from shadowrelay.database.records import micros, moment
 from shadowrelay.database.sums import SqlRow
-from shadowrelay.wire.jobs import (
-    job_from,
-    job_progress_from,
-    job_progress_told,
-    job_told,
-    suspension_from,
-    suspension_told,
-)
+from shadowrelay.wire.records import record_from, record_told
 
 SQL = load("queries.sql")
 
+T = TypeVar("T")
+R = TypeVar("R", bound=Record)
+P = TypeVar("P", bound=RecordPart)
 
-class RecordRows:
+_KINDS: dict[str, type[Record]] = {one.kind: one for one in (Request, Job, Suspension, Switch)}
+_PARTS: dict[str, type[RecordPart]] = {one.kind.kind: one for one in (Progress, JobProgress)}
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class RecordRows(RecordLedger):
     """The part of a ledger that reads and writes records, on the ledger's ``connection``."""
 
     connection: sqlite3.Connection
-    _jobs: list[Job] | None = None  # as stored; the stages read them every second
-    _job_progress: dict[RequestId, list[JobProgress]] | None = None
+    _records: dict[type[Record], dict[str, Record]] | None = None  # as stored; stages read them every second
+    _parts: dict[tuple[type[RecordPart], RequestId], list[RecordPart]] | None = None
 
     def forget_records(self) -> None:
         """Read again what is kept in memory: after a rollback."""
-        self._jobs = self._job_progress = None
+        self._records = self._parts = None
 
-    def requests(self) -> Sequence[Request]:
-        rows = self.connection.execute(SQL["requests"]).fetchall()
-        return [request for row in rows if (request := sums.sound(request_rows.request_of, row))]
+    def records(self, kind: type[R]) -> Sequence[R]:
+        return tuple(self._by_key(kind).values())
 
-    def request(self, request_id: RequestId) -> Request | None:
-        row = self.connection.execute(SQL["request"], (request_id,)).fetchone()
-        return sums.sound(request_rows.request_of, row) if row else None
+    def record(self, kind: type[R], key: str) -> R | None:
+        return self._by_key(kind).get(key)
 
-    def switch(self, name: str) -> Switch | None:
-        row = self.connection.execute(SQL["switch"], (name,)).fetchone()
-        return sums.sound(request_rows.switch_of, row) if row else None
+    def parts(self, kind: type[P], record: RequestId) -> Sequence[P]:
+        if self._parts is None:
+            self._parts = {}
+            for one in self._sound("record_parts", _part_of):
+                self._parts.setdefault((type(one), one.key[0]), []).append(one)
+        return tuple(self._parts.get((kind, record), ()))  # type: ignore[arg-type]
 
-    def progress(self, request_id: RequestId) -> Sequence[Progress]:
-        rows = self.connection.execute(SQL["progress"], (request_id,)).fetchall()
-        return [found for row in rows if (found := sums.sound(request_rows.progress_of, row))]
+    def _by_key(self, kind: type[R]) -> dict[str, R]:
+        if self._records is None:
+            self._records = {}
+            for one in self._sound("records", _record_of):
+                self._records.setdefault(type(one), {})[one.key] = one
+        return self._records.get(kind, {})  # type: ignore[return-value]
 
-    def jobs(self) -> Sequence[Job]:
-        if self._jobs is None:
-            rows = self.connection.execute(SQL["jobs"]).fetchall()
-            self._jobs = [job for row in rows if (job := sums.sound(_job_of, row))]
-        return tuple(self._jobs)
-
-    def job(self, job_id: RequestId) -> Job | None:
-        return next((job for job in self.jobs() if job.id == job_id), None)
-
-    def job_progress(self, job_id: RequestId) -> Sequence[JobProgress]:
-        if self._job_progress is None:
-            self._job_progress = {}
-            for row in self.connection.execute(SQL["job_progress"]).fetchall():
-                if found := sums.sound(_job_progress_of, row):
-                    self._job_progress.setdefault(found.job, []).append(found)
-        return tuple(self._job_progress.get(job_id, ()))
-
-    def suspensions(self) -> Sequence[Suspension]:
-        rows = self.connection.execute(SQL["suspensions"]).fetchall()
-        return [found for row in rows if (found := sums.sound(_suspension_of, row))]
-
-    def suspension(self, next_hop: NextHop) -> Suspension | None:
-        row = self.connection.execute(SQL["suspension"], (next_hop,)).fetchone()
-        return sums.sound(_suspension_of, row) if row else None
+    def _sound(self, query: str, make: Callable[[SqlRow], T]) -> Iterator[T]:
+        for row in self.connection.execute(SQL[query]).fetchall():
+            if (found := sums.sound(make, row)) is not None:
+                yield found
 
     def _write_record(self, write: RecordWrite) -> None:
+        self.forget_records()
         run = self.connection.execute
-        if isinstance(write, Job | JobProgress | ForgetJob | ForgetTold):
-            self.forget_records()
         match write:
-            case Switch():
-                run(SQL["put_switch"], request_rows.switch_row(write))
-            case Request():
-                run(SQL["put_request"], request_rows.request_row(write))
-            case Progress():
-                run(SQL["put_progress"], request_rows.progress_row(write))
-            case ForgetRequest(request_id):
-                run(SQL["drop_progress"], (request_id,))
-                run(SQL["drop_request"], (request_id,))
+            case Record():
+                told = json.dumps(record_told(write))
+                row = write.kind, write.key, told, micros(write.since), write.age // _MICROSECOND
+                run(SQL["put_record"], row)
+            case RecordPart():
+                run(SQL["put_record_part"], (write.kind.kind, *write.key, json.dumps(record_told(write))))
+            case ForgetRecord(kind, key):
+                run(SQL["drop_record_parts"], (kind.kind, key))
+                run(SQL["drop_record"], (kind.kind, key))
             case ForgetTold(member):
-                for one in self.requests():
-                    run(SQL["drop_progress_of"], (one.id, member))
-                for job in self.jobs():
-                    run(SQL["drop_job_progress_of"], (job.id, member))
-            case Job():
-                run(SQL["put_job"], (write.id, json.dumps(job_told(write))))
-            case JobProgress():
-                told = json.dumps(job_progress_told(write))
-                run(SQL["put_job_progress"], (write.job, write.node, told))
-            case ForgetJob(job_id):
-                run(SQL["drop_job_progress"], (job_id,))
-                run(SQL["drop_job"], (job_id,))
-            case Suspension():
-                run(SQL["put_suspension"], (write.next_hop, json.dumps(suspension_told(write))))
-            case ForgetSuspension(next_hop):
-                run(SQL["drop_suspension"], (next_hop,))
+                run(SQL["drop_record_parts_of"], (member,))
             case _:
                 assert_never(write)
 
 
-def _job_of(row: SqlRow) -> Job:
-    return job_from(json.loads(row[1]))
+def _record_of(row: SqlRow) -> Record:
+    """Raises ValueError for a row that cannot be read."""
+    kind, _, told, kept_at, age = row
+    if kind not in _KINDS:
+        raise ValueError(f"no kind: {kind!r}")
+    found = record_from(_KINDS[kind], json.loads(told))
+    return replace(found, kept_at=moment(kept_at), age=age * _MICROSECOND)
 
 
-def _job_progress_of(row: SqlRow) -> JobProgress:
-    return job_progress_from(json.loads(row[2]))
-
-
-def _suspension_of(row: SqlRow) -> Suspension:
-    return suspension_from(json.loads(row[1]))
+def _part_of(row: SqlRow) -> RecordPart:
+    """Raises ValueError for a row that cannot be read."""
+    if row[0] not in _PARTS:
+        raise ValueError(f"no kind: {row[0]!r}")
+    return record_from(_PARTS[row[0]], json.loads(row[4]))

@@ -16,7 +16,7 @@ from pathlib import Path
 from shadowrelay.database import opening
 from shadowrelay.database.opening import Salvaged
 from shadowrelay.database.queries import migrations
-from shadowrelay.database.sums import tolerant
+from shadowrelay.database.sums import know_sums, tolerant
 
 _NEEDED = ("meta", "incarnation", "member", "chore", "sqlite_sequence")
 """Tables of which every row is needed: whose database it is, and what it told which member."""
@@ -75,6 +75,7 @@ def _copied(file: Path, made: Path) -> dict[str, int] | None:
         made.touch(mode=0o600)
         with closing(sqlite3.connect(made, isolation_level=None)) as target:
             target.execute("PRAGMA auto_vacuum=incremental")
+            know_sums(target)
             target.execute("PRAGMA synchronous=off")  # the whole file is flushed before it is used
             for number, script in enumerate(steps[:version], start=1):
                 target.executescript(f"BEGIN;\n{script}\nPRAGMA user_version={number};\nCOMMIT;")

@@ -9,52 +9,38 @@ is not live (its progress is over) is given once in a contact, and after each ch
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import datetime
-from typing import TypeAlias
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeAlias
 
 import structlog
 
 from shadowrelay.core import suspending, switching
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
-from shadowrelay.core.jobs import Filter, Job, JobProgress
-from shadowrelay.core.ledger import Ledger, Transaction, own_progress
+from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.operating import Act, Scope, Told, act_about
 from shadowrelay.core.ownership import jobs
-from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.records import Record, RecordPart
+from shadowrelay.core.replicating import Merging, Rules, merge
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.steps import Operate, Transact, Unanswered
-from shadowrelay.core.switching import REDUNDANCY
-from shadowrelay.core.values import dataclass
-from shadowrelay.wire.jobs import (
-    job_from,
-    job_progress_from,
-    job_progress_told,
-    job_told,
-    suspension_from,
-    suspension_told,
-)
-from shadowrelay.wire.requests import progress_from, progress_told, request_from, request_told
-from shadowrelay.wire.switches import switch_from, switch_told
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.wire.records import record_from, record_told
+from shadowrelay.wire.told import maybe_duration_in
 from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)
 
-ACTION = "request"
-"""The action of XOPERATE that gives a resubmit request."""
-
-SWITCH = "switch"
-"""The action that gives a setting that was switched for all members."""
-
-JOB = "job"
-"""The action that gives a job."""
-
-SUSPENSION = "suspension"
-"""The action that gives the record of a suspended queue."""
+RULES: dict[str, Rules[Any]] = {
+    rules.kind.kind: rules for rules in (suspending.RULES, jobs.RULES, requesting.RULES, switching.RULES)
+}
+"""By kind, which is the action of XOPERATE that gives a record."""
 
 NOT_KEPT = "it does not keep the record: it has too many, or forgot it"
 """Why a member does not have a record of which it answers nothing."""
+
+_MICROSECOND = timedelta(microseconds=1)
 
 MOST_PROGRESS = 8
 """Parts of one record in one command or answer: it has to fit into a line."""
@@ -75,38 +61,22 @@ class Shared:
     had: News = frozenset()
 
 
-def _nobody() -> Collection[ServerName]:
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """What a node knows when it merges records. ``policy``: the file's. ``members``: the others, without
-    those that were retired.
-    """
-
-    policy: Policy
-    clock: Callable[[], datetime]
-    members: Callable[[], Collection[ServerName]] = _nobody
-
-
 @dataclass(frozen=True, slots=True)
 class SharedRecord:
-    """A record on its way to a member: the act that gives it, and what is done with the member's own.
-    ``live``: the member is given it again and again, since its progress changes.
+    """A record on its way to a member: the act that gives it. ``live``: the member is given it again and
+    again, since what nodes tell of it changes.
     """
 
     act: Act
     news: tuple[RequestId, int, int]
-    merge: Callable[[Transaction, Told], object]  # takes the answer; skips one that is malformed
-    live: bool = True
+    live: bool
 
 
-async def share(member: ServerName, about: Sharing, had: News = frozenset()) -> Shared:
+async def share(member: ServerName, about: Callable[[], Merging], had: News = frozenset()) -> Shared:
     """Give records to a member, one by one, and merge what it answers. What it ``had`` is left out, but for
     records that are live.
     """
-    records = await Transact(lambda ledger: list(_records(ledger, member, about)))
+    records = await Transact(lambda ledger: list(_records(ledger, about())))
     refused: list[tuple[RequestId, str]] = []
     told_of = {record.news for record in records if record.news in had and not record.live}
     for record in records:
@@ -119,140 +89,59 @@ async def share(member: ServerName, about: Sharing, had: News = frozenset()) -> 
         if why := answer.refused or ("" if answer.told else NOT_KEPT):
             refused.append((record.act.job, why))
             continue
-        told = answer.told
-
-        def merge(ledger: Transaction, record: SharedRecord = record, told: Told = told) -> None:
-            record.merge(ledger, told)
-
-        await Transact(merge)
+        await Transact(partial(_merge, record.act.action, member, answer.told, about()))
     return Shared(tuple(refused), had=frozenset(told_of))
 
 
-def _records(ledger: Ledger, member: ServerName, about: Sharing) -> Iterator[SharedRecord]:
-    yield from _suspensions(ledger, about)
-    yield from _jobs(ledger, member, about)
-    yield from _requests(ledger, member, about)
-    yield from _switches(ledger, about)
-
-
-def _suspensions(ledger: Ledger, about: Sharing) -> Iterator[SharedRecord]:
-    def merge(ledger: Transaction, told: Told) -> None:
-        try:
-            if told:
-                suspension_received(ledger, told, about)
-        except Malformed as error:
-            log.error("suspension_skipped", error=str(error))
-
-    for found in ledger.suspensions():
-        act = act_about(found, SUSPENSION, Scope.OPERATE, {"suspension": suspension_told(found)})
-        yield SharedRecord(act, (found.id, found.revision, 0), merge, live=False)
-
-
-def suspension_received(ledger: Transaction, told: Told, about: Sharing) -> Told:
-    """A member gave the record of a suspended queue: merge it, and answer with ours. Raises Malformed."""
-    given = suspension_from(told.get("suspension"))
-    ours = ledger.apply(suspending.merged(ledger, given, about.clock()))
-    return {"suspension": suspension_told(ours)} if ours else {}
-
-
-def _jobs(ledger: Ledger, member: ServerName, about: Sharing) -> Iterator[SharedRecord]:
-    def merge(ledger: Transaction, told: Told) -> None:
-        try:
-            if told:
-                job_received(ledger, member, told, about)
-        except Malformed as error:
-            log.error("job_skipped", error=str(error))
-
-    for job in ledger.jobs():
-        own = jobs.own(ledger, job.id)
-        act = act_about(job, JOB, Scope.OPERATE, told_job(job, own))
-        live = not jobs.over(ledger, job, about.members())
-        yield SharedRecord(act, (job.id, job.revision, _done(own)), merge, live=live)
-
-
-def _done(own: JobProgress) -> int:
-    """How far the node is, as news: members are told at once when one of these changes."""
-    return own.done + 2 * own.closed + 4 * (own.done and not own.pending)
-
-
-def told_job(job: Job | None, own: JobProgress) -> Told:
-    """A job and how far this node is, as arguments or as an answer."""
-    return {"job": job_told(job), "progress": [job_progress_told(own)]} if job else {}
-
-
-def job_received(ledger: Transaction, member: ServerName, told: Told, about: Sharing) -> Told:
-    """A member gave a job: merge it, and answer with ours. Raises Malformed."""
-    given, parts = job_from(told.get("job")), told.get("progress", [])
-    if given.filter == Filter():
-        raise Malformed("a job without a condition would mean all mail")
-    if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
-        raise Malformed("bad progress")
-    progress = [job_progress_from(one) for one in parts]
-    merged = ledger.apply(jobs.merge(ledger, given, progress, member, about.members()))
-    return told_job(merged, jobs.own(ledger, given.id))
-
-
-def _requests(ledger: Ledger, member: ServerName, about: Sharing) -> Iterator[SharedRecord]:
-    def merge(ledger: Transaction, told: Told) -> None:
-        if found := _record(told):
-            ledger.apply(requesting.merge(ledger, *found, member, about.policy, about.clock()))
-
-    for request in ledger.requests():
-        progress = own_progress(ledger, request.id)
-        act = act_about(request, ACTION, Scope.OPERATE, told_record(request, progress))
-        yield SharedRecord(act, _news_of_request(request, progress), merge)
-
-
-def _news_of_request(request: Request, own: Sequence[Progress]) -> tuple[RequestId, int, int]:
-    return request.id, request.revision, sum(part.done for part in own)
-
-
-def _switches(ledger: Ledger, about: Sharing) -> Iterator[SharedRecord]:
-    def merge(ledger: Transaction, told: Told) -> None:
-        try:
-            switch_received(ledger, told, about.policy)
-        except Malformed as error:
-            log.error("switch_skipped", error=str(error))
-
-    if found := ledger.switch(REDUNDANCY):
-        act = act_about(found, SWITCH, Scope.OPERATE, {"switch": switch_told(found)})
-        yield SharedRecord(act, (found.id, found.revision, 0), merge)
-
-
-def switch_received(ledger: Transaction, told: Told, policy: Policy) -> Told:
-    """A member gave a switch: merge it, and answer with ours. Raises Malformed."""
-    given = switch_from(told.get("switch"))
-    if given.name != REDUNDANCY:
-        raise Malformed(f"this node cannot switch {given.name[:40]}")
-    ours = ledger.apply(switching.merged(ledger, given, file=policy.shadow_redundancy_enabled))
-    return {"switch": switch_told(ours)}
-
-
-def told_record(request: Request | None, progress: Sequence[Progress]) -> Told:
-    """A record as arguments or as an answer."""
-    if request is None:
-        return {}
-    return {
-        "request": request_told(request),
-        "progress": [progress_told(one) for one in progress[:MOST_PROGRESS]],
-    }
-
-
-def _record(told: Told) -> tuple[Request, list[Progress]] | None:
-    """The record in arguments or in an answer; None if there is none, or it is malformed."""
+def _merge(kind: str, member: ServerName, told: Told, about: Merging, ledger: Transaction) -> None:
+    """Merge what a member answered; skip what is malformed."""
     try:
-        return read_record(told) if told else None
+        received(ledger, RULES[kind], member, told, about)
     except Malformed as error:
-        log.error("request_skipped", error=str(error))
-        return None
+        log.error("record_skipped", kind=kind, error=str(error))
 
 
-def read_record(told: Told) -> tuple[Request, list[Progress]]:
-    """Raises Malformed."""
+def _records(ledger: Ledger, about: Merging) -> Iterator[SharedRecord]:
+    for rules in RULES.values():
+        for record in ledger.records(rules.kind):
+            own = _own(ledger, rules, record)
+            act = act_about(record, record.kind, Scope.OPERATE, _told(record, own, about))
+            live = rules.live is not None and rules.live(ledger, record, about)
+            yield SharedRecord(act, _news(rules, record, own), live)
+
+
+def _own(ledger: Ledger, rules: Rules[Any], record: Record) -> Sequence[RecordPart] | None:
+    return rules.own(ledger, record) if rules.own else None
+
+
+def _news(rules: Rules[Any], record: Record, own: Sequence[RecordPart] | None) -> tuple[RequestId, int, int]:
+    return record.id, record.revision, rules.done(own or ())
+
+
+def _told(record: Record, own: Sequence[RecordPart] | None, about: Merging) -> Told:
+    """A record and how far this node is with it, as arguments or as an answer."""
+    told: dict[str, object] = {record.kind: record_told(record)}
+    if own is not None:
+        told["progress"] = [record_told(one) for one in own[:MOST_PROGRESS]]
+    return told | {"age": record.age_now(about.ends) // _MICROSECOND}
+
+
+def received(ledger: Transaction, rules: Rules[Any], member: ServerName, told: Told, about: Merging) -> Told:
+    """A member gave a record: merge it, and answer with ours; with nothing if it is not kept. Raises
+    Malformed.
+    """
+    given = record_from(rules.kind, told.get(rules.kind.kind))
     parts = told.get("progress", [])
+    if rules.fault and (why := rules.fault(given)):
+        raise Malformed(why)
     if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
         raise Malformed("bad progress")
-    return request_from(told.get("request")), [progress_from(one) for one in parts]
+    progress = [record_from(rules.part, one) for one in parts] if rules.part else []
+    age = maybe_duration_in(told, "age")
+    if age is None:  # a member of a version before 5: only the date of the record's maker is known
+        age = max(timedelta(0), about.ends.now - given.changed_at)
+    ours = ledger.apply(merge(ledger, rules, given, progress, member, replace(about, age=age)))
+    return _told(ours, _own(ledger, rules, ours), about) if ours else {}
 
 
 def incarnations(
@@ -263,18 +152,10 @@ def incarnations(
     return {name: one.lineage.incarnation if one and one.lineage else None for name, one in found.items()}
 
 
-def news_of(ledger: Ledger, requests: Sequence[Request]) -> News:
-    """What members have to be told at once of these requests, and of all other records."""
-    switch = ledger.switch(REDUNDANCY)
-    found = [_news_of_request(one, own_progress(ledger, one.id)) for one in requests]
-    found += [(switch.id, switch.revision, 0)] if switch else []
-    found += [(one.id, one.revision, _done(jobs.own(ledger, one.id))) for one in ledger.jobs()]
-    found += [(one.id, one.revision, 0) for one in ledger.suspensions()]
-    return frozenset(found)
-
-
-def received(ledger: Transaction, member: ServerName, told: Told, policy: Policy, now: datetime) -> Told:
-    """A member gave a record: merge it, and answer with ours. Raises Malformed."""
-    request, progress = read_record(told)
-    merged = ledger.apply(requesting.merge(ledger, request, progress, member, policy, now))
-    return told_record(merged, own_progress(ledger, request.id))
+def news_of(ledger: Ledger) -> News:
+    """What members have to be told at once."""
+    return frozenset(
+        _news(rules, record, _own(ledger, rules, record))
+        for rules in RULES.values()
+        for record in ledger.records(rules.kind)
+    )

@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerNa
 from shadowrelay.core.ledger import own_progress
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told, act_about
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.requests import BEGIN, Place, Progress, Request, Selector
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.resubmission import Contacts
@@ -70,6 +71,7 @@ class Counting:
     database: TransportDatabase
     policy: Policy
     clock: Callable[[], datetime]
+    endings: Callable[[], Endings]
     mint: Callable[[datetime], MessageId]
     servers: Sequence[RouteServer]
     contacts: Callable[[], Contacts]

@@ -23,7 +23,6 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.members.sharing import JOB, told_job
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
@@ -173,9 +172,9 @@ class Jobs:
         )
         try:
             job_from(job_told(job))
-            format_act(
-                act_about(job, JOB, Scope.OPERATE, told_job(job, JobProgress(job=job.id, node=self.name)))
-            )
+            progress = job_progress_told(JobProgress(job=job.id, node=self.name))
+            told = {Job.kind: job_told(job), "progress": [progress]}
+            format_act(act_about(job, Job.kind, Scope.OPERATE, told))
         except (Malformed, TooLong) as error:
             raise CannotDo(f"the job cannot be given to members: {error}") from error
         members = self.contacts().members

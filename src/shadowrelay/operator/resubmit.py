@@ -155,7 +155,7 @@ class Resubmission:
         return self._shown(request, progress, left)
 
     def _open(self, request: Request) -> bool:
-        return request.open(self.counting.clock(), self.counting.policy.resubmit_request_age)
+        return request.open(self.counting.endings(), self.counting.policy.resubmit_request_age)
 
     def _shown(
         self, request: Request, progress: tuple[Progress, ...], left: Mapping[ServerName, Left]

@@ -19,7 +19,6 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.members.sharing import SUSPENSION
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
@@ -89,7 +88,7 @@ class Suspending:
         )
         try:
             told = {"suspension": suspension_told(suspension_from(suspension_told(given)))}
-            format_act(self._act(SUSPENSION, operator, told, reason))
+            format_act(self._act(Suspension.kind, operator, told, reason))
         except (Malformed, TooLong) as error:
             raise CannotDo(f"the record cannot be given to members: {error}") from error
         stored = await self.database.transact(
@@ -146,7 +145,7 @@ class Suspending:
         return Act(
             job=RequestId(self.mint(self.clock())),
             action=action,
-            scope=Scope.OPERATE if action == SUSPENSION else Scope.READ,
+            scope=Scope.OPERATE if action == Suspension.kind else Scope.READ,
             operator=operator,
             reason=reason,
             arguments=arguments,

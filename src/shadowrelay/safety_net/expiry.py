@@ -69,7 +69,7 @@ class Expiry:
         now = ends.now
         hold, reachable = policy.safety_net_hold_time, self._reachable()
         gone = 0
-        kept = requesting.kept(ledger, policy, now)
+        kept = requesting.kept(ledger, policy, ends)
         span = (min(one.since for one in kept), max(one.until for one in kept)) if kept else None
         too_old = ends.before(hold + policy.message_expiration_timeout)
         held, self._place = held_since_before(ledger, too_old, self._place, LOOKS)
@@ -82,7 +82,7 @@ class Expiry:
             gone += ledger.apply(expire(ledger, copy, policy, now, reachable, kept, ends))
         for message_id in ledger.hop_shadow_rows.since_before(ends.before(remembered_for(policy)), BATCH):
             gone += self._given_up(ledger, message_id, ends)
-        ledger.apply(requesting.forget(ledger, policy, ends.planned_by))
+        ledger.apply(requesting.forget(ledger, policy, ends))
         forget_expired(ledger, ends.before(policy.shadow_message_auto_discard_interval), ends)
         if gone:
             log.info("safety_net_expired", messages=gone)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from datetime import datetime
 
 from shadowrelay.core.decisions import VerdictKind
 from shadowrelay.core.events.reports import resubmitted_id
@@ -14,6 +13,7 @@ from shadowrelay.core.members.conversation import Query, Question
 from shadowrelay.core.members.second_opinion import Others
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Batch, Contacts
 from shadowrelay.core.steps import AllFound, Ask, Compare, Transact, Unanswered
@@ -38,14 +38,14 @@ async def make(
     contacts: Callable[[], Contacts],
     others: Others,
     policy: Policy,
-    clock: Callable[[], datetime],
+    endings: Callable[[], Endings],
 ) -> Made:
     """Make up to ``most`` of the messages that this owner settled. ``others``: the members without it."""
 
     def look(ledger: Transaction) -> tuple[Batch, Sighting | None] | None:
         if chores.held_back(ledger) or ledger.resubmitting() >= MOST_UNSETTLED:
             return None
-        found = resubmission.batch(ledger, request, owner, contacts(), policy, clock(), most)
+        found = resubmission.batch(ledger, request, owner, contacts(), policy, endings(), most)
         return (found, sighting_of_member(ledger, owner) if found.suspected else None) if found else None
 
     looked = await Transact(look)
@@ -60,7 +60,7 @@ async def make(
         return Made(more=True)
     unsound = await Compare(tuple(one for one in found.ids if one not in elsewhere))
     count = await Transact(
-        lambda ledger: resubmission.made(ledger, found, elsewhere, unsound, contacts(), policy, clock())
+        lambda ledger: resubmission.made(ledger, found, elsewhere, unsound, contacts(), policy, endings().now)
     )
     return Made(count, found.rest is not None)
 

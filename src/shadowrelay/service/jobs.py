@@ -24,7 +24,7 @@ class NodeJobs:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        node.resubmitting.suspensions_read = self._suspensions_read
+        node.replication.suspensions_read = self._suspensions_read
         self.jobs = Jobs(
             database=node.database,
             contacts=node.contacts,
@@ -42,8 +42,8 @@ class NodeJobs:
             mint=mint,
             ask=node.members.operate,
             why_away=self._why_away,
-            share=node.records.share,
-            in_force=node.resubmitting.look,
+            share=node.replication.share,
+            in_force=node.replication.look,
         )
         self.carrying = Carrying(
             database=node.database,
@@ -52,8 +52,7 @@ class NodeJobs:
             clock=node.clock,
             try_now=lambda hop: node.queue.try_now(hop),  # noqa: PLW0108 – tests give a node another queue
             changed=lambda: node.queue.wake.set(),  # noqa: PLW0108
-            tell=node.resubmitting.wake.set,
-            wake=node.records.carry_out,
+            tell=node.replication.wake.set,
         )
 
     def actions(self) -> dict[str, Action]:
@@ -61,7 +60,7 @@ class NodeJobs:
         return {**self.jobs.actions(), **self.suspensions.actions()}
 
     def _job_changed(self) -> None:
-        self._node.resubmitting.wake.set()
+        self._node.replication.wake.set()
         self.carrying.wake.set()
 
     def _why_away(self, name: ServerName) -> str:
@@ -69,7 +68,7 @@ class NodeJobs:
         return found.why if found else "it is not in the settings"
 
     def _refusal(self, job: RequestId, name: ServerName) -> str:
-        known = self._node.resubmitting.given.get(name)
+        known = self._node.replication.given.get(name)
         return known.refused.get(job, "") if known else ""
 
     def _suspensions_read(self, records: Sequence[Suspension]) -> None:

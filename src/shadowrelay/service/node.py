@@ -6,12 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.jobs import Job
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
@@ -39,6 +41,7 @@ from shadowrelay.members.mend import Giver, Mend
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.members.repair import Repair
+from shadowrelay.members.replication import Replication
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, Acts
@@ -183,28 +186,30 @@ class Node:
             database, policy, clock, self.hop_failed, self.suspended, self.current.promotion
         )
         self.queue.failed = self.acknowledgements.release
-        self.spool = settings.data_dir / CONTENT
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
+        self.replication = Replication(
+            self.members, database, self.contacts, self.in_force, clock.endings, self.repair.wake.set
+        )
         self.resubmitting = Resubmitting(
             self.members,
             database,
+            self.replication,
             self.contacts,
             boundary.others,
             self.examiner,
             self.has_room,
             self.in_force,
-            clock,
+            clock.endings,
             self.indexes,
-            self.repair.wake.set,
         )
-        self.records = SharedRecords(database, self.resubmitting, self.contacts, policy, clock)
+        self.records = SharedRecords(self.replication, self.contacts, clock, self._record_taken)
         self.redundancy = RedundancySwitch(
             name=self.name,
             database=database,
             in_force=self.in_force,
             having=self.records.having,
-            share=self.records.share,
+            share=self.replication.share,
             mint=mint,
             clock=clock,
         )
@@ -212,6 +217,7 @@ class Node:
             database=database,
             policy=policy,
             clock=clock,
+            endings=clock.endings,
             mint=mint,
             servers=resubmit.listed(self.routes, self.hosts),
             contacts=self.contacts,
@@ -220,7 +226,7 @@ class Node:
             remembers=self._remembers,
         )
         self.resubmission = Resubmission(
-            counting=counting, having=self.records.having, wake=self.resubmitting.wake.set
+            counting=counting, having=self.records.having, wake=self.replication.wake.set
         )
         self.hand = Hand(self)
         self.acts = Acts(
@@ -380,6 +386,15 @@ class Node:
 
     async def give_up(self, message_id: MessageId) -> bool:
         return await give_up(self.database, self.reporter, message_id, self.clock) is not None
+
+    @property
+    def spool(self) -> Path:
+        """Where the contents of messages are that are too large for the database."""
+        return self.settings.data_dir / CONTENT
+
+    def _record_taken(self, kind: str) -> None:
+        if kind == Job.kind:
+            self.hand.carrying.wake.set()
 
     def retired(self, name: ServerName) -> None:
         self.membership.retired(name)

@@ -161,7 +161,7 @@ class Reloading:
             node.draining.patience = settings.drain_timeout.total_seconds()
             node.scrub.interval = settings.scrub_interval
             node.room.minimum = settings.minimum_free_disk
-            node.resubmitting.wake.set()
+            node.replication.wake.set()
             node.hand.access.replace(tokens)
             self._writer.limit(limits)
             self.certificates = watched

@@ -251,7 +251,7 @@ async def _prepare(node: Node) -> None:
             node.retired(member.name)
     await node.hand.announcing.begin()
     await node.hand.workers.begin()
-    await node.resubmitting.look()  # what was switched counts before anything is accepted
+    await node.replication.look()  # what was switched counts before anything is accepted
 
 
 def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list[asyncio.Task[None]]:
@@ -270,6 +270,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
             Expiry(database, node.policy, node.clock.endings, node.boundary.reachable, node.save_time).run(),
             name="expiry",
         ),
+        group.create_task(node.replication.run(), name="replication"),
         group.create_task(node.resubmitting.run(), name="resubmitting"),
         group.create_task(node.hand.carrying.run(), name="jobs"),
         group.create_task(node.hop_shadows.run(), name="hop shadows"),

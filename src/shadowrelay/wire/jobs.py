@@ -17,6 +17,9 @@ from shadowrelay.core.suspensions import Suspension
 from shadowrelay.wire.told import (
     count_in,
     flag_in,
+    maybe_count_in,
+    maybe_duration_in,
+    maybe_moment_in,
     maybe_text_in,
     micros_of,
     moment_in,
@@ -30,7 +33,6 @@ from shadowrelay.wire.xshadow import Malformed, message_id, server_name
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_SPANS = 64
 _CONDITIONS = frozenset(field.name for field in fields(Filter))
-_LONGEST = timedelta(days=36_500)
 
 
 def job_told(job: Job) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def job_from(told: object) -> Job:
         reason=text_in(found, "reason"),
         made_by=server_name(text_in(found, "made_by")),
         made_at=moment_in(found, "made_at"),
-        until=_maybe_moment_in(found, "until"),
+        until=maybe_moment_in(found, "until"),
         with_report=flag_in(found, "with_report"),
         state=one_of(JobState, text_in(found, "state")),
         revision=count_in(found, "revision"),
@@ -108,10 +110,10 @@ def filter_from(told: object) -> Filter:
         subject=maybe_text_in(found, "subject"),
         error=maybe_text_in(found, "error"),
         suspended=None if found.get("suspended") is None else flag_in(found, "suspended"),
-        older=_maybe_duration_in(found, "older"),
-        younger=_maybe_duration_in(found, "younger"),
-        larger=_maybe_count_in(found, "larger"),
-        smaller=_maybe_count_in(found, "smaller"),
+        older=maybe_duration_in(found, "older"),
+        younger=maybe_duration_in(found, "younger"),
+        larger=maybe_count_in(found, "larger"),
+        smaller=maybe_count_in(found, "smaller"),
     )
 
 
@@ -147,7 +149,7 @@ def job_progress_from(told: object) -> JobProgress:
         done=flag_in(found, "done"),
         closed=flag_in(found, "closed"),
         step=count_in(found, "step"),
-        since=_maybe_moment_in(found, "since"),
+        since=maybe_moment_in(found, "since"),
     )
 
 
@@ -174,7 +176,7 @@ def suspension_from(told: object) -> Suspension:
         id=RequestId(message_id(text_in(found, "id"))),
         next_hop=NextHop(text_in(found, "next_hop")),
         suspended=flag_in(found, "suspended"),
-        until=_maybe_moment_in(found, "until"),
+        until=maybe_moment_in(found, "until"),
         spans=_spans_in(found),
         revision=count_in(found, "revision"),
         operator=text_in(found, "operator"),
@@ -197,20 +199,3 @@ def _spans_in(found: Told) -> tuple[tuple[datetime, datetime], ...]:
             raise Malformed("bad spans")
         spans.append((begin, end))
     return tuple(spans)
-
-
-def _maybe_moment_in(found: Told, name: str) -> datetime | None:
-    return None if found.get(name) is None else moment_in(found, name)
-
-
-def _maybe_count_in(found: Told, name: str) -> int | None:
-    return None if found.get(name) is None else count_in(found, name)
-
-
-def _maybe_duration_in(found: Told, name: str) -> timedelta | None:
-    if found.get(name) is None:
-        return None
-    micros = count_in(found, name)
-    if micros > _LONGEST // _MICROSECOND:
-        raise Malformed(f"bad {name}")
-    return micros * _MICROSECOND

@@ -22,6 +22,7 @@ MOST_NAMES = 20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LAST = 221_845_392_000_000_000  # the year 9000; what a policy adds to a time stays a datetime
+_LONGEST = timedelta(days=36_500)
 _MOST_COUNT = 1 << 53
 
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
@@ -72,6 +73,21 @@ def moment_in(found: Told, name: str) -> datetime:
     if type(value) is not int or not 0 <= value <= _LAST:
         raise Malformed(f"bad {name}")
     return _EPOCH + value * _MICROSECOND
+
+
+def maybe_moment_in(found: Told, name: str) -> datetime | None:
+    return None if found.get(name) is None else moment_in(found, name)
+
+
+def maybe_count_in(found: Told, name: str) -> int | None:
+    return None if found.get(name) is None else count_in(found, name)
+
+
+def maybe_duration_in(found: Told, name: str) -> timedelta | None:
+    micros = maybe_count_in(found, name)
+    if micros is not None and micros > _LONGEST // _MICROSECOND:
+        raise Malformed(f"bad {name}")
+    return None if micros is None else micros * _MICROSECOND
 
 
 def micros_of(moment: datetime) -> int:

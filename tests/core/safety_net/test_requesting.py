@@ -3,50 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
-from itertools import permutations
+from datetime import datetime, timedelta
+from typing import Any
 
 from asked import REQUEST, WINDOW, request
 from decision_inputs import POLICY
-from hypothesis import given
-from hypothesis import strategies as st
+from giving_records import hears
 from ledger_at_hand import NOW, A, B, C, LedgerAtHand, ledger_of
 
+from shadowrelay.core.decisions import Decision
 from shadowrelay.core.identifiers import RequestId
-from shadowrelay.core.requests import Progress, Request, RequestState, newest
+from shadowrelay.core.operating import Told
+from shadowrelay.core.reckoning import Endings
+from shadowrelay.core.records import newest
+from shadowrelay.core.replicating import Merging
+from shadowrelay.core.requests import Progress, Request, RequestState
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.requesting import Declined
+from shadowrelay.members.sharing import received, share
+from shadowrelay.wire.requests import request_told
 
 SECOND = timedelta(seconds=1)
-
-revisions = st.builds(
-    replace,
-    st.just(request()),
-    revision=st.integers(1, 3),
-    state=st.sampled_from(RequestState),
-    changed_by=st.sampled_from([A, B, C]),
-)
-
-
-@given(st.lists(revisions, min_size=1, max_size=4))
-def test_members_that_hear_of_the_same_revisions_agree_whatever_the_order(given: list[Request]) -> None:
-    weights = {(one.revision, one.changed_by): one for one in given}
-    ends = set()
-    for order in permutations(weights.values()):
-        last = order[0]
-        for one in order[1:]:
-            last = newest(last, one)
-        ends.add((last.state, last.revision, last.changed_by))
-    assert len(ends) == 1
-
-
-@given(st.lists(revisions, min_size=1, max_size=4))
-def test_a_request_that_was_removed_anywhere_stays_removed(given: list[Request]) -> None:
-    last = given[0]
-    for one in given[1:]:
-        last = newest(last, one)
-    assert (last.state is RequestState.REMOVED) == any(one.state is RequestState.REMOVED for one in given)
-    assert last.state is not RequestState.REMOVED or last.changed(RequestState.RUNNING, A, NOW) == last
 
 
 def test_a_request_gets_the_next_number_and_once_only() -> None:
@@ -120,33 +97,69 @@ def test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk() ->
 def test_a_member_tells_its_own_progress_and_nobody_elses() -> None:
     on = ledger_of(A)
     own, others = (Progress(request=REQUEST, node=node, owner=B, made=3) for node in (B, C))
-    on.apply(requesting.merge(on, request(), [own, others], B, POLICY, NOW))
+    hears(on, request(), [own, others])
     assert list(on.progress(REQUEST)) == [own]
 
 
-def test_a_record_is_kept_for_two_lives_and_is_not_taken_after_that() -> None:
+def test_a_record_is_kept_for_two_lives_on_each_node_whoever_dated_it() -> None:
+    """So whoever knows that it was removed knows it until nobody makes messages for it any more."""
+    life, made = POLICY.resubmit_request_age, NOW - timedelta(days=300)
+    dated = replace(request(), made_at=made, changed_at=made)
     on = ledger_of(A)
+    assert hears(on, dated, age=life - SECOND) == dated
+    assert requesting.kept(on, POLICY, Endings(NOW + life - SECOND)) == (WINDOW,)
+    assert requesting.kept(on, POLICY, Endings(NOW + life)) == ()
+    assert on.apply(requesting.forget(on, POLICY, Endings(NOW + 2 * life - SECOND))) == 0
+    assert on.apply(requesting.forget(on, POLICY, Endings(NOW + 2 * life, doubt=True))) == 0
+    away = (NOW, NOW + SECOND)  # that may not have passed
+    assert on.apply(requesting.forget(on, POLICY, Endings(NOW + 2 * life, (away,)))) == 0
+    assert on.apply(requesting.forget(on, POLICY, Endings(NOW + 2 * life))) == 1
+
+
+def test_a_request_that_ended_elsewhere_is_not_taken_anew_but_a_change_of_a_known_one_is() -> None:
+    """Else one that is forgotten here would come back from whoever learnt it later, again and again."""
+    life = POLICY.resubmit_request_age
+    on = ledger_of(A)
+    assert hears(on, request(), age=life) is None
     on.apply(requesting.add(on, request(), POLICY, NOW))
-    end = NOW + 2 * POLICY.resubmit_request_age
-    assert on.apply(requesting.forget(on, POLICY, end - SECOND)) == 0
-    assert on.apply(requesting.forget(on, POLICY, end)) == 1
-    assert on.apply(requesting.merge(on, request(), (), B, POLICY, end)) is None
-    assert not on.requests()
+    removed = replace(request(), number=1, state=RequestState.REMOVED, revision=2)
+    assert hears(on, removed, now=NOW + life, age=life) == removed
+
+
+def test_what_is_told_of_the_age_of_a_record_passes_on_and_a_member_of_before_goes_by_its_date() -> None:
+    one, other, third = ledger_of(A), ledger_of(B), ledger_of(C)
+    life = POLICY.resubmit_request_age
+    one.apply(requesting.add(one, request(), POLICY, NOW))
+
+    def gives(giver: LedgerAtHand, to: LedgerAtHand, seconds: int, now: datetime) -> Told:
+        about = Merging(POLICY, Endings(NOW + timedelta(seconds=seconds)))
+        reading: Any = share(to.name, lambda: about).send(None)
+        (given,) = reading.work(giver)
+        return received(to, requesting.RULES, giver.name, given.act.arguments, Merging(POLICY, Endings(now)))
+
+    assert gives(one, other, 5, NOW - timedelta(days=99))["age"] == 5_000_000
+    known = other.request(REQUEST)
+    assert known is not None
+    other.apply(Decision(None, (replace(known, kept_at=NOW - 7 * SECOND),)))
+    assert gives(other, third, 0, NOW)["age"] == 12_000_000
+    old = {"request": request_told(request()), "progress": []}
+    late = Merging(POLICY, Endings(NOW + life))
+    assert received(ledger_of(C), requesting.RULES, B, old, late) == {}
+    assert received(ledger_of(C), requesting.RULES, B, old, Merging(POLICY, Endings(NOW)))
 
 
 def test_a_member_cannot_make_a_node_keep_any_number_of_requests() -> None:
     on = ledger_of(A)
     for number in range(requesting.MOST_KEPT + 5):
-        on.apply(requesting.merge(on, request(number + 1), (), B, POLICY, NOW))
+        hears(on, request(number + 1))
     assert len(on.requests()) == requesting.MOST_KEPT
 
 
 def test_what_an_open_request_asks_for_is_kept_until_the_request_ends() -> None:
     on = ledger_of(A)
     on.apply(requesting.add(on, request(), POLICY, NOW))
-    assert requesting.kept(on, POLICY, NOW) == (WINDOW,)
-    assert requesting.kept(on, POLICY, NOW + POLICY.resubmit_request_age) == ()
+    assert requesting.kept(on, POLICY, Endings(NOW)) == (WINDOW,)
     on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, A, NOW))
-    assert requesting.kept(on, POLICY, NOW) == (WINDOW,)
+    assert requesting.kept(on, POLICY, Endings(NOW)) == (WINDOW,)
     on.apply(requesting.change(on, REQUEST, RequestState.REMOVED, A, NOW))
-    assert requesting.kept(on, POLICY, NOW) == ()
+    assert requesting.kept(on, POLICY, Endings(NOW)) == ()

@@ -22,6 +22,7 @@ from shadowrelay.core.members.second_opinion import others
 from shadowrelay.core.messages import Confirmation, Copy, Damage, HolderState, Role, Status
 from shadowrelay.core.ownership.transfer import with_better_holder
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.requests import Place, Progress, Request, RequestState, Skipped
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
@@ -44,9 +45,9 @@ def carried_out(
     """Carry out what is left of a request for one owner. The messages made, and what was skipped."""
     asked = asked or request()
     if on.request(asked.id) is None:
-        on._put("requests", asked.id, asked)
+        on._put("records", (Request, asked.id), asked)
     before = set(on.copies)
-    while found := resubmission.batch(on, asked.id, owner, contacts, POLICY, NOW):
+    while found := resubmission.batch(on, asked.id, owner, contacts, POLICY, Endings(NOW)):
         resubmission.made(on, found, elsewhere, unsound, contacts, POLICY, NOW)
     parts = [one for one in on.progress(asked.id) if (one.node, one.owner) == (on.name, owner)]
     return [on.copies[id_] for id_ in set(on.copies) - before], dict(parts[0].skipped) if parts else {}
@@ -161,8 +162,8 @@ def test_what_is_on_record_here_is_not_made_again_even_when_it_is_long_gone() ->
 
 def test_a_batch_that_was_made_already_changes_nothing() -> None:
     on = ledger_of(A, settled())
-    on._put("requests", REQUEST, request())
-    found = resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, NOW)
+    on._put("records", (Request, REQUEST), request())
+    found = resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, Endings(NOW))
     assert found is not None
     assert resubmission.made(on, found, (), (), EVERYBODY, POLICY, NOW) == 1
     assert resubmission.made(on, found, (), (), EVERYBODY, POLICY, NOW) == 0
@@ -171,19 +172,19 @@ def test_a_batch_that_was_made_already_changes_nothing() -> None:
 @pytest.mark.parametrize("state", [RequestState.PAUSED, RequestState.REMOVED])
 def test_a_request_that_is_paused_or_removed_meanwhile_makes_nothing(state: RequestState) -> None:
     on = ledger_of(A, settled())
-    on._put("requests", REQUEST, request())
-    found = resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, NOW)
+    on._put("records", (Request, REQUEST), request())
+    found = resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, Endings(NOW))
     assert found is not None
-    on._put("requests", REQUEST, request().changed(state, B, NOW))
+    on._put("records", (Request, REQUEST), request().changed(state, B, NOW))
     assert resubmission.made(on, found, (), (), EVERYBODY, POLICY, NOW) == 0
-    assert resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, NOW) is None
+    assert resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, Endings(NOW)) is None
 
 
 def test_a_request_that_is_too_old_makes_nothing() -> None:
     on = ledger_of(A, settled())
-    on._put("requests", REQUEST, request())
+    on._put("records", (Request, REQUEST), request())
     later = NOW + POLICY.resubmit_request_age
-    assert resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, later) is None
+    assert resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, Endings(later)) is None
 
 
 # The second copy.
@@ -284,8 +285,8 @@ def test_what_was_passed_over_is_made_when_its_owner_is_lost_for_good() -> None:
 
 def test_an_owner_that_comes_back_meanwhile_makes_its_messages_itself() -> None:
     on = ledger_of(B, held())
-    on._put("requests", REQUEST, request())
-    found = resubmission.batch(on, REQUEST, A, SILENT, POLICY, NOW)
+    on._put("records", (Request, REQUEST), request())
+    found = resubmission.batch(on, REQUEST, A, SILENT, POLICY, Endings(NOW))
     assert found is not None
     assert resubmission.made(on, found, (), (), AT_HAND, POLICY, NOW) == 0
 
@@ -317,7 +318,7 @@ def test_owners_are_this_node_and_all_that_were_ever_members() -> None:
 def told(on: LedgerAtHand, **changes: Any) -> LedgerAtHand:
     """The owner said how far it has come."""
     own = Progress(request=REQUEST, node=A, owner=A)
-    on._put("progress", (REQUEST, A, A), replace(own, **changes))
+    on._put("parts", (Progress, (REQUEST, A, A)), replace(own, **changes))
     return on
 
 
@@ -351,8 +352,8 @@ def test_what_was_left_to_an_owner_is_made_when_it_is_retired_or_lost_its_databa
 def test_members_are_asked_whether_they_see_an_owner_only_if_silence_alone_is_against_it() -> None:
     def asks(contacts: Contacts, asked: Request) -> bool:
         on = ledger_of(B, held())
-        on._put("requests", REQUEST, asked)
-        found = resubmission.batch(on, REQUEST, A, contacts, POLICY, NOW)
+        on._put("records", (Request, REQUEST), asked)
+        found = resubmission.batch(on, REQUEST, A, contacts, POLICY, Endings(NOW))
         assert found is not None
         return found.suspected
 
@@ -364,8 +365,8 @@ def test_members_are_asked_whether_they_see_an_owner_only_if_silence_alone_is_ag
 def what_is_elsewhere(said: Sequence[Answered | Unanswered], places: Sequence[MemberPlace]) -> Any:
     """What the script says about a silent owner, when the members that can be reached say that."""
     on = ledger_of(B, held())
-    on._put("requests", REQUEST, request())
-    found = resubmission.batch(on, REQUEST, A, SILENT, POLICY, NOW)
+    on._put("records", (Request, REQUEST), request())
+    found = resubmission.batch(on, REQUEST, A, SILENT, POLICY, Endings(NOW))
     assert found is not None
     sighting = sighting_of_member(on, A)
     reachable = [place.name for place in places[: len(said)]]

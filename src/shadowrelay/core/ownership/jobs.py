@@ -7,14 +7,16 @@ difference.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Write
+from shadowrelay.core.decisions import Decision
 from shadowrelay.core.events.announcements import MILLISECOND
 from shadowrelay.core.identifiers import FIRST, RequestId, ServerName
-from shadowrelay.core.jobs import Filter, ForgetJob, Job, JobProgress, JobState, Verb
+from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.shared_records import next_revision
+from shadowrelay.core.records import next_revision
+from shadowrelay.core.replicating import Rules
+from shadowrelay.core.shared_records import ForgetRecord
 from shadowrelay.core.values import dataclass, replace
 
 MOST_KEPT = 200
@@ -22,9 +24,6 @@ MOST_KEPT = 200
 
 MOST_OPEN = 40
 """Jobs that this node itself has still to go through when it takes one more from an operator."""
-
-KEPT_FOR = timedelta(days=14)
-"""So long a job is kept after it was made, if all members are through."""
 
 _UNDO = {Verb.SUSPEND, Verb.RESUME}
 """Verbs of which the latest that is about a message counts."""
@@ -65,6 +64,7 @@ def add(ledger: Ledger, job: Job, members: Collection[ServerName]) -> Decision[J
     room = _room(ledger, members)
     if room is None:
         return Decision(JobRefused(f"{MOST_KEPT} jobs are open: stop some, or retire members that are gone"))
+    job = replace(job, kept_at=job.changed_at)
     return Decision(job, (job, *room))
 
 
@@ -81,55 +81,16 @@ def _after_all(ledger: Ledger, job: Job) -> Job:
 def stop(ledger: Ledger, job_id: RequestId, by: ServerName, now: datetime) -> Decision[Job | None]:
     """Stop a job for good; what was done stays done. The result: the job as it is now, None without one."""
     known = ledger.job(job_id)
-    if known is None or known.state is JobState.STOPPED:
+    if known is None or known.final:
         return Decision(known)
     revision = next_revision(known.revision, now)
     after = replace(known, state=JobState.STOPPED, revision=revision, changed_by=by, changed_at=now)
     return Decision(after, (after,))
 
 
-def merge(
-    ledger: Ledger,
-    given: Job,
-    progress: Sequence[JobProgress],
-    teller: ServerName,
-    members: Collection[ServerName],
-) -> Decision[Job | None]:
-    """A member gave its record of a job, and its own progress. The result is the record as it is now.
-
-    None: it is not kept. That is so if there is no room but for younger jobs, or more are open than are kept.
-    """
-    known = ledger.job(given.id)
-    writes: list[Write] = []
-    if known is None:
-        room = _room(ledger, members, given.id)
-        if room is None:
-            return Decision(None)
-        writes += room
-    after = newest(known, given) if known else given
-    writes += [after] if after != known else []
-    told = {one.node: one.step for one in ledger.job_progress(given.id)}
-    writes += [
-        one
-        for one in progress
-        if one.node == teller and one.job == given.id and one.step > told.get(one.node, -1)
-    ]
-    return Decision(after, tuple(writes))
-
-
-def newest(one: Job, other: Job) -> Job:
-    """Of two revisions of a job, the one that counts. The order of merging makes no difference."""
-    return max(one, other, key=_weight)
-
-
-def _weight(job: Job) -> tuple[bool, int, datetime, list[int]]:
-    by_name = [-ord(letter) for letter in job.changed_by] + [0]  # the first name weighs most
-    return job.state is JobState.STOPPED, job.revision, job.changed_at, by_name
-
-
 def _room(
     ledger: Ledger, members: Collection[ServerName], newcomer: RequestId | None = None
-) -> list[ForgetJob] | None:
+) -> list[ForgetRecord] | None:
     """What has to be forgotten, so that one more job fits; None if none may be. Jobs that are over go first,
     the oldest of them at first. One that is older than all of these does not come back for them.
     """
@@ -140,17 +101,7 @@ def _room(
     gone = [one.id for one in jobs if over(ledger, one, members)][:too_many]
     if len(gone) < too_many or (newcomer is not None and newcomer < gone[-1]):
         return None
-    return [ForgetJob(one) for one in gone]
-
-
-def forget(ledger: Ledger, members: Collection[ServerName], now: datetime) -> Decision[int]:
-    """Forget jobs that were made long ago and are over. The result: how many."""
-    gone = [
-        ForgetJob(one.id)
-        for one in ledger.jobs()
-        if now - one.made_at >= KEPT_FOR and over(ledger, one, members)
-    ]
-    return Decision(len(gone), tuple(gone))
+    return [ForgetRecord(Job, one) for one in gone]
 
 
 def own(ledger: Ledger, job_id: RequestId) -> JobProgress:
@@ -166,7 +117,7 @@ def further(progress: JobProgress, now: datetime) -> JobProgress:
 
 def through(ledger: Ledger, job: Job) -> bool:
     """Has this node nothing more to do for the job, as far as it knows?"""
-    return job.state is JobState.STOPPED or own(ledger, job.id).done
+    return job.final or own(ledger, job.id).done
 
 
 def all_done(ledger: Ledger, job: Job, members: Collection[ServerName]) -> bool:
@@ -180,7 +131,7 @@ def all_done(ledger: Ledger, job: Job, members: Collection[ServerName]) -> bool:
 def over(ledger: Ledger, job: Job, members: Collection[ServerName]) -> bool:
     """Is nothing left of a job on any member? ``members``: the others, without those that were retired."""
     told = {one.node: one for one in ledger.job_progress(job.id)}
-    if job.state is JobState.STOPPED:
+    if job.final:
         return not any(one.pending for one in told.values())
     return all(
         (one := told.get(name)) is not None and one.closed and not one.pending
@@ -195,12 +146,27 @@ def to_overrule(job: Job, jobs: Collection[Job]) -> list[Job]:
     return [
         one
         for one in jobs
-        if one.verb in _UNDO
-        and one.state is not JobState.STOPPED
-        and (one.made_at, one.id) > (job.made_at, job.id)
+        if one.verb in _UNDO and not one.final and (one.made_at, one.id) > (job.made_at, job.id)
     ]
 
 
 def again(progress: JobProgress, now: datetime) -> JobProgress:
     """Go through the queue once more, since messages were in hand when it was their turn."""
     return further(replace(progress, after=FIRST, waiting=0), now)
+
+
+def _done(parts: Sequence[JobProgress]) -> int:
+    (own,) = parts
+    return own.done + 2 * own.closed + 4 * (own.done and not own.pending)
+
+
+RULES = Rules(
+    kind=Job,
+    part=JobProgress,
+    fault=lambda job: "a job without a condition would mean all mail" if job.filter == Filter() else "",
+    room=lambda ledger, job, about: _room(ledger, about.members, job.id),
+    own=lambda ledger, job: (own(ledger, job.id),),
+    done=_done,
+    live=lambda ledger, job, about: not over(ledger, job, about.members),
+    newer=lambda part, known: part.step > (known.step if known else -1),
+)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from shadowrelay.core.decisions import Decision, Write
+from shadowrelay.core.decisions import Decision
 from shadowrelay.core.identifiers import RequestId, ServerName
-from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.ledger import Ledger, own_progress
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.requests import Progress, Request, RequestState, Selector, newest
-from shadowrelay.core.shared_records import ForgetRequest, next_revision
+from shadowrelay.core.reckoning import Endings
+from shadowrelay.core.records import next_revision
+from shadowrelay.core.replicating import Merging, Rules
+from shadowrelay.core.requests import Progress, Request, RequestState, Selector
+from shadowrelay.core.shared_records import ForgetRecord
 from shadowrelay.core.values import dataclass, replace
 
 OFF = timedelta(seconds=15)
@@ -34,12 +37,17 @@ def add(ledger: Ledger, request: Request, policy: Policy, now: datetime) -> Deci
     if why := fault(request.selector, policy, now):
         return Decision(Declined(why))
     known_ones = ledger.requests()
-    if sum(one.open(now, policy.resubmit_request_age) for one in known_ones) >= policy.resubmit_most_requests:
+    ends = Endings(now)
+    if (
+        sum(one.open(ends, policy.resubmit_request_age) for one in known_ones)
+        >= policy.resubmit_most_requests
+    ):
         most = policy.resubmit_most_requests
         return Decision(
             Declined(f"{most} requests are open (resubmit_most_requests): remove one of them first")
         )
-    numbered = replace(request, number=max((one.number for one in known_ones), default=0) + 1)
+    number = max((one.number for one in known_ones), default=0) + 1
+    numbered = replace(request, number=number, kept_at=now)
     return Decision(numbered, (numbered,))
 
 
@@ -77,45 +85,34 @@ def change(
     return Decision(after, (after,))
 
 
-def merge(
-    ledger: Ledger,
-    given: Request,
-    progress: Sequence[Progress],
-    teller: ServerName,
-    policy: Policy,
-    now: datetime,
-) -> Decision[Request | None]:
-    """A member gave its record of a request, and its own progress. The result is the record as it is now.
+def _room(ledger: Ledger, about: Merging) -> Sequence[ForgetRecord] | None:
+    """None: the request has ended elsewhere, or there are too many."""
+    ended = about.age >= about.policy.resubmit_request_age
+    return None if ended or len(ledger.requests()) >= MOST_KEPT else ()
 
-    None: the request ended so long ago that it is not kept, or there are too many.
+
+RULES = Rules(
+    kind=Request,
+    part=Progress,
+    room=lambda ledger, _, about: _room(ledger, about),
+    own=lambda ledger, request: own_progress(ledger, request.id),
+    done=lambda parts: sum(part.done for part in parts),
+    live=lambda *_: True,
+)
+
+
+def forget(ledger: Ledger, policy: Policy, ends: Endings) -> Decision[int]:
+    """Forget the records of requests that this node has had for two of their lives. The result: how many.
+
+    A node takes a request that it does not know up to the end of the first life (``_room``), and makes
+    messages for it for one life. So whoever knows that a request was removed knows it until nobody makes
+    messages for it any more.
     """
-    if forgotten(given, policy, now):
-        return Decision(None)
-    known = ledger.request(given.id)
-    if known is None and len(ledger.requests()) >= MOST_KEPT:
-        return Decision(None)
-    after = newest(known, given) if known else given
-    writes: list[Write] = [after] if after != known else []
-    told = {(one.owner): one for one in ledger.progress(given.id) if one.node == teller}
-    writes += [
-        one
-        for one in progress
-        if one.node == teller and one.request == given.id and one != told.get(one.owner)
-    ]
-    return Decision(after, tuple(writes))
-
-
-def forgotten(request: Request, policy: Policy, now: datetime) -> bool:
-    """Did the request end so long ago that nobody needs its record any more?"""
-    return now - request.made_at >= 2 * policy.resubmit_request_age
-
-
-def forget(ledger: Ledger, policy: Policy, now: datetime) -> Decision[int]:
-    """Forget the records of requests that ended long ago. The result: how many."""
-    gone = [ForgetRequest(one.id) for one in ledger.requests() if forgotten(one, policy, now)]
+    before = ends.before(2 * policy.resubmit_request_age)
+    gone = [ForgetRecord(Request, one.id) for one in ledger.requests() if one.since <= before]
     return Decision(len(gone), tuple(gone))
 
 
-def kept(ledger: Ledger, policy: Policy, now: datetime) -> tuple[Selector, ...]:
+def kept(ledger: Ledger, policy: Policy, ends: Endings) -> tuple[Selector, ...]:
     """The windows of Safety Net that open requests keep from expiring."""
-    return tuple(one.selector for one in ledger.requests() if one.open(now, policy.resubmit_request_age))
+    return tuple(one.selector for one in ledger.requests() if one.open(ends, policy.resubmit_request_age))

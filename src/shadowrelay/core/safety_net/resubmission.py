@@ -22,6 +22,7 @@ from shadowrelay.core.ledger import Ledger, Transaction, own_progress
 from shadowrelay.core.messages import Confirmation, Copy, Digests, Recipient, Role, Stage, Status
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.requests import Place, Progress, Request, RequestState, Selector, Skipped
 from shadowrelay.core.safety_net.selection import matching
 from shadowrelay.core.tracking import Resubmit
@@ -190,12 +191,12 @@ def batch(
     owner: ServerName,
     contacts: Contacts,
     policy: Policy,
-    now: datetime,
+    ends: Endings,
     most: int = AT_ONCE,
 ) -> Batch | None:
     """The next messages that this owner settled; None if nothing is to be done for it now."""
     request = ledger.request(request_id)
-    if request is None or not request.runs(now, policy.resubmit_request_age):
+    if request is None or not request.runs(ends, policy.resubmit_request_age):
         return None
     progress = turn(ledger, request, owner, contacts)
     if progress is None:
