@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opened import DATABASE, NOW, OTHER, OTHER_DATABASE, database, incarnation, message, opened, save
+from opened import DATABASE, NOW, OTHER, OTHER_DATABASE, database, incarnation, message, opened, save, shadow
 
 from shadowrelay.core.decisions import (
+    Chore,
+    ChoreKind,
     Content,
     DamagedRow,
     Decision,
@@ -27,8 +29,8 @@ from shadowrelay.core.decisions import (
     VerdictKind,
 )
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.identifiers import Beginning, DatabaseId, Lineage
-from shadowrelay.core.messages import Status
+from shadowrelay.core.identifiers import Beginning, DatabaseId, Lineage, ServerName
+from shadowrelay.core.messages import Confirmation, Status
 from shadowrelay.database.content import ContentDamaged, examine, stored, sweep
 from shadowrelay.database.opening import FILE
 from shadowrelay.database.outbox import Outbox
@@ -144,16 +146,58 @@ async def test_a_row_on_its_way_to_the_log_that_cannot_be_read_says_so_and_the_o
 
 LINEAGE = {
     "whose it is": "UPDATE meta SET value = CAST(value AS BLOB) WHERE key = 'node'",
-    "a member's name": "UPDATE member SET name = CAST(name AS BLOB)",
-    "a member's beginnings": "UPDATE member SET beginnings = 'x'",
-    "a member's database": "UPDATE member SET database_id = CAST(database_id AS BLOB)",
-    "a member's sequence": "UPDATE member SET sequence = -1",
     "when it was alive": "UPDATE meta SET value = '17q' WHERE key = 'alive_at'",
     "an incarnation": "UPDATE incarnation SET token = CAST(token AS BLOB)",
     "where it began": "UPDATE incarnation SET began_at = 'x'",
     "where it began, past the end": "UPDATE incarnation SET began_at = 1 << 40",
     "the last sequence": "UPDATE sqlite_sequence SET seq = 'x' WHERE name = 'outbox'",
 }
+
+
+OF_MEMBERS = {
+    "a member's name": ("member", "name = CAST(name AS BLOB)"),
+    "a member's name, in no encoding": ("member", "name = CAST(x'ff6d7832' AS TEXT)"),
+    "a member's beginnings": ("member", "beginnings = 'x'"),
+    "a member's database": ("member", "database_id = CAST(database_id AS BLOB)"),
+    "a member's sequence": ("member", "sequence = -1"),
+    "a member's sequence, in words": ("member", "sequence = 'many'"),
+    "no sequence": ("member", "sequence = NULL"),
+    "beginnings in no encoding": ("member", "beginnings = CAST(x'ff40' AS TEXT)"),
+    "a bit of it": ("member", "sequence = sequence + 1"),
+    "what a chore is": ("chore", "work = 'replacee'"),
+    "whom a chore is about": ("chore", "member = 'mx7'"),
+    "how far a chore is": ("chore", "place = '~'"),
+}
+
+
+@pytest.mark.parametrize(("table", "damage"), OF_MEMBERS.values(), ids=OF_MEMBERS)
+async def test_what_is_damaged_of_members_and_chores_is_dropped_and_all_else_stays(
+    tmp_path: Path, table: str, damage: str
+):
+    """A member introduces itself again, and every opening asks about all mail, as a chore would."""
+    lineage = Lineage(OTHER_DATABASE, (Beginning(incarnation(7), 3),), 9)
+    known = [Member(OTHER, lineage), Member(ServerName("mx3"), lineage)]
+    left = [Chore(ChoreKind.REPLACED, name, NOW, 1, message().id) for name in (OTHER, ServerName("mx3"))]
+    copy = shadow()
+    async with database(tmp_path) as there:
+        await there.transact(save(copy))
+        await there.transact(lambda ledger: ledger.apply(Decision(None, (*known, *left))))
+    key = "name" if table == "member" else "member"
+    put(tmp_path, f"UPDATE {table} SET {damage} WHERE {key} = ?", OTHER)
+    async with database(tmp_path) as there:
+        assert (there.opened.set_aside, there.opened.dropped) == (None, {table: 1})
+        assert there.lineage.database_id == DATABASE
+        members, found, asked = await there.transact(
+            lambda ledger: (ledger.members(), ledger.chores, ledger.copy(copy.id))
+        )
+        assert members == (known[1:] if table == "member" else known)
+        assert [one for one in found if one.work is ChoreKind.REPLACED] == (
+            left[1:] if table == "chore" else left
+        )
+        assert asked is not None
+        assert asked.confirmation is Confirmation.ASK
+    async with database(tmp_path) as there:
+        assert there.opened.dropped == {}
 
 
 @pytest.mark.parametrize("damage", LINEAGE.values(), ids=LINEAGE)

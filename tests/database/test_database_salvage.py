@@ -12,7 +12,7 @@ import pytest
 from opened import NOW, OTHER_DATABASE, database, message, opened, save, shadow
 from test_database_opening import damage_table, unclean
 
-from shadowrelay.core.decisions import Content, Decision, Member
+from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import Continuity, Mark, MessageId
 from shadowrelay.core.messages import Copy, Digests
@@ -161,26 +161,6 @@ async def test_a_schema_that_cannot_be_read_sets_it_aside(tmp_path: Path) -> Non
     with file.open("r+b") as raw:
         raw.seek(100)
         raw.write(b"\xa5" * (PAGE - 100))
-    async with database(tmp_path, database_id=OTHER_DATABASE) as found:
-        assert found.opened.set_aside
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE member SET sequence = 'many'",
-        "UPDATE member SET beginnings = CAST(x'ff40' AS TEXT)",
-        "UPDATE member SET sequence = NULL",
-    ],
-)
-async def test_a_member_whose_marks_cannot_be_read_is_not_guessed(tmp_path: Path, change: str) -> None:
-    async with database(tmp_path) as found:
-        member = Member("mx2.example.org", found.lineage)  # type: ignore[arg-type]
-        await found.transact(lambda ledger: ledger.apply(Decision(None, (member,))))
-    connection = sqlite3.connect(tmp_path / FILE)
-    connection.execute(change)
-    connection.commit()
-    connection.close()
     async with database(tmp_path, database_id=OTHER_DATABASE) as found:
         assert found.opened.set_aside
 

@@ -334,14 +334,18 @@ Flip = tuple[str, tuple[Any, ...], object]
 
 
 def flips(connection: sqlite3.Connection, table: str) -> list[Flip]:
-    """Column, key of the row, and the new value. The rows of a damaged message are believed by nobody."""
+    """Column, key of the row, and the new value. The rows of a damaged message are believed by nobody. Ids
+    of messages differ by more than a bit, though these here are numbered.
+    """
     key = key_of(connection, table)
+    others = {one for (one,) in connection.execute("SELECT id FROM message")}
     found = []
     for column, kind in columns(connection)[table]:
         rows = connection.execute(f"SELECT {column}, {', '.join(key)} FROM {table}").fetchall()
         assert rows, f"{table} has no row: put one there"
         those = [row for row in rows if row[1] != BAD.id or table == "damaged"]
-        found += [(column, row[1:], new) for row in those for new in flipped(row[0], kind)]
+        news = [(row, new) for row in those for new in flipped(row[0], kind) if new not in others]
+        found += [(column, row[1:], new) for row, new in news]
     return found
 
 

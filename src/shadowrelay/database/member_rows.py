@@ -18,7 +18,7 @@ from shadowrelay.database.sums import SqlRow, needed
 
 def member_of(row: SqlRow) -> Member:
     """The member in a row, with its sum. Raises sqlite3.DatabaseError (CORRUPT) for a damaged row: a member's
-    mark cannot be guessed, so the database cannot be used any more.
+    mark cannot be guessed. The process ends, and the next opening drops the row (``opening``).
     """
     return needed(_member, row, "a row of a member")
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reckoning import ClockReading, Reckoning, begun, carried_on
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import meta, reckonings, records, sums
+from shadowrelay.database import member_rows, meta, reckonings, records, sums
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
 
@@ -66,7 +67,8 @@ class Opening:
     """What opening a database found. ``at``: the time of opening; members are asked about all mail queued by
     then. ``away_since``: when the node last ran; None for a new database. ``set_aside``, ``salvaged``: the
     database was corrupt. ``unchecked``: ``check_whole`` has yet to see whether the file is whole.
-    ``reckoning``: how the node reckons its time from now on.
+    ``reckoning``: how the node reckons its time from now on. ``dropped``: how many damaged rows about members
+    and chores, by table.
     """
 
     created: bool
@@ -76,6 +78,7 @@ class Opening:
     salvaged: Salvaged | None = None
     unchecked: bool = False
     reckoning: Reckoning | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 def database_in(directory: Path) -> DatabaseId | None:
@@ -173,6 +176,7 @@ def begin_incarnation(
     carried on, and ``now`` is not looked at.
     """
     connection.execute("BEGIN IMMEDIATE")
+    dropped = _without_damaged(connection)
     ledger = SqlLedger(connection, name)
     ledger.at_once = at_once or ledger.at_once
     _check_lineages(ledger)
@@ -192,7 +196,7 @@ def begin_incarnation(
         )
     known = [member.knows_ours for member in ledger.members() if not member.retired]
     tokens = [beginning.incarnation for beginning in ledger.lineage.beginnings]
-    if known and all(item in tokens for item in known):
+    if known and "member" not in dropped and all(item in tokens for item in known):
         oldest = min((item for item in known if item), key=tokens.index)
         connection.execute(SQL["prune_incarnations"], (oldest,))
     first_event = connection.execute(SQL["last_event"]).fetchone()[0] + 1
@@ -208,7 +212,34 @@ def begin_incarnation(
     count(ledger, now)
     connection.execute("COMMIT")
     ledger.tally.keep()
-    return ledger, Opening(created, now, away_since, reckoning=reckoning)
+    return ledger, Opening(created, now, away_since, reckoning=reckoning, dropped=dropped)
+
+
+def _without_damaged(connection: sqlite3.Connection) -> dict[str, int]:
+    """Drop what cannot be believed of members and chores, and count it by table. A damaged key names no row,
+    so all rows are written anew.
+
+    This opening asks the members about all mail in transit. A chore would have asked no more, and a member
+    whose database was replaced meanwhile tells by its answers. A member introduces itself again.
+    """
+    sums.know_sums(connection)
+    dropped = {}
+    for table, make in (("member", member_rows.member_of), ("chore", member_rows.chore_of)):
+        rows = connection.execute(SQL[f"{table}s"]).fetchall()
+        kept = [row[:-1] for row in rows if _is_sound(make, row)]
+        if len(kept) < len(rows):
+            dropped[table] = len(rows) - len(kept)
+            connection.execute(SQL[f"clear_{table}s"])
+            connection.executemany(SQL[f"put_{table}"], kept)
+    return dropped
+
+
+def _is_sound(make: Callable[[sums.SqlRow], object], row: sums.SqlRow) -> bool:
+    try:
+        make(row)
+    except sqlite3.DatabaseError:
+        return False
+    return True
 
 
 def _reckoned(connection: sqlite3.Connection, reading: ClockReading, alive_at: datetime | None) -> Reckoning:

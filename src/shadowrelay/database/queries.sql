@@ -138,6 +138,9 @@ SELECT name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
        broken_at, row_sum
   FROM member ORDER BY name;
 
+-- name: clear_members
+DELETE FROM member;
+
 -- name: put_member
 INSERT OR REPLACE INTO member (name, database_id, beginnings, sequence, knows_ours, applied_incarnation,
        applied_event, retired, replaced, broken_at, row_sum)
@@ -381,6 +384,9 @@ SELECT work, member, at, step, place, row_sum FROM chore ORDER BY at, work, memb
 -- name: put_chore
 INSERT OR REPLACE INTO chore (work, member, at, step, place, row_sum)
 VALUES (?1, ?2, ?3, ?4, ?5, row_sum(?1, ?2, ?3, ?4, ?5));
+
+-- name: clear_chores
+DELETE FROM chore;
 
 -- name: drop_chore
 DELETE FROM chore WHERE work = ? AND member = ?;

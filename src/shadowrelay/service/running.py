@@ -124,6 +124,12 @@ def _tell_what_was_opened(settings: Settings, database: TransportDatabase) -> No
             if salvaged.messages_missing
             else "no message is missing; what is damaged is fetched from members",
         )
+    if database.opened.dropped:
+        log.error(
+            "damaged_rows_dropped",
+            rows=dict(database.opened.dropped),
+            consequence="members introduce themselves again, and are asked about all mail in transit",
+        )
     if storage := ephemeral.of_this_process(settings.data_dir):
         log.critical(
             "data_directory_is_ephemeral",

@@ -15,7 +15,7 @@ from shadowrelay.core.members.answers import answer
 from shadowrelay.core.members.claims import Claim, Sighting, judge, sighting_of, vouches
 from shadowrelay.core.members.conversation import Answered, Query, Question, ask, asked, told
 from shadowrelay.core.messages import Confirmation, Envelope, HolderState, Reason, Role, Status
-from shadowrelay.core.ownership.transfer import intend, withdraw
+from shadowrelay.core.ownership.transfer import NO_INCARNATION, intend, withdraw
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.holding import ShadowCopyOffer, hold
 from shadowrelay.members.inquiry import Inquiry
@@ -79,6 +79,17 @@ def test_without_copies_there_is_nothing_to_ask_for() -> None:
     assert sighting_of(ledger_of(B), A) is None
     assert sighting_of(holding(B, 1), A) == Sighting(A, DB[A], Mark(RUN[A], 10))
     assert sighting_of(holding(B, 1, Reason.HEARTBEAT_LOST), A) is None
+
+
+def test_of_an_owner_that_a_node_knows_no_more_its_copies_tell_whom_to_ask_for() -> None:
+    """The row about that member was damaged, and dropped: its mail is promoted by time all the same."""
+    on = holding(B, 1)
+    del on.known[A]
+    sighting = sighting_of(on, A)
+    assert sighting == Sighting(A, DB[A], Mark(RUN[A], 0))
+    assert vouches(holding(C, 2), {A}, sighting)
+    on.put(replace(on.copies[M], offered_in=NO_INCARNATION))
+    assert sighting_of(on, A) is None
 
 
 # A promotion is pending first.

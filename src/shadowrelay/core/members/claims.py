@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import datetime
 
-from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
+from shadowrelay.core.decisions import Decision, Part, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import known
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
@@ -42,8 +42,21 @@ class Claim:
 
 
 def sighting_of(ledger: Ledger, owner: ServerName) -> Sighting | None:
-    """The question before copies held for that owner are promoted by time; None if there are none."""
-    return sighting_of_member(ledger, owner) if ledger.any_unclaimed(owner) else None
+    """The question before copies held for that owner are promoted by time; None if there are none.
+
+    If what this node knew of the owner was lost, the copies say in which database and incarnation it was.
+    """
+    if not ledger.any_unclaimed(owner):
+        return None
+    if known := sighting_of_member(ledger, owner):
+        return known
+    held = ledger.copies_held_for(owner, Part(most=_FEW), unclaimed=True).copies
+    marks = (Sighting(owner, one.owner_database, Mark(one.offered_in, 0)) for one in held if one.offered_in)
+    return next(marks, None)
+
+
+_FEW = 50
+"""Copies that are looked at for a mark of their owner: those that this node has of a takeover have none."""
 
 
 def sighting_of_member(ledger: Ledger, name: ServerName) -> Sighting | None:
