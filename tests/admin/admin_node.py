@@ -62,6 +62,7 @@ from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.retire import Retirement, retire
 from shadowrelay.operator.view import View
 from shadowrelay.smtp.members.client import NO_ANSWER
 from shadowrelay.tracking.events import TrackingEvents
@@ -257,8 +258,9 @@ class FakeNode:
         self.active = False
         return await self.remains()
 
-    def retired(self, name: ServerName) -> None:
+    async def retire(self, name: ServerName, operator: str) -> Retirement:
         self.told_of.append(name)
+        return await self.database.transact(lambda ledger: retire(ledger, name, NOW))
 
 
 @asynccontextmanager

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from ledger_at_hand import NOW, A, B, C, ledger_of
 
 from shadowrelay.core import switching
-from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.identifiers import DatabaseId, NextHop, RequestId
 from shadowrelay.core.jobs import Filter, Job, JobState, Verb
 from shadowrelay.core.records import Record, newest, next_revision
 from shadowrelay.core.requests import Request, RequestState, Selector
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.members.sharing import RULES
@@ -33,6 +34,7 @@ PLAIN: dict[str, Record] = {
     "job": Job(verb=Verb.REMOVE, filter=Filter(sender="a@b.example"), made_by=A, made_at=NOW, **BY),
     "suspension": Suspension(next_hop=NextHop("inside"), suspended=True, **BY),
     "switch": Switch(name=switching.REDUNDANCY, value=True, against=True, **BY),
+    "retired": RetiredMember(member=C, database_id=DatabaseId(ID), **BY),
 }
 BODIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "request": {"state": st.sampled_from(RequestState), "gone": st.sampled_from([(), (B,), (B, C)])},
@@ -43,6 +45,7 @@ BODIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "spans": st.sampled_from([(), ((NOW - SECOND, NOW),)]),
     },
     "switch": {"value": st.booleans()},
+    "retired": {},
 }
 
 

@@ -51,6 +51,7 @@ from shadowrelay.core.identifiers import (
 from shadowrelay.core.jobs import Job, JobProgress, Verb
 from shadowrelay.core.messages import AsSent, Copy, Digests, Holder, HolderState, Status
 from shadowrelay.core.requests import Progress, Request, Selector
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import Receive
@@ -253,7 +254,7 @@ READ: dict[str, Callable[[SqlLedger], list[object]]] = {
     "unacknowledged": lambda ledger: list(ledger.unacknowledged(SENT, NOW - timedelta(days=1))),
     "record": lambda ledger: [
         (one, one.kept_at, one.age)
-        for kind in (Request, Job, Suspension, Switch)
+        for kind in (Request, Job, Suspension, Switch, RetiredMember)
         for one in ledger.records(kind)
     ],
     "record_part": lambda ledger: [*ledger.progress(JOB), *ledger.job_progress(JOB)],

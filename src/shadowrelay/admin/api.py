@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
+from shadowrelay.admin.body import session_of
 from shadowrelay.admin.cluster import ClusterRoutes
 from shadowrelay.admin.confirming import TimeRoutes
 from shadowrelay.admin.events import EventRoutes
@@ -43,7 +44,6 @@ from shadowrelay.database.queue_views import depths
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
-from shadowrelay.operator.retire import retire
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -219,12 +219,7 @@ class _Api(Answers):
             raise RequestRefused(409, f"{name} answers: it is not gone. Stop it first")
         if state is MemberState.UNTRIED and not (known and known.retired):
             raise RequestRefused(409, f"{name} was not tried yet: wait for the first heartbeat")
-        now = self.clock()
-        done = await self._ask(lambda ledger: retire(ledger, name, now))
-        _log.warning(
-            "member_retired", member=name, promoted=done.promoted, lost=done.lost, events_dropped=done.events
-        )
-        self.node.retired(name)
+        done = await self.node.retire(name, session_of(request).operator)
         return json_response(
             {
                 "name": name,
@@ -234,7 +229,7 @@ class _Api(Answers):
                 "copies_lost": done.lost,
                 "events_dropped": done.events,
                 "did": done.told(),
-                "to_do": f"Retire it on every other member too, and take {name} out of the settings.",
+                "to_do": f"The other members are told. Take {name} out of the settings.",
             }
         )
 

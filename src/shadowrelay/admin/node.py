@@ -26,6 +26,7 @@ from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.retire import Retirement
 from shadowrelay.operator.tracing import Event
 
 _A_WHILE = timedelta(seconds=2)
@@ -341,8 +342,8 @@ class RunningNode(Protocol):
         """What is left on this node, and what was handed over since the drain began."""
         ...
 
-    def retired(self, name: ServerName) -> None:
-        """A member was retired, durably: stop calling it, and look at the queue and at exposure again."""
+    async def retire(self, name: ServerName, operator: str) -> Retirement:
+        """Retire a member, durably, here and on all members: nobody calls it any more."""
         ...
 
 

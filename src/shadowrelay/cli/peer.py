@@ -52,12 +52,12 @@ def list_peers(node: AdminClient, *, workers: bool, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @node_options
 def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
-    """Say that member NAME is gone for good. Say it to every node that remains.
+    """Say that member NAME is gone for good. Say it to one node that remains.
 
     NAME is a member's name (mx1.example.net), or its first label (mx1) if no other member has that label.
 
-    Its copies no longer count. The copies that this node holds for it are promoted and delivered: this mail
-    goes out twice if NAME is alive after all.
+    The other nodes are told. Its copies no longer count. The copies that a node holds for it are promoted
+    and delivered: this mail goes out twice if NAME is alive after all.
 
     The name of a node means all of its workers, w2.mx1.example.net or w2.mx1 one of them. All workers of the
     node that is asked are told.

@@ -1,6 +1,6 @@
 """A record that every member has: what each kind of them has in common, and how two revisions of one merge.
 
-Kinds are resubmit requests, jobs, suspended queues and settings that were switched.
+Kinds are resubmit requests, jobs, suspended queues, settings that were switched and retired members.
 """
 
 from __future__ import annotations

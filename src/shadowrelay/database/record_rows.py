@@ -16,6 +16,7 @@ from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.jobs import Job, JobProgress
 from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.shared_records import ForgetRecord, ForgetTold, RecordLedger, RecordWrite
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
@@ -32,7 +33,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 P = TypeVar("P", bound=RecordPart)
 
-_KINDS: dict[str, type[Record]] = {one.kind: one for one in (Request, Job, Suspension, Switch)}
+_KINDS: dict[str, type[Record]] = {one.kind: one for one in (Request, Job, Suspension, Switch, RetiredMember)}
 _PARTS: dict[str, type[RecordPart]] = {one.kind.kind: one for one in (Progress, JobProgress)}
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -7,7 +7,7 @@ suspended is in force once it was read here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
 from typing import Any
@@ -18,6 +18,8 @@ from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.operating import ActAnswer, Told
 from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.replicating import Merging
+from shadowrelay.core.retirements import RetiredMember
+from shadowrelay.core.retiring import to_follow
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.suspensions import Suspension
@@ -110,7 +112,8 @@ class Replication:
         contacts: Callable[[], Contacts],
         in_force: InForce,
         endings: Callable[[], Endings],
-        switched: Callable[[], None] = lambda: None,
+        switched: Callable[[], None],
+        retire: Callable[[RetiredMember], Awaitable[None]],
     ) -> None:
         self._members = members
         self._database = database
@@ -118,6 +121,7 @@ class Replication:
         self._in_force = in_force
         self._endings = endings
         self._switched = switched  # called when another value is in force
+        self._retire = retire  # a member, as another node has it on record
         self._told_overruled = False
         self._spread = Spread(REFRESH)
         self.suspensions_read: Callable[[Sequence[Suspension]], object] = lambda _: None
@@ -142,9 +146,11 @@ class Replication:
             self.wake.clear()
 
     async def look(self) -> News:
-        """Read the records; what was switched or suspended is in force from now on."""
-        news, switch, suspensions = await self._database.transact(_read)
+        """Read the records; what was switched, suspended or retired is so from now on."""
+        news, switch, suspensions, retirements = await self._database.transact(_read)
         self.suspensions_read(suspensions)
+        for one in retirements:
+            await self._retire(one)
         changed = self._in_force.take(switch)
         if changed:
             log.warning(
@@ -208,5 +214,8 @@ class Replication:
             return []
 
 
-def _read(ledger: SqlLedger) -> tuple[News, Switch | None, Sequence[Suspension]]:
-    return news_of(ledger), ledger.switch(REDUNDANCY), ledger.suspensions()
+def _read(
+    ledger: SqlLedger,
+) -> tuple[News, Switch | None, Sequence[Suspension], Sequence[RetiredMember]]:
+    switch, suspensions = ledger.switch(REDUNDANCY), ledger.suspensions()
+    return news_of(ledger), switch, suspensions, tuple(to_follow(ledger))

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from shadowrelay.core import suspending, switching
+from shadowrelay.core import retiring, suspending, switching
 from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
@@ -32,9 +32,8 @@ from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)
 
-RULES: dict[str, Rules[Any]] = {
-    rules.kind.kind: rules for rules in (suspending.RULES, jobs.RULES, requesting.RULES, switching.RULES)
-}
+_KINDS = (suspending.RULES, jobs.RULES, requesting.RULES, switching.RULES, retiring.RULES)
+RULES: dict[str, Rules[Any]] = {rules.kind.kind: rules for rules in _KINDS}
 """By kind, which is the action of XOPERATE that gives a record."""
 
 NOT_KEPT = "it does not keep the record: it has too many, or forgot it"

@@ -9,6 +9,7 @@ from shadowrelay.core.decisions import Decision, DropEvents, Member, Write
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.ownership import heartbeat
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.shared_records import ForgetTold
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
@@ -37,8 +38,11 @@ class Retirement:
         ]
 
 
-def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
-    """Mark a member retired, and do at once what its absence would lead to. Idempotent.
+def retire(
+    ledger: SqlLedger, name: ServerName, now: datetime, record: RetiredMember | None = None
+) -> Retirement:
+    """Mark a member retired, and do at once what its absence would lead to. Idempotent. ``record``: what the
+    other members are told of it; None if a member told it.
 
     Copies held for it are promoted: the operator decides even where the time span does not. Its copies of our
     messages stop counting, so that the repair makes new ones. After the promotion wrote its discard events,
@@ -50,6 +54,9 @@ def retire(ledger: SqlLedger, name: ServerName, now: datetime) -> Retirement:
     promoted, _ = heartbeat.take_over(ledger, name, Reason.OWNER_RETIRED, now)
     events = 0
     writes: list[Write] = [replace(member, retired=True), ForgetTold(name)]
+    if record is not None and not any(one.member == name for one in ledger.records(RetiredMember)):
+        database = member.lineage.database_id if member.lineage else None
+        writes.append(replace(record, database_id=database, kept_at=now))
     if member.lineage:
         events = views.events_waiting(ledger, member.lineage.database_id)
         writes.append(DropEvents(member.lineage.database_id))

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,12 @@ from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.retire import Retirement
 from shadowrelay.operator.tracing import Event
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
-from shadowrelay.service import resubmit
+from shadowrelay.service import resubmit, retiring
 from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.current import Current
 from shadowrelay.service.failing import NodeFailed, recipients_of
@@ -189,7 +191,13 @@ class Node:
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
         self.replication = Replication(
-            self.members, database, self.contacts, self.in_force, clock.endings, self.repair.wake.set
+            self.members,
+            database,
+            self.contacts,
+            self.in_force,
+            clock.endings,
+            self.repair.wake.set,
+            partial(retiring.follow, self),
         )
         self.resubmitting = Resubmitting(
             self.members,
@@ -395,6 +403,9 @@ class Node:
     def _record_taken(self, kind: str) -> None:
         if kind == Job.kind:
             self.hand.carrying.wake.set()
+
+    async def retire(self, name: ServerName, operator: str) -> Retirement:
+        return await retiring.ask(self, name, operator)
 
     def retired(self, name: ServerName) -> None:
         self.membership.retired(name)

@@ -1,0 +1,29 @@
+"""Retired members: which records of them a node has still to follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.replicating import Rules
+from shadowrelay.core.retirements import RetiredMember
+
+MOST_KEPT = 400
+"""Records that a node stores: what members can make it hold is bounded."""
+
+RULES = Rules(
+    kind=RetiredMember,
+    room=lambda ledger, *_: () if len(ledger.records(RetiredMember)) < MOST_KEPT else None,
+)
+
+
+def to_follow(ledger: Ledger) -> Iterator[RetiredMember]:
+    """Those of members that are not retired here yet. A member that has another database by now is not meant:
+    the record is about the one that is gone.
+    """
+    for one in ledger.records(RetiredMember):
+        known = ledger.member(one.member)
+        lineage = known.lineage if known else None
+        other = lineage is not None and one.database_id not in (None, lineage.database_id)
+        if one.member != ledger.name and not (known and known.retired) and not other:
+            yield one
