@@ -97,6 +97,10 @@ async def _nobody(*asked: object) -> Any:
     raise AssertionError(f"nobody is asked: {asked}")
 
 
+async def _none(*given: object) -> list[Any]:
+    return []
+
+
 @dataclass
 class FakeNode:
     """All that the API asks of a node, with what a test wants it to say."""
@@ -130,6 +134,7 @@ class FakeNode:
     traced: list[dict[str, Any]] = field(default_factory=list)  # events of its tracking log
     elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
     measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
+    announced: list[Any] = field(default_factory=list)
 
     certificates: dict[str, datetime] = field(default_factory=lambda: {"peer.certificate": NOW})
 
@@ -167,7 +172,14 @@ class FakeNode:
             clock=lambda: NOW,
             seconds=lambda: 0.0,
         )
-        return SimpleNamespace(view=view, events=self.events, certificates=lambda: self.certificates)
+        return SimpleNamespace(
+            view=view,
+            events=self.events,
+            certificates=lambda: self.certificates,
+            announcing=SimpleNamespace(members=lambda: self.announced),
+            suspensions=SimpleNamespace(all=_none),
+            jobs=SimpleNamespace(all=_none),
+        )
 
     async def _elsewhere(self, step: Operate, timeout: float) -> ActAnswer | Unanswered:
         if found := self.elsewhere.get(step.to):

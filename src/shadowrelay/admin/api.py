@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from shadowrelay.admin import render, render_messages
+from shadowrelay.admin import render
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
 from shadowrelay.admin.body import session_of
@@ -37,7 +37,6 @@ from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.members.damage import needed
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import depths
@@ -166,40 +165,17 @@ class _Api(Answers):
 
     async def messages(self, request: Request) -> Response:
         state, after, limit = _page_of(request)
-        found = await self._ask(lambda ledger: views.page(ledger, state, after, limit + 1))
-        shown = [render_messages.summary(item) for item in found]
-        more = shown[limit - 1]["id"] if len(shown) > limit else None
-        return json_response({"messages": shown[:limit], "next": more})
+        return json_response(await self._looking.messages(state, after, limit))
 
     async def message(self, request: Request) -> Response:
         wanted = request.path_params["id"].lower()
-
-        def find(ledger: SqlLedger) -> tuple[views.MessageView | None, list[MessageId]]:
-            view = views.message(ledger, MessageId(wanted))
-            if view is not None:
-                return view, [view.id]
-            like = views.messages_like(ledger, wanted)
-            return (views.message(ledger, like[0]) if len(like) == 1 else None), like
-
-        view, like = await self._ask(find)
-        if view is not None:
-            refusals = self.node.refusals(view.id)
-            shown = render_messages.message(view, self.node.hop, refusals, self.clock())
-            return json_response(shown | await self._damage(view))
-        if not like:
+        found = await self._looking.message(wanted)
+        if not isinstance(found, list):
+            return json_response(found)
+        if not found:
             raise RequestRefused(404, f"this node knows no message {wanted}; another node may have it")
-        listed = ", ".join(like) + (", …" if len(like) == 5 else "")
+        listed = ", ".join(found) + (", …" if len(found) == 5 else "")
         raise RequestRefused(400, f"several messages begin with {wanted}: {listed}")
-
-    async def _damage(self, view: views.MessageView) -> dict[str, Any]:
-        """When a message was found damaged, what is damaged, and which members may have a good copy."""
-        rows, copy = view.damaged, view.copy
-        waits = needed(copy) if copy else bool(rows and not rows.set_aside)
-        shown: dict[str, Any] = {"waits_for": sorted(self.node.waits_for(view.id)) if waits else []}
-        if copy and copy.damaged:
-            told = await self.node.damage_in_log(view.id) or (None, None)
-            shown |= {"found_at": told[0], "why": told[1]}
-        return shown
 
     async def peers(self, request: Request) -> Response:
         del request

@@ -13,6 +13,7 @@ from shadowrelay.admin.answering import PRIVATE, Guarded, json_response
 from shadowrelay.admin.body import octets_of
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.passing import Call, Passing, Said
+from shadowrelay.shown.messages import together
 
 PATIENCE = 10.0
 """Seconds that a worker may take to look for a message."""
@@ -43,22 +44,13 @@ class MessageRoutes:
         said = await self._passing.to_all(self._call(request, b""), PATIENCE)
         if refused := next((one for one in said if one.body and not one.done), None):
             return _as_said(refused)
-        answers = [one for one in said if one.done]
-        if not answers:
+        pages: dict[str, Any] = {one.worker.name: one.json for one in said if one.done}
+        if not pages:
             raise RequestRefused(503, self._passing.nobody())
-        limit = page_limit(request.query_params)
-        every = sorted(
-            ({**item, "worker": one.worker.name} for one in answers for item in one.json["messages"]),
-            key=lambda item: str(item["id"]),
-        )
-        # No id is on two pages: a page begins after an id.
-        page = (
-            [item for item in every if item["id"] <= every[limit - 1]["id"]] if len(every) > limit else every
-        )
-        more = len(page) < len(every) or any(one.json["next"] for one in answers)
-        silent = [one.sentence for one in said if not one.done]
-        shown: dict[str, Any] = {"messages": page, "next": page[-1]["id"] if more else None}
-        return json_response(shown | ({"silent": silent} if silent else {}))
+        shown = together(pages, page_limit(request.query_params))
+        if silent := [one.sentence for one in said if not one.done]:
+            shown["silent"] = silent
+        return json_response(shown)
 
     async def _one(self, request: Request) -> Response:
         said = await self._passing.to_all(self._call(request, b""), PATIENCE)

@@ -11,6 +11,7 @@ from shadowrelay.admin import render, render_messages
 from shadowrelay.admin.guard import MOST_PER_PAGE
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.members.damage import needed
 from shadowrelay.core.operating import Told
 from shadowrelay.database import search, views
 from shadowrelay.database.ledger import SqlLedger
@@ -18,8 +19,9 @@ from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, ho
 from shadowrelay.operator import tracing, view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
+from shadowrelay.shown.messages import MessageAnswer, MessagesPage
 from shadowrelay.shown.queues import HopLook
-from shadowrelay.shown.status import StatusEntry
+from shadowrelay.shown.status import DrainEntry, StatusEntry
 from shadowrelay.wire.told import is_text
 
 T = TypeVar("T")
@@ -112,6 +114,33 @@ class Looking:
         found = await self._ask(lambda ledger: search.known(ledger, ids))
         return {"messages": [render_messages.known(one) for one in found]}
 
+    async def messages(self, state: views.MessageState, after: str, most: int) -> MessagesPage:
+        """A page of the messages in a state."""
+        found = await self._ask(lambda ledger: views.page(ledger, state, after, most + 1))
+        shown = [render_messages.summary(item) for item in found]
+        return {"messages": shown[:most], "next": shown[most - 1]["id"] if len(shown) > most else None}
+
+    async def message(self, wanted: str) -> MessageAnswer | list[MessageId]:
+        """All that this node knows of a message, by its id or the beginning of it. Else what it may be."""
+
+        def find(ledger: SqlLedger) -> tuple[views.MessageView | None, list[MessageId]]:
+            if view := views.message(ledger, MessageId(wanted)):
+                return view, [view.id]
+            like = views.messages_like(ledger, wanted)
+            return (views.message(ledger, like[0]) if len(like) == 1 else None), like
+
+        view, like = await self._ask(find)
+        if view is None:
+            return like
+        refusals = self.node.refusals(view.id)
+        shown = render_messages.message(view, self.node.hop, refusals, self.clock())
+        rows, copy = view.damaged, view.copy
+        waits = needed(copy) if copy else bool(rows and not rows.set_aside)
+        shown["waits_for"] = sorted(self.node.waits_for(view.id)) if waits else []
+        if copy and copy.damaged:
+            shown["found_at"], shown["why"] = await self.node.damage_in_log(view.id) or (None, None)
+        return shown
+
     def looks(self) -> Mapping[str, view.OwnLook]:
         """What members may ask for."""
         return {
@@ -120,6 +149,9 @@ class Looking:
             view.QUEUE: self._look_queue,
             view.FIND: self._look_find,
             view.TRACE: self._look_trace,
+            view.DRAIN: self._look_drain,
+            view.MESSAGES: self._look_messages,
+            view.MESSAGE: self._look_message,
         }
 
     async def _look_status(self, told: Told) -> StatusEntry:
@@ -138,6 +170,27 @@ class Looking:
             return await self.known([MessageId(one) for one in _texts(told, "ids", view.MOST_IDS)])
         after = _text(told, "after") if "after" in told else search.LAST
         return await self.find(_query(_text(told, "query")), MessageId(after), _number(told, "limit"))
+
+    async def _look_drain(self, told: Told) -> DrainEntry:
+        del told
+        return render.drain(self.node, await self.node.remains())
+
+    async def _look_messages(self, told: Told) -> Mapping[str, object]:
+        """A page of the messages in a state, each with its first ``addresses``."""
+        state = _text(told, "state")
+        if state not in {*views.MessageState}:
+            raise ActRefused(f"state is one of {', '.join(views.MessageState)}")
+        after = _text(told, "after") if "after" in told else ""
+        page = await self.messages(views.MessageState(state), after, _number(told, "limit"))
+        known = await self.known([MessageId(one["id"]) for one in page["messages"]])
+        addresses = {one["id"]: one["addresses"] for one in known["messages"]}
+        rows = [{**one, "addresses": addresses.get(one["id"])} for one in page["messages"]]
+        return {"messages": rows, "next": page["next"]}
+
+    async def _look_message(self, told: Told) -> Mapping[str, object]:
+        """Empty if this node knows no message that is called so."""
+        found = await self.message(_text(told, "id"))
+        return {} if isinstance(found, list) else found
 
     async def _look_trace(self, told: Told) -> Json:
         id_ = MessageId(_text(told, "id"))

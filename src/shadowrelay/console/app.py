@@ -63,7 +63,7 @@ class Console:
             *QueuePages(frame, asking, jobs.suspensions).routes(),
             *MessagePages(frame, asking, jobs.matching).routes(),
             *jobs.routes(),
-            *NodePages(frame, self.node).routes(),
+            *NodePages(frame, self.node, asking).routes(),
             *SafetyNetPages(frame, self.node, self.clock).routes(),
         ]
 

@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from shadowrelay.admin import render_messages
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
-from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.operating import Told
-from shadowrelay.database import views
-from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.views import MessageState
+from shadowrelay.operator import view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import View
 from shadowrelay.shown import nodes
+from shadowrelay.shown.fold import fold
+from shadowrelay.shown.messages import MessagesPage, together
+from shadowrelay.shown.nodes import node_name
+from shadowrelay.shown.status import DrainEntry
+
+_LEAST = 4  # letters of an id that may stand for it
 
 
 @contextmanager
@@ -65,32 +68,29 @@ class Asking:
         with _refusing():
             return await self._view.trace(id_)
 
-    async def page(self, state: views.MessageState, after: str, most: int) -> tuple[list[Told], str | None]:
-        """Messages of this node in a state, and where the next page begins."""
-        found = await self.node.database.transact(lambda ledger: views.page(ledger, state, after, most + 1))
-        shown: list[Told] = [
-            {**render_messages.summary(one), "to": to_of(one), "node": self.node.name} for one in found
-        ]
-        return shown[:most], shown[most - 1]["id"] if len(shown) > most else None
+    async def this_node(self) -> tuple[Told, DrainEntry]:
+        """The entry of this node with its ``status``, and what is left on all of its workers."""
+        node = node_name(self.node.name)
+        (entry,) = nodes.statuses(await self._view.workers(view.STATUS, {}, "status"))
+        left = await self._view.workers(view.DRAIN, {})
+        answering = [one for one in left if one["answers"] and not one["why"]]
+        return entry, fold(DrainEntry, answering, node, silent=len(left) - len(answering))
+
+    async def page(self, state: MessageState, after: str, most: int) -> tuple[MessagesPage, Sequence[Told]]:
+        """A page of the messages of this node in a state, and which of its workers say nothing."""
+        asked = {"state": state.value, "limit": most, **({"after": after} if after else {})}
+        with _refusing():
+            entries = await self._view.workers(view.MESSAGES, asked)
+        return together({one["node"]: one for one in entries if one["answers"]}, most), entries
 
     async def message(self, wanted: str) -> Told | None:
-        """All that this node knows of one message, by its id or the beginning of it; None if nothing."""
-
-        def find(ledger: SqlLedger) -> views.MessageView | None:
-            view = views.message(ledger, MessageId(wanted))
-            like = [] if view or len(wanted) < 4 else views.messages_like(ledger, wanted)
-            return view or (views.message(ledger, like[0]) if len(like) == 1 else None)
-
-        view = await self.node.database.transact(find)
-        if view is None:
+        """All that is known of one message where most is known: at its owner, if that answers. By its id or
+        the beginning of it; None if no node knows it, or several messages begin so.
+        """
+        if len(wanted) < _LEAST:
             return None
-        return render_messages.message(view, self.node.hop, self.node.refusals(view.id), self.clock())
-
-
-def to_of(item: Any) -> str:
-    """The recipients of a message in one line."""
-    recipients = getattr(item, "recipients", ())
-    if not recipients:
-        return "–"
-    more = f" and {len(recipients) - 1} more" if len(recipients) > 1 else ""
-    return f"{recipients[0].address}{more}"
+        with _refusing():
+            entries = await self._view.everybody(view.MESSAGE, {"id": wanted})
+        known = [one for one in entries if "id" in one]
+        best = sorted(known, key=lambda one: ("envelope" not in one, one.get("role") != "primary"))
+        return best[0] if len({one["id"] for one in known}) == 1 else None

@@ -12,11 +12,12 @@ from starlette.routing import Route
 from shadowrelay.admin.body import session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.console.asking import Asking
-from shadowrelay.console.one_message import found_line, id_looks_whole, one_message
+from shadowrelay.console.one_message import found_line, id_looks_whole, one_message, state_line
 from shadowrelay.console.pages import QUEUE_VERBS, PageFrame, given_in
 from shadowrelay.console.words import many
 from shadowrelay.core.operating import Told
 from shadowrelay.database.views import MessageState
+from shadowrelay.shown.nodes import node_name
 
 _TABS = {
     MessageState.QUEUED: "Queued",
@@ -101,12 +102,15 @@ class MessagePages:
         if given["state"] not in {*MessageState}:
             raise RequestRefused(400, f"state is one of {', '.join(MessageState)}")
         state = MessageState(given["state"])
-        found, following = await self._asking.page(state, given["after"].lower(), self.A_PAGE)
+        page, workers = await self._asking.page(state, given["after"].lower(), self.A_PAGE)
+        found = [state_line(one) for one in page["messages"]]
+        node = node_name(self._asking.node.name)
         return {
             "messages": found,
-            "next": following,
-            "title": f"{_TABS[state]} at {self._asking.node.name}",
-            "found_text": f"At {self._asking.node.name}; a search asks all members." if found else "",
+            "nodes": workers,
+            "next": page["next"],
+            "title": f"{_TABS[state]} at {node}",
+            "found_text": f"At {node}; a search asks all members." if found else "",
             "empty": "There is no such message here.",
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -13,12 +14,15 @@ from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.console.acting import plain_act
+from shadowrelay.console.asking import Asking
 from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
 from shadowrelay.console.words import short
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.operator.announcing import AnnouncementRefused
+from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
+from shadowrelay.shown.nodes import node_name
 
 _PAGE = "/node"
 _RELOADING = (
@@ -30,8 +34,8 @@ _RELOADING = (
 class NodePages:
     """This node: whether it takes mail, what it runs with, and the members that it knows."""
 
-    def __init__(self, frame: PageFrame, node: RunningNode) -> None:
-        self._frame, self._node = frame, node
+    def __init__(self, frame: PageFrame, node: RunningNode, asking: Asking) -> None:
+        self._frame, self._node, self._asking = frame, node, asking
 
     def routes(self) -> list[Route]:
         look, act = self._frame.look, self._frame.act
@@ -48,18 +52,24 @@ class NodePages:
         ]
 
     async def _show(self, request: Request) -> Response:
-        remains = await self._node.remains()
-        ready, why = self._node.ready()
+        entry, left = await self._asking.this_node()
         shown = {
-            "draining": self._node.draining.active,
-            "remains": remains,
-            "kept": sum(remains.held_for.values()),
-            "ready": ready,
-            "why_not": why,
-            "warning": self._node.warning(),
-            "members": self._node.hand.announcing.members(),
+            "nodes": [entry],
+            "status": entry["status"],
+            "left": left,
+            "members": self._others(),
         }
         return self._frame.show(request, "node.html", shown)
+
+    def _others(self) -> list[tuple[MemberShown, int]]:
+        """The other nodes, each as its first worker that is known, and how many workers are."""
+        by_node: dict[str, list[MemberShown]] = {}
+        for one in self._node.hand.announcing.members():
+            by_node.setdefault(node_name(one.name), []).append(one)
+        by_node.pop(node_name(self._node.name), None)
+        return [
+            (replace(some[0], name=ServerName(name)), len(some)) for name, some in sorted(by_node.items())
+        ]
 
     async def _ask_drain(self, request: Request) -> Response:
         name = short(self._node.name)

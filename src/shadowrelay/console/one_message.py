@@ -22,11 +22,9 @@ def found_line(found: Told) -> dict[str, Any]:
     """A found message as a line of a table. Its state is that at its owner, if the owner answers."""
     copies = sorted(found["copies"], key=lambda one: one["role"] != "primary")
     first = copies[0] if copies else {}
-    addresses, count = found.get("addresses") or (), found.get("recipients") or 0
-    more = f" and {count - 1} more" if count > 1 else ""
     return {
         **{name: found.get(name) for name in ("id", "subject", "sender", "received_at", "size")},
-        "to": f"{addresses[0]}{more}" if addresses else "–",
+        "to": _to(found),
         "state": first.get("state") or "gone",
         "exposed": bool(first.get("exposed")),
         "suspended": first.get("suspended"),
@@ -34,9 +32,21 @@ def found_line(found: Told) -> dict[str, Any]:
     }
 
 
+def state_line(found: Told) -> dict[str, Any]:
+    """A message in a state as a line of a table."""
+    return {**found, "to": _to(found), "node": found["worker"]}
+
+
+def _to(found: Told) -> str:
+    """The recipients of a message in one line."""
+    addresses, count = found.get("addresses") or (), found.get("recipients") or 0
+    more = f" and {count - 1} more" if count > 1 else ""
+    return f"{addresses[0]}{more}" if addresses else "–"
+
+
 def one_message(id_: str, here: Told | None, found: Told | None, traced: Told) -> dict[str, Any] | None:
-    """``here``: what this node has; ``found``: what all have; ``traced``: what the logs tell. None if nobody
-    knows it.
+    """``here``: what the node has that knows most; ``found``: what all have; ``traced``: what the logs tell.
+    None if nobody knows it.
     """
     events = list(traced["events"])
     if here is None and found is None and not events:

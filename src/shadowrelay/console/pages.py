@@ -21,8 +21,10 @@ from shadowrelay.console.rates import Rates
 from shadowrelay.console.safety import judge
 from shadowrelay.console.site import HEADERS, Site
 from shadowrelay.console.verdict import AuditVerdict
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope, Told
-from shadowrelay.shown.nodes import together, total
+from shadowrelay.core.workers import label, workers_called
+from shadowrelay.shown.nodes import node_name, together, total
 
 _QUEUES_A_PAGE = 50
 _SORTS = {"next_hop", "status", "messages", "exposed", "oldest"}
@@ -116,6 +118,7 @@ class Overview:
             "narrow": picture.picture(boxes, copies, picture.NARROW),
             "total": total(nodes),
             "charts": charts(self._rates),
+            "charted": whose(nodes, self._asking.node.name),
             "audit": self._audit(),
             "lately": self._lately.look(nodes, self._asking.clock()),
         }
@@ -179,6 +182,12 @@ class QueuePages:
             "verbs": QUEUE_VERBS,
         }
         return self._frame.show(request, "queue.html", shown)
+
+
+def whose(nodes: Sequence[Told], name: ServerName) -> str:
+    """Of whom the process with that name counts: of its node, or of one of its workers."""
+    own = next(one for one in nodes if one["node"] == node_name(name))
+    return f"{workers_called([name])} of {label(own['node'])}" if "workers" in own else label(name)
 
 
 def given_in(request: Request, known: set[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -17,6 +17,7 @@ from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
+from shadowrelay.core.workers import node_of
 from shadowrelay.operator import finding, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
@@ -28,6 +29,7 @@ OwnLook: TypeAlias = Callable[[Told], Awaitable[Mapping[str, object]]]
 """What this node sees of itself. Raises ActRefused for arguments that it does not understand."""
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
+DRAIN, MESSAGES, MESSAGE = "look-drain", "look-messages", "look-message"
 
 PATIENCE = 2.0
 """Seconds that all members together may take to answer."""
@@ -121,6 +123,11 @@ class View:
     def _everybody(self, *, here: bool) -> tuple[ServerName, ...]:
         return (self.name, *(() if here else sorted(self.members())))
 
+    async def workers(self, action: str, arguments: Told, under: str = "") -> list[Any]:
+        """What each worker of this node answers to a look, as ``everybody`` does."""
+        names = [name for name in self._everybody(here=False) if node_of(name) == node_of(self.name)]
+        return await self._all(names, action, arguments, under, self.seconds() + PATIENCE)
+
     async def everybody(
         self,
         action: str,
@@ -135,8 +142,12 @@ class View:
         Each entry has ``node``, ``answers`` and ``why``: why there is no answer. What the node says follows;
         as the value of ``under``, if that is given. ``until``: when patience ends.
         """
-        names = self._everybody(here=here)
         end = self.seconds() + PATIENCE if until is None else until
+        return await self._all(self._everybody(here=here), action, arguments, under, end)
+
+    async def _all(
+        self, names: Sequence[ServerName], action: str, arguments: Told, under: str, end: float
+    ) -> list[Any]:
         said = await asyncio.gather(*(self._said(name, action, arguments, end) for name in names))
         return [_entry(name, answer, under) for name, answer in zip(names, said, strict=True)]
 

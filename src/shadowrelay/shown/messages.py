@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypeAlias
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
@@ -65,6 +66,18 @@ class MessagesPage(TypedDict):
     messages: list[MessageSummary]
     next: str | None
     silent: NotRequired[list[str]]
+
+
+def together(pages: Mapping[str, MessagesPage], limit: int) -> MessagesPage:
+    """The pages of the workers of a node as one, in the order of the ids, each message with its worker."""
+    every: list[Any] = sorted(
+        ({**item, "worker": worker} for worker, page in pages.items() for item in page["messages"]),
+        key=lambda item: str(item["id"]),
+    )
+    # No id is on two pages: a page begins after an id.
+    shown = [one for one in every if one["id"] <= every[limit - 1]["id"]] if len(every) > limit else every
+    more = len(shown) < len(every) or any(page["next"] for page in pages.values())
+    return {"messages": shown, "next": shown[-1]["id"] if more else None}
 
 
 class OutcomeEntry(TypedDict):

@@ -1,0 +1,140 @@
+"""No page and no command shows one worker as the node: three workers, and all mail is in the third."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from admin.admin_node import MX2, OURS, ask, damaged, fill, held, meet, message_id, peer, received
+from admin.fronted import Fronted, a_front
+from click.testing import CliRunner
+
+from shadowrelay.cli import main
+from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.workers import worker_name
+from shadowrelay.operator.announcing import MemberShown
+
+THIRD = worker_name(OURS, 3)
+JSON = {"content_type": "application/json"}
+IDS = [message_id(number) for number in range(1, 6)]
+
+
+@asynccontextmanager
+async def three(tmp_path: Path) -> AsyncIterator[Fronted]:
+    """Queued and exposed mail, mail set aside, and a copy held for a member: all at worker 3."""
+    async with a_front(tmp_path, 3) as front:
+        made = {one.node.name: one.node for one in front.each}
+        for name, node in made.items():
+            others = [other for other in made if other != name]
+            node.statuses = [*(peer(other) for other in others), peer(MX2)]
+            node.elsewhere = {other: made[other] for other in others}
+            node.announced = [
+                MemberShown(name=other, address=f"{other}:2526", site="here", host="rack1", source="workers")
+                for other in (*others, MX2)
+            ]
+        mail = received(1, MX2, subject="of three"), received(2, None, "b@inside.test"), held(3, MX2)
+        await fill(made[THIRD], meet(MX2), *mail, received(4, MX2), damaged(4, aside=True))
+        yield front
+
+
+async def page(front: Fronted, path: str) -> str:
+    """The text of a page."""
+    got = await ask(front.port, path, accept="text/html")
+    assert got.status == 200, (path, got.text)
+    main_part = re.search(r"<main.*</main>", got.text, re.DOTALL)
+    assert main_part, path
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", main_part[0])).split())
+
+
+async def typed(front: Fronted, *words: str) -> str:
+    runner = CliRunner(
+        env={"SHADOWRELAY_ADMIN_TOKEN": None, "SHADOWRELAY_ADMIN": f"http://127.0.0.1:{front.port}"}
+    )
+    done = await asyncio.to_thread(runner.invoke, main, list(words))
+    return done.output
+
+
+PAGES = [
+    ("/", "Queued 2 "),
+    ("/", "The last five minutes at worker 1 of mx1"),
+    ("/queues", "outside"),
+    ("/queues/outside", "mx1"),
+    ("/messages", IDS[0]),
+    ("/messages?state=exposed", IDS[1]),
+    ("/messages?state=set_aside", IDS[3]),
+    ("/messages?state=shadow", IDS[2]),
+    (f"/messages/{IDS[0]}", "of three"),
+    (f"/messages/{IDS[0]}", "ann@outside.test outside"),
+    ("/messages?q=of+three", IDS[0]),
+    ("/node", "Queued 2 Exposed 1 Waits for you 1 Copies for others 1"),
+]
+COMMANDS = [
+    ("status", r"queued +2"),
+    ("status", r"set aside +1"),
+    ("status --here", r"queued +2"),
+    ("queue list", "outside"),
+    ("queue list --here", "outside"),
+    ("queue show outside", r"messages +1"),
+    ("shadow list", MX2),
+    ("peer list", MX2),
+    ("message list", IDS[0]),
+    (f"message show {IDS[0]}", "ann@outside.test"),
+    ("message find ann@outside.test", IDS[0]),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), PAGES)
+async def test_a_page_shows_the_mail_of_the_third_worker(path: str, text: str, tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        found = await page(front, path)
+    assert text in found, found
+
+
+@pytest.mark.parametrize(("command", "text"), COMMANDS)
+async def test_a_command_shows_the_mail_of_the_third_worker(command: str, text: str, tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        found = await typed(front, *command.split())
+    assert re.search(text, found), found
+
+
+async def test_a_node_is_not_empty_while_its_third_worker_has_mail(tmp_path: Path) -> None:
+    async def nothing() -> Remains:
+        none: dict[str, Any] = {key: {} for key in ("held_for", "held_by", "handed_over", "awaited")}
+        return Remains(queued=0, exposed=0, set_aside=0, reachable=frozenset(), **none)
+
+    async with three(tmp_path) as front:
+        first, second, third = (one.node for one in front.each)
+        first.remains = second.remains = nothing  # type: ignore[method-assign]
+        await ask(front.port, "/api/v1/drain/begin", "POST", **JSON)
+        assert "It empties its queue" in await page(front, "/node")
+        del first.elsewhere[THIRD]  # silent: for all we know it has mail
+        found = await page(front, "/node")
+        assert "It empties its queue" in found
+        assert "1 of its 3 workers does not answer" in found
+        first.elsewhere[THIRD] = third
+        third.remains = nothing  # type: ignore[method-assign]
+        assert "It is empty" in await page(front, "/node")
+
+
+async def test_a_node_is_no_member_of_its_own_list(tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        found = await page(front, "/node")
+    members = found[found.index("Members that this node knows") :]
+    assert MX2 in members
+    assert OURS not in members
+
+
+async def test_a_message_looked_at_without_its_copy_has_its_next_hop(tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        await fill(front.each[0].node, meet(MX2), held(1, MX2, "ann@outside.test"))
+        told: dict[str, Any] = json.loads(await typed(front, "message", "show", IDS[0], "--json"))
+        found = await page(front, f"/messages/{IDS[0]}")
+    assert told["recipients"][0]["next_hop"] in found
+    assert "ann@outside.test outside ready" in found
