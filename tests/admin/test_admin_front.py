@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
-from admin_node import MX2, MX3, NOW, OURS, Got, ask, fill, held, meet, message_id, received
+from admin_node import MX2, MX3, NOW, OURS, Got, ask, attempted, fill, held, meet, message_id, received
 from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
+from told_by_models import exact
 
 from shadowrelay.admin import passing
 from shadowrelay.admin.access import access_by
@@ -20,8 +22,10 @@ from shadowrelay.admin.front import build_front
 from shadowrelay.admin.front_metrics import GAUGES
 from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.shown.fold import LEAST, MOST, SUM
+from shadowrelay.shown.messages import SafetyNetPage
 
 METRICS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 TOKEN = "a token of sixteen"
@@ -422,6 +426,26 @@ async def test_a_message_is_found_at_whichever_worker_has_it(tmp_path: Path) -> 
         await front.each[1].die()
         gone = await ask(front.port, target)
         assert (gone.status, "worker 2" in gone.json["error"]) == (503, True)
+
+
+async def test_the_safety_net_of_all_workers_is_one_list_page_by_page(tmp_path: Path) -> None:
+    async with a_front(tmp_path, 3) as front:
+        for number in range(1, 8):
+            settled = attempted(number, Ending.ACCEPTED, "250 ok")
+            await fill(front.each[number % 3].node, meet(MX2), received(number, MX2), settled)
+        window = "since=2026-11-01T00:00:00Z&until=2026-12-01T00:00:00Z&limit=2"
+        pages, after = [], ""
+        while after is not None:
+            got = (
+                await ask(front.port, f"/api/v1/safety-net?{window}{after and '&after=' + quote(after)}")
+            ).json
+            exact(SafetyNetPage, json.dumps(got))
+            pages.append([one["id"] for one in got["messages"]])
+            after = got["next"]
+        assert pages == [[message_id(n) for n in some] for some in ((1, 2), (3, 4), (5, 6), (7,))]
+        await front.each[0].die()
+        got = (await ask(front.port, f"/api/v1/safety-net?{window}")).json
+        assert len(got["silent"]) == 1
 
 
 async def test_the_messages_of_all_workers_are_one_list_page_by_page(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from admin.admin_node import MX2, OURS, ask, damaged, fill, held, meet, message_id, peer, received
+from admin.admin_node import MX2, OURS, ask, attempted, damaged, fill, held, meet, message_id, peer, received
 from admin.fronted import Fronted, a_front
 from click.testing import CliRunner
 
 from shadowrelay.cli import main
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.workers import worker_name
 from shadowrelay.operator.announcing import MemberShown
@@ -41,6 +42,7 @@ async def three(tmp_path: Path) -> AsyncIterator[Fronted]:
             ]
         mail = received(1, MX2, subject="of three"), received(2, None, "b@inside.test"), held(3, MX2)
         await fill(made[THIRD], meet(MX2), *mail, received(4, MX2), damaged(4, aside=True))
+        await fill(made[THIRD], received(5, MX2), attempted(5, Ending.ACCEPTED, "250 ok"))
         yield front
 
 
@@ -87,6 +89,8 @@ COMMANDS = [
     ("message list", IDS[0]),
     (f"message show {IDS[0]}", "ann@outside.test"),
     ("message find ann@outside.test", IDS[0]),
+    ("safety-net list", IDS[4]),
+    ("safety-net list --since 2026-11-01T00:00:00Z", IDS[4]),
 ]
 
 

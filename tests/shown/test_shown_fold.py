@@ -21,7 +21,7 @@ from shadowrelay.shown.queues import (
     QueuesLook,
     ShadowQueueEntry,
 )
-from shadowrelay.shown.records import JobCounts, MailCounts, ResubmitCounts
+from shadowrelay.shown.records import HavingEntry, JobCounts, MailCounts, RedundancyEntry, ResubmitCounts
 from shadowrelay.shown.status import (
     DrainEntry,
     LateEntry,
@@ -274,6 +274,22 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "error": ("", "refused", "refused", "refused"),
             "suspension": (None, SUSPENDED, SUSPENDED, SUSPENDED),
             "attempts": ([{"at": EARLY}], [{"at": LATE}], *([{"at": LATE}, {"at": EARLY}],) * 2),
+        },
+    ),
+    HavingEntry: (
+        ({}, {}),
+        {"name": ("a", "a", "a", "a"), "has": ALL, "at": KNOWN_OLDEST, "why": ("", "no", "no", "no")},
+    ),
+    RedundancyEntry: (
+        PAIR,
+        {
+            "name": NAMED,
+            "on settings_file": ALL,
+            "overruled": ANY,
+            "queued exposed held": SUM,
+            "switch": ({"on": False}, {"on": False}, {"on": False}, {"on": False}),
+            "members": ([{"name": "a"}], [{"name": "b"}], *([{"name": "a"}, {"name": "b"}],) * 2),
+            "workers": UNION,
         },
     ),
     JobCounts: (({}, {}), {"did late waiting pending": SUM}),

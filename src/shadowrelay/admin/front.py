@@ -32,6 +32,7 @@ from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.shown.fold import fold
+from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.shown.status import DrainEntry, RedirectEntry, ReloadEntry, ScrubAnswer, TimeEntry
 
 READY = "/healthz/ready"
@@ -99,6 +100,7 @@ class Front(Guarded):
             self._all_read(f"{v1}/redirect", RedirectEntry),
             self._all_change(f"{v1}/redirect", RedirectEntry, "DELETE"),
             self._all_change(f"{v1}/redirect/{{name}}", RedirectEntry),
+            self._all_read(f"{v1}/redundancy", RedundancyEntry),
             self._all_read(f"{v1}/time", TimeEntry),
             self._all_change(f"{v1}/time/confirm", TimeEntry),
             Route(f"{v1}/reload", self.changes(self._reload), methods=["POST"]),

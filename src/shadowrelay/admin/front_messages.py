@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shadowrelay.admin.answering import PRIVATE, Guarded, json_response
+from shadowrelay.admin.answering import PRIVATE, Guarded, Handler, json_response
 from shadowrelay.admin.body import octets_of
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.passing import Call, Passing, Said
-from shadowrelay.shown.messages import together
+from shadowrelay.shown.messages import kept_together, together
 
 PATIENCE = 10.0
 """Seconds that a worker may take to look for a message."""
@@ -31,7 +31,8 @@ class MessageRoutes:
     def routes(self) -> list[Route]:
         reads, changes = self._guarded.reads, self._guarded.changes
         return [
-            Route(_BASE, reads(self._list)),
+            Route(_BASE, reads(self._list(together))),
+            Route("/api/v1/safety-net", reads(self._list(kept_together))),
             Route(f"{_BASE}/{{id}}", reads(self._one)),
             *(
                 Route(f"{_BASE}/{{id}}/{verb}", changes(self._act), methods=["POST"])
@@ -39,18 +40,22 @@ class MessageRoutes:
             ),
         ]
 
-    async def _list(self, request: Request) -> Response:
-        """The lists of all workers in the order of the ids, cut where a page ends."""
-        said = await self._passing.to_all(self._call(request, b""), PATIENCE)
-        if refused := next((one for one in said if one.body and not one.done), None):
-            return _as_said(refused)
-        pages: dict[str, Any] = {one.worker.name: one.json for one in said if one.done}
-        if not pages:
-            raise RequestRefused(503, self._passing.nobody())
-        shown = together(pages, page_limit(request.query_params))
-        if silent := [one.sentence for one in said if not one.done]:
-            shown["silent"] = silent
-        return json_response(shown)
+    def _list(self, joined: Callable[[Mapping[str, Any], int], Any]) -> Handler:
+        """The handler of a list of all workers, page by page."""
+
+        async def listed(request: Request) -> Response:
+            said = await self._passing.to_all(self._call(request, b""), PATIENCE)
+            if refused := next((one for one in said if one.body and not one.done), None):
+                return _as_said(refused)
+            pages = {one.worker.name: one.json for one in said if one.done}
+            if not pages:
+                raise RequestRefused(503, self._passing.nobody())
+            shown = joined(pages, page_limit(request.query_params))
+            if silent := [one.sentence for one in said if not one.done]:
+                shown["silent"] = silent
+            return json_response(shown)
+
+        return listed
 
     async def _one(self, request: Request) -> Response:
         said = await self._passing.to_all(self._call(request, b""), PATIENCE)

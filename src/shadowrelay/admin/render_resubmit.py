@@ -146,6 +146,7 @@ def kept(found: Kept) -> KeptEntry:
     """A message in Safety Net."""
     return {
         "id": found.id,
+        "place": _place(found),
         "settled_at": timestamp(found.settled_at),
         "role": found.role.value,
         "owner": found.owner,
@@ -161,8 +162,8 @@ def kept(found: Kept) -> KeptEntry:
     }
 
 
-def place(found: Kept) -> str:
-    """Where the next page begins."""
+def _place(found: Kept) -> str:
+    """Where the next page begins after it."""
     return f"{_exact(found.settled_at)}/{found.id}"
 
 

@@ -97,7 +97,7 @@ class ResubmitRoutes:
             lambda readers: resubmission.page(readers[0], selector, place, most + 1)
         )
         shown = [render_resubmit.kept(one) for one in found[:most]]
-        following = render_resubmit.place(found[most - 1]) if len(found) > most else None
+        following = shown[-1]["place"] if len(found) > most else None
         return {"messages": shown, "next": following}
 
     async def _found(self, request: HttpRequest):  # type: ignore[no-untyped-def]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
@@ -320,9 +321,11 @@ class KeptRecipient(TypedDict):
 
 
 class KeptEntry(TypedDict):
-    """A message in Safety Net."""
+    """A message in Safety Net. ``place``: in the list, as ``next`` has it. ``worker``: see MessageBrief."""
 
     id: str
+    place: str
+    worker: NotRequired[str]
     settled_at: str
     role: str
     owner: str
@@ -336,8 +339,27 @@ class KeptEntry(TypedDict):
 
 
 class SafetyNetPage(TypedDict):
+    """``silent``: of a node of several workers, why a list is not whole."""
+
     messages: list[KeptEntry]
     next: str | None
+    silent: NotRequired[list[str]]
+
+
+def kept_together(pages: Mapping[str, SafetyNetPage], limit: int) -> SafetyNetPage:
+    """The same, of Safety Net: in the order of the places."""
+    every: list[Any] = sorted(
+        ({**item, "worker": worker} for worker, page in pages.items() for item in page["messages"]),
+        key=lambda item: _place(item["place"]),
+    )
+    more = len(every) > limit or any(page["next"] for page in pages.values())
+    shown = every[:limit]
+    return {"messages": shown, "next": shown[-1]["place"] if more else None}
+
+
+def _place(text: str) -> tuple[datetime, str]:
+    at, _, id_ = text.partition("/")
+    return datetime.fromisoformat(at), id_
 
 
 class DidAnswer(TypedDict):

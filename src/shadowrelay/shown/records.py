@@ -7,17 +7,18 @@ from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict
 
-from shadowrelay.shown.fold import SUM, Sum, SumByName
+from shadowrelay.shown.fold import ALL, ANY, FIRST, LEAST, NODE, SAID, SUM, Sum, SumByName, by
 from shadowrelay.shown.nodes import NodeAnswers
+from shadowrelay.shown.status import OfWorkers
 
 
 class HavingEntry(TypedDict):
     """Whether a member has a record, since when, and why not."""
 
-    name: str
-    has: bool
-    at: str | None
-    why: str
+    name: Annotated[str, FIRST]
+    has: Annotated[bool, ALL]
+    at: Annotated[str | None, LEAST]
+    why: Annotated[str, SAID]
 
 
 class RecordEntry(TypedDict):
@@ -293,18 +294,18 @@ class SwitchEntry(TypedDict):
     changed_at: str
 
 
-class RedundancyEntry(TypedDict):
+class RedundancyEntry(OfWorkers):
     """The switch of shadow redundancy. ``overruled``: the settings file says otherwise."""
 
-    name: str
-    on: bool
-    settings_file: bool
-    overruled: bool
-    queued: int
-    exposed: int
-    held: int
-    switch: SwitchEntry | None
-    members: list[HavingEntry]
+    name: Annotated[str, NODE]
+    on: Annotated[bool, ALL]
+    settings_file: Annotated[bool, ALL]
+    overruled: Annotated[bool, ANY]
+    queued: Sum
+    exposed: Sum
+    held: Sum
+    switch: Annotated[SwitchEntry | None, FIRST]
+    members: Annotated[list[HavingEntry], by("name")]
 
 
 # ``from`` is a keyword.
