@@ -407,6 +407,7 @@ async def test_the_document_of_the_api_has_what_the_front_answers_and_what_a_wor
     async with a_front(tmp_path) as front:
         paths = (await ask(front.port, "/api/v1/openapi.json")).json["paths"]
         assert {"/api/v1/workers", "/api/v1/status", "/api/v1/drain"} <= set(paths)
+        assert set(paths["/api/v1/redundancy"]) == {"get", "post"}  # of the front, and of a worker
         for one in front.each:
             await one.die()
         paths = (await ask(front.port, "/api/v1/openapi.json")).json["paths"]

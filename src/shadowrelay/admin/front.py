@@ -199,7 +199,8 @@ class Front(Guarded):
         except RequestRefused:
             return json_response(own)
         found = said.json
-        return json_response({**found, "paths": {**found["paths"], **own["paths"]}})
+        paths = {path: {**found["paths"].get(path, {}), **item} for path, item in own["paths"].items()}
+        return json_response({**found, "paths": {**found["paths"], **paths}})
 
     async def _first(self, call: Call) -> Said:
         for worker in self._passing.order():

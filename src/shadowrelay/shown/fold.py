@@ -42,11 +42,13 @@ class Folding:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What becomes of the values of a field. ``rank``: of its value and its answer. The answer with the least
-    rank speaks first. One field of a model has a rank, at most.
+    rank speaks first. One field of a model has a rank, at most. ``alone``: what one answer alone says may
+    change too, because the rule names the node, or hears of who is silent.
     """
 
     of: Callable[[Sequence[Any], Folding], Any]
     rank: Callable[[Any, Fields], Any] | None = None
+    alone: bool = False
 
     def over(self, values: Sequence[Any]) -> Any:
         """Values that stand in no model."""
@@ -59,10 +61,13 @@ def fold(model: type[Model], answers: Sequence[Any], node: str = "", *, silent: 
     """
     fields = _fields(cast(Hashable, model))
     ordered = list(answers)
-    for name, (rule, _) in fields.items():
+    for name, (rule, _) in fields.items() if len(answers) > 1 else ():
         if (rank := rule.rank) is not None:
             ordered.sort(key=lambda one, name=name, rank=rank: rank(one.get(name), one))  # type: ignore[misc]
     folded: dict[str, Any] = dict(ordered[0]) if node and ordered else {}
+    if len(answers) == 1:  # thousands of queues of one worker come through here
+        folded = folded or {name: ordered[0][name] for name in fields if name in ordered[0]}
+        fields = _fields_alone(cast(Hashable, model))
     for name, (rule, inner) in fields.items():
         saying = [one for one in ordered if name in one]
         if saying:
@@ -74,6 +79,15 @@ def fold(model: type[Model], answers: Sequence[Any], node: str = "", *, silent: 
 @cache
 def _fields(model: Hashable) -> dict[str, tuple[Rule, type | None]]:
     return {name: _field(hint) for name, hint in get_type_hints(model, include_extras=True).items()}
+
+
+@cache
+def _fields_alone(model: Hashable) -> dict[str, tuple[Rule, type | None]]:
+    return {
+        name: (rule, inner)
+        for name, (rule, inner) in _fields(model).items()
+        if rule.alone or (inner is not None and _fields_alone(inner))
+    }
 
 
 def _field(hint: Any) -> tuple[Rule, type | None]:
@@ -126,20 +140,20 @@ LAST_OF_ALL = Rule(lambda values, _: max(values) if all(values) else None)
 
 ANY = Rule(lambda values, _: any(values))
 ALL = Rule(lambda values, _: all(values))
-ALL_ASKED = Rule(lambda values, at: all(values) and not at.silent)
+ALL_ASKED = Rule(lambda values, at: all(values) and not at.silent, alone=True)
 """All, and who does not answer does not."""
 
 UNION = Rule(lambda values, _: _each_once(item for one in values for item in one))
 SORTED_UNION = Rule(lambda values, _: sorted({item for one in values for item in one}))
 EACH_ONCE = Rule(lambda values, _: ", ".join(_each_once(values)))
-ALONE = Rule(lambda values, at: values[0] if len(values) + at.silent == 1 else None)
+ALONE = Rule(lambda values, at: values[0] if len(values) + at.silent == 1 else None, alone=True)
 """Of one process: a node of several has none."""
 
-NODE = Rule(lambda values, at: at.node or values[0])
+NODE = Rule(lambda values, at: at.node or values[0], alone=True)
 """The name of the node."""
 
 MODEL = Rule(lambda values, at: at.of(_known(values)) if _known(values) else None)
-MODEL_OF_ALL = Rule(lambda values, at: at.of(values) if all(values) and not at.silent else None)
+MODEL_OF_ALL = Rule(lambda values, at: at.of(values) if all(values) and not at.silent else None, alone=True)
 """None while one has none."""
 
 
@@ -155,7 +169,9 @@ def highest() -> Rule:
 
 def queue_of(name: str, kind: str = "") -> Rule:
     """The identity of a queue: its node, and the field ``name``."""
-    return Rule(lambda values, at: f"{at.node}\\{kind}{at.answers[0][name]}" if at.node else values[0])
+    return Rule(
+        lambda values, at: f"{at.node}\\{kind}{at.answers[0][name]}" if at.node else values[0], alone=True
+    )
 
 
 def by(*keys: str, nodes: bool = False) -> Rule:

@@ -321,7 +321,10 @@ class KeptRecipient(TypedDict):
 
 
 class KeptEntry(TypedDict):
-    """A message in Safety Net. ``place``: in the list, as ``next`` has it. ``worker``: see MessageBrief."""
+    """A message in Safety Net. ``place``: in the list, as ``next`` has it.
+
+    ``worker``: where it is, at a node of several.
+    """
 
     id: str
     place: str

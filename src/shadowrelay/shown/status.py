@@ -94,7 +94,9 @@ def members_seen(peers: Iterable[Fields], own: str) -> list[dict[str, Any]]:
     return [_member(node, some) for node, some in by_node.items() if node != node_of(ServerName(own))]
 
 
-_MEMBERS = Rule(lambda values, at: members_seen((peer for one in values for peer in one), at.node))
+_MEMBERS = Rule(
+    lambda values, at: members_seen((peer for one in values for peer in one), at.node), alone=True
+)
 
 
 def _member(node: str, found: Sequence[Fields]) -> dict[str, Any]:
