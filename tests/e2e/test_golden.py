@@ -170,7 +170,7 @@ def prepared(lab: RunningLab) -> dict[str, str]:
     lab.cluster.kill("mx3")
     all_told = sum(waiting.values())
     wait_until(lambda: lab.peer(ASKED, "mx3")["state"] == "unreachable", "its loss is noticed", WAITING)
-    explain = partial(typed, lab, "status", "--cluster")
+    explain = partial(printed, lab, "status", "--cluster")
     wait_until(
         lambda: lab.queued(ASKED) + lab.queued("mx2") == all_told, "mail is taken over", WAITING, explain
     )
