@@ -25,14 +25,7 @@ from shadowrelay.core.replicating import Merging
 from shadowrelay.core.suspending import SuspendedQueues
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.members.sharing import NOT_KEPT, received, share
-from shadowrelay.wire.jobs import (
-    job_from,
-    job_progress_from,
-    job_progress_told,
-    job_told,
-    suspension_from,
-    suspension_told,
-)
+from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xshadow import Malformed
 
 HOP = NextHop("world")
@@ -128,13 +121,13 @@ def test_what_is_told_between_members_is_read_back() -> None:
         ),
         until=NOW + HOUR,
     )  # fmt: skip
-    assert job_from(job_told(job)) == job
+    assert record_from(Job, record_told(job)) == job
     progress = JobProgress(
         job=job.id, node=B, after=M, did=1, late=2, waiting=3, pending=4, done=True, step=5
     )
-    assert job_progress_from(job_progress_told(progress)) == progress
+    assert record_from(JobProgress, record_told(progress)) == progress
     record = a_suspension(until=NOW + HOUR, spans=((NOW - 2 * HOUR, NOW - HOUR),))
-    assert suspension_from(suspension_told(record)) == record
+    assert record_from(Suspension, record_told(record)) == record
 
 
 def test_mail_does_not_age_in_the_spans_in_which_its_queue_was_suspended() -> None:
@@ -255,14 +248,14 @@ def test_a_filter_means_a_message_only_if_all_conditions_hold() -> None:
 
 
 def test_a_filter_with_a_condition_of_a_later_version_is_not_taken_without_it() -> None:
-    told = job_told(a_job())
+    told = record_told(a_job())
     told["filter"] |= {"header": "x"}
     with pytest.raises(Malformed, match="unknown condition header"):
-        job_from(told)
+        record_from(Job, told)
 
 
 def test_a_member_cannot_give_a_job_that_means_all_mail() -> None:
-    told = {"job": job_told(a_job(filter=Filter())), "progress": []}
+    told = {"job": record_told(a_job(filter=Filter())), "progress": []}
     with pytest.raises(Malformed, match="all mail"):
         received(LedgerAtHand(A), jobs.RULES, B, told, Merging(POLICY, Endings(NOW)))
 
@@ -272,9 +265,9 @@ def test_a_member_cannot_give_a_job_that_means_all_mail() -> None:
 )
 def test_text_that_is_no_unicode_is_not_taken(changes: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
-        job_from(job_told(a_job(**changes)))
+        record_from(Job, record_told(a_job(**changes)))
     with pytest.raises(Malformed):
-        suspension_from(suspension_told(a_suspension(next_hop=NextHop("\udc80"))))
+        record_from(Suspension, record_told(a_suspension(next_hop=NextHop("\udc80"))))
 
 
 def test_a_resume_overrules_a_suspension_that_was_dated_by_a_clock_ahead() -> None:

@@ -20,7 +20,7 @@ from shadowrelay.core.recipients import canonical
 from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.wire.jobs import filter_from, filter_told
+from shadowrelay.wire.records import record_from, record_told
 
 KELVIN, DOTTED = "\N{KELVIN SIGN}", "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}"
 LOCAL = st.sampled_from(
@@ -193,7 +193,7 @@ def compare(ledger: SqlLedger, kept: list[Copy], wanted: Filter) -> None:
 async def test_a_count_and_a_walk_find_exactly_what_the_core_says_is_meant(
     transport: TransportDatabase, given: tuple[list[Copy], Filter]
 ) -> None:
-    assert filter_from(filter_told(given[1])) == given[1]
+    assert record_from(Filter, record_told(given[1])) == given[1]
 
     def work(ledger: SqlLedger) -> None:
         compare(ledger, *given)

@@ -15,7 +15,7 @@ from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.members import reconcile, repair, replication
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.wire.switches import switch_told
+from shadowrelay.wire.records import record_told
 
 LARGE = b"Subject: large\r\n\r\n" + (b"y" * 78 + b"\r\n") * 1000
 
@@ -193,7 +193,7 @@ async def test_a_switch_of_another_setting_is_refused(tmp_path: Path) -> None:
         await turn(one, on=False)
         found = await one.read(lambda ledger: ledger.switch(REDUNDANCY))
         assert found is not None
-        arguments = {"switch": switch_told(replace(found, name="data_dir"))}
+        arguments = {"switch": record_told(replace(found, name="data_dir"))}
         act = Act(
             job=found.id, action=Switch.kind, scope=Scope.OPERATE, operator="", reason="", arguments=arguments
         )

@@ -17,10 +17,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shadowrelay.core.jobs import Filter, JobProgress
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.requests import Progress, Request
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.switches import Switch
 from shadowrelay.members.answering import _received_at
-from shadowrelay.wire import hops, jobs, requests, switches, xoperate, xqdiscard, xshadow
+from shadowrelay.wire import hops, xoperate, xqdiscard, xshadow
 from shadowrelay.wire.announcements import parse_signed
+from shadowrelay.wire.records import record_from
 from shadowrelay.wire.told import Malformed
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
@@ -120,9 +125,9 @@ def test_what_this_node_says_of_an_age_can_be_read(age: timedelta) -> None:
     )
 
 
-RECORDS: list[tuple[Callable[[object], object], dict[str, Any]]] = [
+RECORDS: list[tuple[type[Any], dict[str, Any]]] = [
     (
-        requests.request_from,
+        Request,
         {
             "id": MESSAGE, "number": "#", "made_by": "mx1", "made_at": "#", "operator": "o", "reason": "r",
             "selector": {"since": "#", "until": "#"}, "gone": [], "state": "running", "revision": "#",
@@ -130,29 +135,29 @@ RECORDS: list[tuple[Callable[[object], object], dict[str, Any]]] = [
         },
     ),
     (
-        requests.progress_from,
+        Progress,
         {
             "request": MESSAGE, "node": "mx1", "owner": "mx1", "at": "#", "after": "", "made": "#",
             "skipped": {}, "done": False, "whole": False,
         },
     ),
-    (jobs.filter_from, {"older": "#", "younger": "#", "larger": "#", "smaller": "#"}),
+    (Filter, {"older": "#", "younger": "#", "larger": "#", "smaller": "#"}),
     (
-        jobs.job_progress_from,
+        JobProgress,
         {
             "job": MESSAGE, "node": "mx1", "after": "", "did": "#", "late": "#", "waiting": "#",
             "pending": "#", "done": False, "closed": False, "step": "#", "since": "#",
         },
     ),
     (
-        jobs.suspension_from,
+        Suspension,
         {
             "id": MESSAGE, "next_hop": "h", "suspended": True, "until": "#", "spans": [["#", "#"]],
             "revision": "#", "operator": "o", "reason": "r", "changed_by": "mx1", "changed_at": "#",
         },
     ),
     (
-        switches.switch_from,
+        Switch,
         {
             "id": MESSAGE, "name": "n", "value": True, "against": False, "revision": "#", "operator": "o",
             "reason": "r", "changed_by": "mx1", "changed_at": "#",
@@ -165,10 +170,10 @@ odd = st.one_of(
 )
 
 
-@pytest.mark.parametrize(("parse", "record"), RECORDS, ids=[parse.__name__ for parse, _ in RECORDS])
+@pytest.mark.parametrize(("kind", "record"), RECORDS, ids=[kind.__name__ for kind, _ in RECORDS])
 @given(data=st.data())
 def test_any_number_in_a_record_is_within_bounds_or_malformed(
-    parse: Callable[[object], object], record: dict[str, Any], data: st.DataObject
+    kind: type[Any], record: dict[str, Any], data: st.DataObject
 ) -> None:
     def filled(value: object) -> object:
         if isinstance(value, dict):
@@ -178,7 +183,7 @@ def test_any_number_in_a_record_is_within_bounds_or_malformed(
         return data.draw(odd) if value == "#" else value
 
     with suppress(Malformed):
-        used(parse(filled(record)))
+        used(record_from(kind, filled(record)))
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1", "1" * 5000, "1.5", "NaN", "Infinity", "true", str(2**70)])
@@ -190,4 +195,4 @@ def test_numbers_that_json_can_spell_and_nobody_can_use_are_malformed(number: st
     with pytest.raises(Malformed):
         parse_signed(json.dumps({"announcement": {}, "signature": ""}).replace("{}", text))
     with pytest.raises(Malformed):
-        jobs.filter_from({"older": json.loads(number)} if len(number) < 4000 else {"older": 10**4000})
+        record_from(Filter, {"older": json.loads(number)} if len(number) < 4000 else {"older": 10**4000})

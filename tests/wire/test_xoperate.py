@@ -15,14 +15,7 @@ from spelling import EPOCH, message_ids, names, numbers
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Act, Scope
 from shadowrelay.core.requests import BEGIN, Place, Progress, Request, RequestState, Selector, Skipped
-from shadowrelay.wire.requests import (
-    progress_from,
-    progress_told,
-    request_from,
-    request_told,
-    selector_from,
-    selector_told,
-)
+from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.told import MOST_TEXT
 from shadowrelay.wire.xoperate import TooLong, format_act, format_answer, parse_act, parse_answer
 from shadowrelay.wire.xshadow import MAX_LINE, Malformed
@@ -101,17 +94,17 @@ def test_an_answer_is_read_as_it_was_written_and_its_lines_are_short(told: dict[
 
 @given(requests)
 def test_a_request_is_read_as_it_was_written(request: Request) -> None:
-    assert request_from(json.loads(json.dumps(request_told(request)))) == request
+    assert record_from(Request, json.loads(json.dumps(record_told(request)))) == request
 
 
 @given(selectors)
 def test_a_selector_is_read_as_it_was_written(selector: Selector) -> None:
-    assert selector_from(json.loads(json.dumps(selector_told(selector)))) == selector
+    assert record_from(Selector, json.loads(json.dumps(record_told(selector)))) == selector
 
 
 @given(parts)
 def test_progress_is_read_as_it_was_written(progress: Progress) -> None:
-    assert progress_from(json.loads(json.dumps(progress_told(progress)))) == progress
+    assert record_from(Progress, json.loads(json.dumps(record_told(progress)))) == progress
 
 
 @pytest.mark.parametrize(
@@ -157,7 +150,7 @@ GOOD = {
 
 
 def test_the_example_of_a_record_is_one() -> None:
-    assert request_from(GOOD).number == 1
+    assert record_from(Request, GOOD).number == 1
 
 
 @pytest.mark.parametrize(
@@ -185,10 +178,10 @@ def test_the_example_of_a_record_is_one() -> None:
 )
 def test_a_record_that_a_node_could_not_keep_is_refused(name: str, value: object) -> None:
     with pytest.raises(Malformed):
-        request_from({**GOOD, name: value})
+        record_from(Request, {**GOOD, name: value})
 
 
 @pytest.mark.parametrize("told", [None, [], {}, {"request": JOB, "skipped": {"why": 1}}])
 def test_progress_that_is_none_is_refused(told: object) -> None:
     with pytest.raises(Malformed):
-        progress_from(told)
+        record_from(Progress, told)

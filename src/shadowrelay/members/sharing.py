@@ -27,7 +27,7 @@ from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.steps import Operate, Transact, Unanswered
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.wire.records import record_from, record_told
-from shadowrelay.wire.told import maybe_duration_in
+from shadowrelay.wire.told import duration_in
 from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)
@@ -136,9 +136,9 @@ def received(ledger: Transaction, rules: Rules[Any], member: ServerName, told: T
     if not isinstance(parts, list) or len(parts) > MOST_PROGRESS:
         raise Malformed("bad progress")
     progress = [record_from(rules.part, one) for one in parts] if rules.part else []
-    age = maybe_duration_in(told, "age")
-    if age is None:  # a member of a version before 5: only the date of the record's maker is known
-        age = max(timedelta(0), about.ends.now - given.changed_at)
+    # A member of a version before 5 tells no age: only the date of the last change is known.
+    dated = max(timedelta(0), about.ends.now - given.changed_at)
+    age = duration_in(told, "age") if "age" in told else dated
     ours = ledger.apply(merge(ledger, rules, given, progress, member, replace(about, age=age)))
     return _told(ours, _own(ledger, rules, ours), about) if ours else {}
 

@@ -28,7 +28,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator import preview
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.preview import Away, NodeCount, Preview
-from shadowrelay.wire.requests import request_from, request_told, selector_from, selector_told
+from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xshadow import Malformed, server_name
 
 log = structlog.get_logger(__name__)
@@ -115,7 +115,7 @@ class Counting:
         if why := requesting.fault(selector, self.policy, now):
             raise CannotDo(why)
         request = self.request(selector, gone, operator)
-        arguments = {"selector": selector_told(selector), "gone": list(gone)}
+        arguments = {"selector": record_told(selector), "gone": list(gone)}
         act = act_about(request, PREVIEW, Scope.READ, arguments)
         asking = asyncio.gather(*(self._asked(name, act) for name in sorted(contacts.reachable)))
         remembered = asyncio.ensure_future(self._remembered(selector))
@@ -175,7 +175,7 @@ class Counting:
 
     async def left(self, request: Request, operator: str) -> dict[ServerName, Left]:
         """Messages of a request that are left, by node: of this node and of all that answer."""
-        arguments = {"request": request_told(request)}
+        arguments = {"request": record_told(request)}
         act = act_about(replace(request, operator=operator), LEFT, Scope.READ, arguments)
         members = sorted(self.contacts().reachable)
         asking = asyncio.gather(*(self.ask(Operate(name, act), PATIENCE) for name in members))
@@ -229,7 +229,7 @@ class Counting:
     async def _preview_for(self, member: ServerName, act: Act) -> Told:
         del member
         try:
-            selector = selector_from(act.arguments.get("selector"))
+            selector = record_from(Selector, act.arguments.get("selector"))
             given = act.arguments.get("gone")
             gone = [server_name(str(name)) for name in given] if isinstance(given, list) else []
         except Malformed as error:
@@ -240,7 +240,7 @@ class Counting:
     async def _left_for(self, member: ServerName, act: Act) -> Told:
         del member
         try:
-            request = request_from(act.arguments.get("request"))
+            request = record_from(Request, act.arguments.get("request"))
         except Malformed as error:
             raise ActRefused(str(error)) from error
         return {"left": await self.left_here(request)}

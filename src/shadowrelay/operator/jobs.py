@@ -38,14 +38,7 @@ from shadowrelay.shown.records import (
     MailCounts,
     SampledMessage,
 )
-from shadowrelay.wire.jobs import (
-    filter_from,
-    filter_told,
-    job_from,
-    job_progress_from,
-    job_progress_told,
-    job_told,
-)
+from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xoperate import TooLong, format_act
 from shadowrelay.wire.xshadow import Malformed
 
@@ -100,7 +93,7 @@ class Jobs:
         if wanted == Filter():
             raise CannotDo("a filter needs a condition: it would mean all mail")
         now = self.clock()
-        act = self._act(PREVIEW, operator, {"filter": filter_told(wanted), "at": timestamp(now)})
+        act = self._act(PREVIEW, operator, {"filter": record_told(wanted), "at": timestamp(now)})
         others = asyncio.ensure_future(self._asked_all(act, PATIENCE))
         nodes = [_counted(self.name, await self._count(wanted))]
         nodes += [_counted(name, answer) for name, answer in await others]
@@ -171,9 +164,9 @@ class Jobs:
             changed_at=now,
         )
         try:
-            job_from(job_told(job))
-            progress = job_progress_told(JobProgress(job=job.id, node=self.name))
-            told = {Job.kind: job_told(job), "progress": [progress]}
+            record_from(Job, record_told(job))
+            progress = record_told(JobProgress(job=job.id, node=self.name))
+            told = {Job.kind: record_told(job), "progress": [progress]}
             format_act(act_about(job, Job.kind, Scope.OPERATE, told))
         except (Malformed, TooLong) as error:
             raise CannotDo(f"the job cannot be given to members: {error}") from error
@@ -241,7 +234,7 @@ class Jobs:
                 why = answer
             elif answer is not None:
                 try:
-                    newer = job_progress_from(answer["progress"]) if answer.get("progress") else None
+                    newer = record_from(JobProgress, answer["progress"]) if answer.get("progress") else None
                 except Malformed:
                     newer = None
                 has = newer is not None
@@ -277,7 +270,7 @@ class Jobs:
     async def _preview_for(self, member: ServerName, act: Act) -> Told:
         del member
         try:
-            return await self._count(filter_from(act.arguments.get("filter")))
+            return await self._count(record_from(Filter, act.arguments.get("filter")))
         except Malformed as error:
             raise ActRefused(str(error)) from error
 
@@ -288,7 +281,7 @@ class Jobs:
         def read(ledger: SqlLedger) -> Told:
             if ledger.job(wanted) is None:
                 return {}
-            return {"progress": job_progress_told(jobs.own(ledger, wanted))}
+            return {"progress": record_told(jobs.own(ledger, wanted))}
 
         return await self.database.transact(read)
 
@@ -320,7 +313,7 @@ def filter_shown(wanted: Filter) -> FilterEntry:
     """A filter as the API takes and shows it: ages in seconds."""
     ages = {"older": wanted.older, "younger": wanted.younger}
     seconds = {name: age / timedelta(seconds=1) for name, age in ages.items() if age is not None}
-    return cast(FilterEntry, filter_told(wanted) | seconds)
+    return cast(FilterEntry, record_told(wanted) | seconds)
 
 
 def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> JobNode:

@@ -18,7 +18,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.operator.counting import CannotDo, Counting, Left
 from shadowrelay.operator.preview import Preview
-from shadowrelay.wire.requests import request_from, request_told, selector_told
+from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)
@@ -219,7 +219,7 @@ class Resubmission:
             raise CannotDo("a request needs a reason: members and their logs show it")
         request = self.counting.request(selector, gone, operator, reason)
         try:
-            request_from(request_told(request))
+            record_from(Request, record_told(request))
         except Malformed as error:  # too long for a line between members
             raise CannotDo(f"the request cannot be given to members: {error}") from error
         policy, now = self.counting.policy, request.made_at
@@ -234,7 +234,7 @@ class Resubmission:
             number=result.number,
             operator=operator,
             reason=reason,
-            selector=selector_told(selector),
+            selector=record_told(selector),
             gone=list(gone),
         )
         self.wake()

@@ -23,7 +23,7 @@ from shadowrelay.operator.acts import Action
 from shadowrelay.operator.asking import asked_all
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
-from shadowrelay.wire.jobs import suspension_from, suspension_told
+from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xoperate import TooLong, format_act
 from shadowrelay.wire.xshadow import Malformed
 
@@ -87,7 +87,7 @@ class Suspending:
             changed_at=now,
         )
         try:
-            told = {"suspension": suspension_told(suspension_from(suspension_told(given)))}
+            told = {"suspension": record_told(record_from(Suspension, record_told(given)))}
             format_act(self._act(Suspension.kind, operator, told, reason))
         except (Malformed, TooLong) as error:
             raise CannotDo(f"the record cannot be given to members: {error}") from error

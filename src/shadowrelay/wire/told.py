@@ -75,19 +75,11 @@ def moment_in(found: Told, name: str) -> datetime:
     return _EPOCH + value * _MICROSECOND
 
 
-def maybe_moment_in(found: Told, name: str) -> datetime | None:
-    return None if found.get(name) is None else moment_in(found, name)
-
-
-def maybe_count_in(found: Told, name: str) -> int | None:
-    return None if found.get(name) is None else count_in(found, name)
-
-
-def maybe_duration_in(found: Told, name: str) -> timedelta | None:
-    micros = maybe_count_in(found, name)
-    if micros is not None and micros > _LONGEST // _MICROSECOND:
+def duration_in(found: Told, name: str) -> timedelta:
+    micros = count_in(found, name)
+    if micros > _LONGEST // _MICROSECOND:
         raise Malformed(f"bad {name}")
-    return None if micros is None else micros * _MICROSECOND
+    return micros * _MICROSECOND
 
 
 def micros_of(moment: datetime) -> int:

@@ -21,7 +21,7 @@ from shadowrelay.core.requests import Progress, Request, RequestState
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.requesting import Declined
 from shadowrelay.members.sharing import received, share
-from shadowrelay.wire.requests import request_told
+from shadowrelay.wire.records import record_told
 
 SECOND = timedelta(seconds=1)
 
@@ -142,7 +142,7 @@ def test_what_is_told_of_the_age_of_a_record_passes_on_and_a_member_of_before_go
     assert known is not None
     other.apply(Decision(None, (replace(known, kept_at=NOW - 7 * SECOND),)))
     assert gives(other, third, 0, NOW)["age"] == 12_000_000
-    old = {"request": request_told(request()), "progress": []}
+    old = {"request": record_told(request()), "progress": []}
     late = Merging(POLICY, Endings(NOW + life))
     assert received(ledger_of(C), requesting.RULES, B, old, late) == {}
     assert received(ledger_of(C), requesting.RULES, B, old, Merging(POLICY, Endings(NOW)))
