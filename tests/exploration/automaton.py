@@ -17,6 +17,7 @@ from typing import Any
 
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.reckoning import Endings
 from tests.simulation.checks import Broken
 from tests.simulation.memory_ledger import Disagreement
 
@@ -192,6 +193,7 @@ def view(world: Alone) -> View:
         ledger=SimpleNamespace(state=state, dirty=node.ledger.dirty),
         boundary=SimpleNamespace(watches=dict(node.boundary.watches)) if node.up else None,
         clock=partial(_same, node.clock()),
+        time=SimpleNamespace(endings=partial(_same, Endings(node.clock()))),
     )
     return View(
         node=shape,

@@ -13,7 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-Model = TypeVar("Model")
+_Model = TypeVar("_Model")
 
 MOST = 64 * 2**20
 """Most octets of an answer."""
@@ -75,21 +75,21 @@ class AdminClient:
         if not _is_of_a_node(self.url):
             raise ValueError(f"{self.url!r} is not a node's URL: give one such as http://127.0.0.1:8025")
 
-    def get(self, model: type[Model], *path: str, **parameters: str | int | None) -> Model:
+    def get(self, model: type[_Model], *path: str, **parameters: str | int | None) -> _Model:
         """The answer at ``/api/v1/<path>``. Raises ApiError."""
         del model
         given = {key: value for key, value in parameters.items() if value is not None}
-        return cast(Model, self._ask("GET", path, given))
+        return cast(_Model, self._ask("GET", path, given))
 
-    def post(self, model: type[Model], *path: str, body: Mapping[str, Any] | None = None) -> Model:
+    def post(self, model: type[_Model], *path: str, body: Mapping[str, Any] | None = None) -> _Model:
         """Change something. Raises ApiError."""
         del model
-        return cast(Model, self._ask("POST", path, {}, body or {}))
+        return cast(_Model, self._ask("POST", path, {}, body or {}))
 
-    def delete(self, model: type[Model], *path: str) -> Model:
+    def delete(self, model: type[_Model], *path: str) -> _Model:
         """End something. Raises ApiError."""
         del model
-        return cast(Model, self._ask("DELETE", path, {}))
+        return cast(_Model, self._ask("DELETE", path, {}))
 
     def metrics(self, *, by_worker: bool = False) -> str:
         """The page of metrics, as text; ``by_worker``: with a label for each. Raises ApiError."""

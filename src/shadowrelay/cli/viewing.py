@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 JsonTree = Mapping[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
-Answer = TypeVar("Answer")
+_Answer = TypeVar("_Answer")
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
@@ -176,7 +176,7 @@ def where_options(command: Command) -> Command:
     )(command)
 
 
-def of_all(node: AdminClient, model: type[Answer], path: str, *, cluster: bool | None) -> Answer | None:
+def of_all(node: AdminClient, model: type[_Answer], path: str, *, cluster: bool | None) -> _Answer | None:
     """What all nodes say; None if this node alone is meant: it has no members, or is of an older version."""
     if cluster is False:
         return None

@@ -18,7 +18,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import node_of
 
 Fields = Mapping[str, Any]
-Model = TypeVar("Model")
+_Model = TypeVar("_Model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Rule:
         return self.of(values, Folding(answers=(), node="", silent=0, model=None))
 
 
-def fold(model: type[Model], answers: Sequence[Any], node: str = "", *, silent: int = 0) -> Model:
+def fold(model: type[_Model], answers: Sequence[Any], node: str = "", *, silent: int = 0) -> _Model:
     """One answer of that model; empty without any. ``node``: whose workers answer; empty for several nodes.
     ``silent``: how many others were asked and do not answer.
     """
@@ -73,7 +73,7 @@ def fold(model: type[Model], answers: Sequence[Any], node: str = "", *, silent: 
         if saying:
             at = Folding(answers=saying, node=node, silent=silent, model=inner)
             folded[name] = rule.of([one[name] for one in saying], at)
-    return cast(Model, folded)
+    return cast(_Model, folded)
 
 
 @cache
