@@ -70,7 +70,8 @@ async def test_no_query_of_a_stage_reads_all_that_is_kept(tmp_path: Path, name: 
                 f"EXPLAIN QUERY PLAN {query}", named or (0,) * count
             ).fetchall()
         )
-    assert rows or query.startswith("INSERT")
+    cleared = re.fullmatch(r"DELETE FROM (\w+);", query.strip())  # which has no plan
+    assert rows or query.startswith("INSERT") or (cleared and cleared[1] in SMALL)
     assert bool(scanned([row[3] for row in rows])) == (name in ALLOWED)
 
 
