@@ -106,6 +106,7 @@ IN_SOME: dict[str, tuple[set[str], str]] = {
     "S:Rank": ({"HARECEIVE"}, "the order in which holders ask: each of them may promote"),
     "S:Recipients": ({"DEFER"}, _ATTEMPT),
     "recipient-address": ({"DEFER"}, _ATTEMPT),
+    "S:TellerDb": ({"HADISCARD"}, "whose word it was: a log that is not here denies nothing"),
     "S:Snapshot": ({CLOSING}, "a snapshot of nothing: there is no row that it closes"),
     "sender-address": (_PASSING, _COMPARED),
     "total-bytes": (_PASSING, _COMPARED),

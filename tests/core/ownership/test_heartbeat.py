@@ -11,7 +11,8 @@ from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, li
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Member, Part, Verdict, VerdictKind
 from shadowrelay.core.events.announcements import listeners
-from shadowrelay.core.identifiers import Beginning, Continuity, DatabaseId, Lineage, MessageId
+from shadowrelay.core.identifiers import Beginning, Continuity, DatabaseId, Lineage, MessageId, RequestId
+from shadowrelay.core.jobs import JobProgress
 from shadowrelay.core.messages import Confirmation, HolderState, Reason, Role
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.heartbeat import Alarm, Watch
@@ -33,6 +34,15 @@ def test_a_late_greeting_of_a_process_that_was_killed_breaks_nothing(on_b: Ledge
     assert found is Continuity.UNBROKEN
     assert on_b.known[A].lineage == whole
     assert on_b.copies[M].pending is None
+
+
+def test_what_a_member_said_of_jobs_ends_with_its_database(on_b: LedgerAtHand) -> None:
+    job = RequestId("01900000-0000-7000-9000-000000000001")
+    of_another = JobProgress(job=job, node=C, pending=2, step=4)
+    on_b.apply(Decision(None, (JobProgress(job=job, node=A, pending=3, step=5), of_another)))
+    replaced = Lineage(DB[C], (Beginning(RUN[C], 4),), 4)
+    assert heartbeat.meet(on_b, A, replaced, None, NOW, after_silence=False) is Continuity.BROKEN
+    assert tuple(on_b.job_progress(job)) == (of_another,)
 
 
 @pytest.mark.parametrize("asked_at", [None, lineage(A, 10)], ids=["unasked", "an answer"])
