@@ -16,11 +16,11 @@ from admin_node import a_node as a_fake_node
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.front import build_front
-from shadowrelay.admin.handed import behind_front
+from shadowrelay.admin.front_session import behind_front
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.console.app import console
 from shadowrelay.core.workers import worker_name
+from shadowrelay.workers.front import build_front
 
 
 @dataclass

@@ -16,16 +16,16 @@ from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
 from told_by_models import exact
 
-from shadowrelay.admin import passing
 from shadowrelay.admin.access import access_by
-from shadowrelay.admin.front import build_front
-from shadowrelay.admin.front_metrics import GAUGES
 from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.shown.fold import LEAST, MOST, SUM
 from shadowrelay.shown.messages import SafetyNetPage
+from shadowrelay.workers import proxy
+from shadowrelay.workers.front import build_front
+from shadowrelay.workers.metrics import GAUGES
 
 METRICS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 TOKEN = "a token of sixteen"
@@ -60,7 +60,7 @@ async def test_a_worker_that_was_silent_is_asked_last(tmp_path: Path) -> None:
             ready = await ask(front.port, "/healthz/ready")
             assert (ready.status, ready.json["ready"]) == (200, True)
             assert "did not answer within" in ready.json["warning"]
-            async with asyncio.timeout(passing.PATIENCE / 4):
+            async with asyncio.timeout(proxy.PATIENCE / 4):
                 assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w2.{OURS}"
 
 
@@ -356,7 +356,7 @@ async def test_every_metric_of_a_worker_is_a_counter_a_histogram_or_a_gauge_with
     }
     types = {family.type for family in text_string_to_metric_families(page)}
     assert types == {"gauge", "counter", "histogram"}
-    assert gauges <= set(GAUGES), "say in admin/front_metrics.py what the gauge of a node is"
+    assert gauges <= set(GAUGES), "say in workers/metrics.py what the gauge of a node is"
     assert set(GAUGES) - gauges <= {"shadowrelay_resubmit_left_messages"}
 
 

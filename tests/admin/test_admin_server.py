@@ -12,7 +12,8 @@ from admin_node import a_node, ask, serving
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from shadowrelay.admin.server import AdminCannotListen, bind, serve
+from shadowrelay.admin.server import bind, serve
+from shadowrelay.errors import NodeFailed
 
 
 async def test_signals_stay_with_the_node(tmp_path: Path):
@@ -25,16 +26,14 @@ async def test_signals_stay_with_the_node(tmp_path: Path):
 async def test_a_port_in_use_is_told_in_a_sentence():
     with bind("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            AdminCannotListen, match=rf"cannot listen on 127\.0\.0\.1 port {port}: Address already"
-        ):
+        with pytest.raises(NodeFailed, match=rf"cannot listen on 127\.0\.0\.1 port {port}: Address already"):
             bind("127.0.0.1", port)
 
 
 def test_a_foreign_address_is_told_in_a_sentence():
-    with pytest.raises(AdminCannotListen, match=r"^admin\.listen: "):
+    with pytest.raises(NodeFailed, match=r"^admin\.listen: "):
         bind("192.0.2.1", 0)
-    with pytest.raises(AdminCannotListen, match=r"^admin\.listen: "):
+    with pytest.raises(NodeFailed, match=r"^admin\.listen: "):
         bind("no-such-host.invalid", 0)
 
 

@@ -16,9 +16,9 @@ from running_lab import wait_until
 
 from shadowrelay import authority
 from shadowrelay.node_clock import TOLD_BOOT_ID
-from shadowrelay.service.supervisor import GRACE
 from shadowrelay.settings import Settings, parse_duration, settings_from_tree, settings_warnings
 from shadowrelay.settings.mailbox import load_mailbox_settings
+from shadowrelay.workers.supervisor import GRACE
 from tests.deploy import booted
 
 HERE = booted.ROOT / "deploy" / "systemd"

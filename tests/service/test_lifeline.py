@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from shadowlab.ports import free_ports
-from shadowrelay.service import supervision
-from shadowrelay.service import supervisor as supervising
-from shadowrelay.service.supervision import State
-from shadowrelay.service.supervisor import Supervisor
-from shadowrelay.service.worker import ANSWER, ASK, Lifeline
 from shadowrelay.settings import Settings, settings_from_tree
+from shadowrelay.workers import supervision
+from shadowrelay.workers import supervisor as supervising
+from shadowrelay.workers.supervision import State
+from shadowrelay.workers.supervisor import Supervisor
+from shadowrelay.workers.worker import ANSWER, ASK, Lifeline
 
 pytestmark = pytest.mark.lab
 

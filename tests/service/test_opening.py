@@ -10,8 +10,8 @@ import pytest
 from stations import station
 
 from shadowrelay.core.decisions import Chore, ChoreKind, Decision
+from shadowrelay.errors import NodeFailed
 from shadowrelay.members.chores import Chores
-from shadowrelay.service.node import NodeFailed
 from shadowrelay.service.opening import opened
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from shadowrelay.service import supervision
-from shadowrelay.service.supervision import Do, State, Watched, due, ended, wanted
+from shadowrelay.workers import supervision
+from shadowrelay.workers.supervision import Do, State, Watched, due, ended, wanted
 
 
 class Watching:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shadowrelay.core.identifiers import Incarnation, ServerName
-from shadowrelay.service.telling import Telling
+from shadowrelay.members.telling import Telling
 
 B = ServerName("mx2.example.org")
 FIRST, LATER = Incarnation("a" * 16), Incarnation("b" * 16)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast
 
 import structlog
 
-from shadowrelay import authority
+from shadowrelay import authority, ids
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.operating import Act, ActAnswer
@@ -34,7 +34,7 @@ from shadowrelay.members.answering import AnsweringSession, AnsweringSessions
 from shadowrelay.members.chores import Chores
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.safety_net.expiry import Expiry
-from shadowrelay.service import minting, running
+from shadowrelay.service import running
 from shadowrelay.service.adapters import machines
 from shadowrelay.service.connectors import for_members
 from shadowrelay.service.node import Node
@@ -407,7 +407,7 @@ def running_in(
     for module, name, value in (
         (pool, "time", boot),
         (pool, "MemberConnection", Wire),
-        (minting, "os", SimpleNamespace(urandom=world.draw.randbytes)),
+        (ids, "os", SimpleNamespace(urandom=world.draw.randbytes)),
         (authority, "signed", _believed),
         (World, "now", world),
         *changes,

@@ -14,11 +14,16 @@ from dataclasses import replace
 import pytest
 from receiving import QUICK, Loops, MemoryReceiver, RawClient, eventually
 
-from shadowrelay.service.sharing import counts_of, new_counts
-from shadowrelay.service.worker import WorkerPlace
 from shadowrelay.smtp.receiving.connector import Connector, held
 from shadowrelay.smtp.receiving.limits import Register
-from shadowrelay.smtp.receiving.shared_counts import SIZE, ConnectorCounts, OwnCounts, SharedCounts
+from shadowrelay.smtp.receiving.shared_counts import (
+    SIZE,
+    ConnectorCounts,
+    OwnCounts,
+    SharedCounts,
+    new_counts,
+)
+from shadowrelay.workers.worker import WorkerPlace, counts_of
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from shadowrelay.admin.access import Access, Session, cookie_name
 from shadowrelay.admin.body import form_of, session_of
+from shadowrelay.admin.front_session import handed_session
 from shadowrelay.admin.guard import RequestRefused, check_change, check_csrf, check_host, check_origin
-from shadowrelay.admin.handed import handed_session
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope

@@ -211,6 +211,6 @@ FRONT = (
         for method in ("GET", "POST", "DELETE")
     ),
 )
-"""What the admin address of a node of several workers answers besides (``admin/front.py``)."""
+"""What the admin address of a node of several workers answers besides (``workers/front.py``)."""
 
 OPERATIONS: tuple[Operation, ...] = (*FRONT, *_NODE, *_SAFETY_NET, *_JOBS, *_CLUSTER, *_OTHERS)

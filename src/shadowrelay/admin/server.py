@@ -12,12 +12,10 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from shadowrelay.errors import NodeFailed, cannot_listen
+
 GRACE = 5
 """Seconds that requests under way may take after the stop."""
-
-
-class AdminCannotListen(Exception):
-    """This process cannot listen on the address; the message says why."""
 
 
 REQUEST_WITHIN = 10.0
@@ -80,14 +78,14 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket for ``serve``; port 0 takes any free port. Raises AdminCannotListen."""
+    """A listening socket for ``serve``; port 0 takes any free port. Raises NodeFailed."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         sock = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise AdminCannotListen(
+        raise NodeFailed(
             f"admin.listen: {host} is not an address of this machine: {error.strerror}"
         ) from error
     try:
@@ -96,9 +94,7 @@ def bind(host: str, port: int) -> socket.socket:
         sock.listen(128)
     except OSError as error:
         sock.close()
-        raise AdminCannotListen(
-            f"admin.listen: cannot listen on {host} port {port}: {error.strerror}"
-        ) from error
+        raise cannot_listen("admin", host, port, error) from error
     sock.setblocking(False)
     return sock
 

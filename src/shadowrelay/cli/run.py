@@ -17,8 +17,8 @@ import structlog
 from shadowrelay.cli.loops import loop_factory
 
 if TYPE_CHECKING:
-    from shadowrelay.service.worker import WorkerPlace
     from shadowrelay.settings import Settings
+    from shadowrelay.workers.worker import WorkerPlace
 
 _SWITCH = 0.0005
 """Seconds that the event loop may keep the interpreter from a waiting commit; Python's default is 0.005."""
@@ -47,9 +47,9 @@ def run(
     (the message says why), 2 the settings are wrong.
     """
     from shadowrelay import failpoints, logs
-    from shadowrelay.service.supervisor import Supervisor, command, supervised
-    from shadowrelay.service.worker import Lifeline, WorkerPlace
     from shadowrelay.settings import load_settings, settings_warnings
+    from shadowrelay.workers.supervisor import Supervisor, command, supervised
+    from shadowrelay.workers.worker import Lifeline, WorkerPlace
 
     try:
         failpoint = failpoints.armed(os.environ)
@@ -83,8 +83,8 @@ def run(
 
 def _run_worker(file: Path, settings: Settings, place: WorkerPlace | None) -> None:
     from shadowrelay.service.running import run_node
-    from shadowrelay.service.worker import settings_of
     from shadowrelay.settings import load_settings
+    from shadowrelay.workers.worker import settings_of
 
     def read() -> Settings:
         return settings_of(load_settings(file, os.environ), place)
@@ -95,14 +95,13 @@ def _run_worker(file: Path, settings: Settings, place: WorkerPlace | None) -> No
 def _until_ended(
     running: Coroutine[Any, Any, None], loop: Callable[[], asyncio.AbstractEventLoop] | None
 ) -> None:
-    from shadowrelay.admin.server import AdminCannotListen
     from shadowrelay.database.opening import CannotOpen
-    from shadowrelay.service.failing import NodeFailed
+    from shadowrelay.errors import NodeFailed
 
     try:
         with asyncio.Runner(loop_factory=loop) as runner:
             runner.run(running)
-    except (CannotOpen, AdminCannotListen, NodeFailed, OSError) as error:
+    except (CannotOpen, NodeFailed, OSError) as error:
         raise click.ClickException(str(error)) from error
     except BaseExceptionGroup as errors:
         for text in dict.fromkeys(str(leaf) or type(leaf).__name__ for leaf in _leaves(errors)):

@@ -30,7 +30,8 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.members.sharing import RULES, News, Shared, incarnations, news_of, received, share
+from shadowrelay.members.sharing import RULES, News, Shared, news_of, received, share
+from shadowrelay.members.telling import incarnations
 from shadowrelay.running import Performer
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ is not live (its progress is over) is given once in a contact, and after each ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from shadowrelay.core import retiring, suspending, switching
-from shadowrelay.core.decisions import Member
-from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
+from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.operating import Act, Scope, Told, act_about
 from shadowrelay.core.ownership import jobs
@@ -141,14 +140,6 @@ def received(ledger: Transaction, rules: Rules[Any], member: ServerName, told: T
     age = duration_in(told, "age") if "age" in told else dated
     ours = ledger.apply(merge(ledger, rules, given, progress, member, replace(about, age=age)))
     return _told(ours, _own(ledger, rules, ours), about) if ours else {}
-
-
-def incarnations(
-    known: Callable[[ServerName], Member | None], names: Collection[ServerName]
-) -> dict[ServerName, Incarnation | None]:
-    """The incarnation in which each of these members was met last."""
-    found = {name: known(name) for name in names}
-    return {name: one.lineage.incarnation if one and one.lineage else None for name, one in found.items()}
 
 
 def news_of(ledger: Ledger) -> News:

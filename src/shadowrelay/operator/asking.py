@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Told
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 
+Ask: TypeAlias = Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+"""Asks a member, for at most so many seconds."""
+
 
 async def asked_all(
     contacts: Contacts,
-    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]],
+    ask: Ask,
     why_away: Callable[[ServerName], str],
     act: Act,
     patience: float,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, cast
@@ -13,18 +13,17 @@ import structlog
 from shadowrelay.core.events.announcements import whole
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
-from shadowrelay.core.operating import Act, ActAnswer, Scope, Told, act_about
+from shadowrelay.core.operating import Act, Scope, Told, act_about
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.ownership.jobs import JobRefused
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action, ActRefused
-from shadowrelay.operator.asking import asked_all
+from shadowrelay.operator.asking import Ask, asked_all
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.records import (
@@ -77,7 +76,7 @@ class Jobs:
     contacts: Callable[[], Contacts]
     clock: Callable[[], datetime]
     mint: Callable[[datetime], MessageId]
-    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+    ask: Ask
     why_away: Callable[[ServerName], str]
     wake: Callable[[], None]
     refusal: Callable[[RequestId, ServerName], str]

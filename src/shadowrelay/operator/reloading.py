@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
-from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
+from shadowrelay.operator.asking import Ask
 from shadowrelay.shown.nodes import ReloadsAnswer
 from shadowrelay.shown.status import ReloadEntry, SettingChange
 
@@ -86,7 +87,7 @@ class ClusterReload:
     name: ServerName
     here: Callable[[], Reloads | None]
     members: Callable[[], Iterable[ServerName]]
-    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+    ask: Ask
     mint: Callable[[datetime], MessageId]
     clock: Callable[[], datetime]
     told: Callable[[], None] = lambda: None  # a member asked, and the file was taken

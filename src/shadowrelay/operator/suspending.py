@@ -10,9 +10,8 @@ import structlog
 from shadowrelay.core import suspending
 from shadowrelay.core.events.announcements import whole
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
-from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
+from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.core.values import dataclass
@@ -20,7 +19,7 @@ from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action
-from shadowrelay.operator.asking import asked_all
+from shadowrelay.operator.asking import Ask, asked_all
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
 from shadowrelay.wire.records import record_from, record_told
@@ -46,7 +45,7 @@ class Suspending:
     contacts: Callable[[], Contacts]
     clock: Callable[[], datetime]
     mint: Callable[[datetime], MessageId]
-    ask: Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+    ask: Ask
     why_away: Callable[[ServerName], str]
     share: Callable[[], Awaitable[None]]
     in_force: Callable[[], Awaitable[object]]

@@ -18,11 +18,10 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.workers import node_of
 from shadowrelay.database import announced
-from shadowrelay.members.sharing import incarnations
+from shadowrelay.ids import mint
+from shadowrelay.members.telling import Telling, incarnations
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
-from shadowrelay.service.minting import mint
-from shadowrelay.service.telling import Telling
 from shadowrelay.settings import MemberSettings
 from shadowrelay.settings.values import HostPort, parse_dialled
 from shadowrelay.wire.announcements import Announcement, parse_signed, signed_octets

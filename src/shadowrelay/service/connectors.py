@@ -6,19 +6,19 @@ import ssl
 from datetime import timedelta
 
 from shadowrelay.core.workers import node_of
+from shadowrelay.ids import mint
 from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
 from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import asking_context, pinned, secured, server_context
-from shadowrelay.service.minting import mint
 from shadowrelay.service.node import Node
-from shadowrelay.service.sharing import of_connector
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions
+from shadowrelay.smtp.receiving.shared_counts import of_connector
 from shadowrelay.wire.xshadow import MAX_LINE
 
 # A member passes on only what its own connectors took, so no limit applies. Line ends were checked when the

@@ -21,8 +21,8 @@ import structlog
 from shadowrelay import in_hand, signals
 from shadowrelay.database import poison
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
+from shadowrelay.errors import NodeFailed
 from shadowrelay.in_hand import InHand
-from shadowrelay.service.node import NodeFailed
 
 log = structlog.get_logger(__name__)
 

@@ -14,13 +14,25 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import AddressBook, no_book
+from shadowrelay.errors import NodeFailed
+from shadowrelay.reception.recipient_files import RecipientsInvalid
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.settings import Settings
-from shadowrelay.settings.routing import journals, promotion, routes
+from shadowrelay.settings.routing import book_limits, journals, promotion, routes
 from shadowrelay.settings.sites import ways
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def recipients_of(settings: Settings) -> RecipientsFile | None:
+    """The recipients file, read; None if there is none. Raises NodeFailed."""
+    if settings.recipients_file is None:
+        return None
+    try:
+        return RecipientsFile(settings.recipients_file, book_limits(settings))
+    except (OSError, RecipientsInvalid) as error:
+        raise NodeFailed(f"recipients_file: {error}") from error
 
 
 class CurrentPolicy(Policy):

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from shadowrelay.admin.access import Access, FixedToken, Token, TokenFile
+from shadowrelay.admin.access import Access
 from shadowrelay.admin.looking import Looking
-from shadowrelay.core.operating import Scope
+from shadowrelay.ids import mint
 from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.view import View
 from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.jobs import NodeJobs
-from shadowrelay.service.leaving import Leaving
-from shadowrelay.service.minting import mint
-from shadowrelay.service.worker import RELOADED
-from shadowrelay.service.workers import WorkerCounts
-from shadowrelay.settings import Settings
+from shadowrelay.settings.outputs import tokens_of
+from shadowrelay.settings.workers import workers_in
 from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.tail import LogDirectory
+from shadowrelay.workers.counts import ClusterWorkers
+from shadowrelay.workers.leaving import Leaving
+from shadowrelay.workers.worker import RELOADED
 
 if TYPE_CHECKING:
     from shadowrelay.service.node import Node
@@ -35,7 +35,7 @@ class Hand:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self.access = Access(tuple(tokens_of(node.settings)))
+        self.access = Access(tuple(tokens_of(node.settings.admin)))
         self.traces: Traces | None = None
         self.tell_supervisor: Callable[[bytes], None] = lambda _: None  # of a worker: on its lifeline
         directory = node.settings.tracking.directory
@@ -63,8 +63,27 @@ class Hand:
         self.jobs, self.suspensions, self.carrying = made.jobs, made.suspensions, made.carrying
         self._of_jobs = made.actions()
         self.announcing = Announcing(node)
-        self.leaving = Leaving(node)
-        self.workers = WorkerCounts(node)
+        self.leaving = Leaving(
+            name=node.name,
+            clock=node.clock,
+            database=node.database,
+            boundary=node.boundary,
+            ask=node.members.operate,
+            redirecting=node.redirecting,
+            drain=node.begin_drain,
+            remains=node.remains,
+            sessions=lambda: sum(one.sessions for one in node.connectors),
+            repair=node.repair.wake.set,
+        )
+        self.workers = ClusterWorkers(
+            name=node.name,
+            clock=node.clock,
+            database=node.database,
+            boundary=node.boundary,
+            membership=node.membership,
+            ask=node.members.operate,
+            count=lambda: workers_in(node.settings),
+        )
 
     def certificates(self) -> Mapping[str, datetime]:
         """Until when each certificate of this node that is in use is valid, by its setting."""
@@ -81,11 +100,3 @@ class Hand:
             **self.leaving.actions(),
             **self.workers.actions(),
         }
-
-
-def tokens_of(settings: Settings) -> Iterator[Token]:
-    """The tokens that the settings name."""
-    if settings.admin.token is not None:
-        yield FixedToken(settings.admin.token.get_secret_value())
-    for token in settings.admin.tokens:
-        yield TokenFile(token.name, Scope(token.scope.value), token.file)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.suspensions import Suspension
+from shadowrelay.ids import mint
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.carrying import Carrying
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.verbs import ReportWriter
-from shadowrelay.service.minting import mint
 from shadowrelay.service.resubmit import away
 
 if TYPE_CHECKING:

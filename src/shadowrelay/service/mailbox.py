@@ -83,13 +83,14 @@ async def _admin(server: MailboxServer, settings: MailboxSettings) -> AsyncItera
         return
     # Imported here: labs do without, and start sooner.
     from shadowrelay.admin.mailbox import build_mailbox_app
-    from shadowrelay.admin.server import AdminCannotListen, bind, serve
+    from shadowrelay.admin.server import bind, serve
+    from shadowrelay.errors import NodeFailed
 
     token = settings.admin.token
     app = build_mailbox_app(server, token=token.get_secret_value() if token else None)
     try:
         sock = bind(listen.host, listen.port)
-    except AdminCannotListen as error:
+    except NodeFailed as error:
         raise MailboxCannotListen(str(error)) from None
     address = str(HostPort(*sock.getsockname()[:2]))
     stop = asyncio.Event()

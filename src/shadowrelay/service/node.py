@@ -31,6 +31,7 @@ from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.ids import mint
 from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.giving import TAKES, Giving, takes, unwilling
@@ -60,13 +61,11 @@ from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
 from shadowrelay.service import resubmit, retiring
 from shadowrelay.service.adapters import addresses, hosts, resolver
-from shadowrelay.service.current import Current
-from shadowrelay.service.failing import NodeFailed, recipients_of
+from shadowrelay.service.current import Current, recipients_of
 from shadowrelay.service.hand import Hand
 from shadowrelay.service.hops import hop_status
 from shadowrelay.service.logged import TrackingLookup
 from shadowrelay.service.membership import Membership, place_of
-from shadowrelay.service.minting import mint
 from shadowrelay.service.records import SharedRecords
 from shadowrelay.settings import Settings
 from shadowrelay.settings.routing import standing
@@ -76,8 +75,6 @@ from shadowrelay.smtp.sending.remembers import remembers_since
 if TYPE_CHECKING:
     from shadowrelay.service.reload import Reloading
     from shadowrelay.smtp.receiving.shared_counts import SessionCounts
-
-__all__ = ["Node", "NodeFailed"]
 
 
 def _clock_of(database: TransportDatabase, given: Callable[[], datetime] | None) -> NodeClock:
@@ -236,6 +233,7 @@ class Node:
         self.resubmission = Resubmission(
             counting=counting, having=self.records.having, wake=self.replication.wake.set
         )
+        self.membership = Membership(self)
         self.hand = Hand(self)
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
@@ -247,7 +245,6 @@ class Node:
             },
             seconds,
         )
-        self.membership = Membership(self)
 
     async def save_time(self) -> None:
         """Note durably that the node runs, and what time it is."""

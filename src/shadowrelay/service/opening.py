@@ -18,8 +18,9 @@ from shadowrelay.database import content
 from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.snapshot import PAGE, list_part
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.errors import NodeFailed
 from shadowrelay.members.chores import Chores
-from shadowrelay.service.node import Node, NodeFailed
+from shadowrelay.service.node import Node
 
 log = structlog.get_logger(__name__)
 

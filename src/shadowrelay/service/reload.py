@@ -13,15 +13,16 @@ from contextlib import suppress
 import structlog
 
 from shadowrelay import logs
+from shadowrelay.errors import NodeFailed
 from shadowrelay.operator.reloading import Change, ReloadShown
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.service import connectors, resubmit
 from shadowrelay.service.adapters import log_limits, resolver, servers
 from shadowrelay.service.certificates import Certificates
-from shadowrelay.service.failing import NodeFailed, recipients_of
-from shadowrelay.service.hand import tokens_of
+from shadowrelay.service.current import recipients_of
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings
+from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.reloading import reloaded
 from shadowrelay.settings.routing import routes, standing
 from shadowrelay.settings.sites import hop_groups
@@ -135,7 +136,7 @@ class Reloading:
         ValueError.
         """
         node, before = self._node, self._node.settings
-        watched, tokens = Certificates(settings), tuple(tokens_of(settings))
+        watched, tokens = Certificates(settings), tuple(tokens_of(settings.admin))
         current = node.current.prepare(settings, book)
         hops, ways = servers(settings), hop_groups(settings)
         names = resolver(settings) if settings.dns != before.dns else None

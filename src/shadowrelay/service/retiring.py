@@ -9,8 +9,8 @@ import structlog
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.records import next_revision
 from shadowrelay.core.retirements import RetiredMember
+from shadowrelay.ids import mint
 from shadowrelay.operator.retire import Retirement, retire
-from shadowrelay.service.minting import mint
 
 if TYPE_CHECKING:
     from shadowrelay.service.node import Node

@@ -16,28 +16,27 @@ from starlette.types import ASGIApp
 
 from shadowrelay import signals
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.handed import behind_front
+from shadowrelay.admin.front_session import behind_front
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.console.app import console
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content, ephemeral
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.errors import NodeFailed, cannot_listen, why
 from shadowrelay.members.chores import Chores
 from shadowrelay.node_clock import NodeClock, of_machine
 from shadowrelay.safety_net.expiry import Expiry
 from shadowrelay.service import connectors, tracing
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.crashes import Crashes
-from shadowrelay.service.failing import cannot_listen, why
-from shadowrelay.service.node import Node, NodeFailed
+from shadowrelay.service.node import Node
 from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
-from shadowrelay.service.sharing import counts_of
-from shadowrelay.service.worker import SERVING, WorkerPlace
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
+from shadowrelay.workers.worker import SERVING, WorkerPlace, counts_of
 
 log = structlog.get_logger(__name__)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from shadowrelay.core.operating import Scope
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import (
     Duration,
@@ -19,6 +22,9 @@ from shadowrelay.settings.values import (
     Size,
     WebAddress,
 )
+
+if TYPE_CHECKING:
+    from shadowrelay.admin.access import Token
 
 _SECOND = timedelta(seconds=1)
 
@@ -90,3 +96,13 @@ class TraceSettings(Section):
 class Log(Section):
     level: LogLevel = Field(LogLevel.INFO, description="Least severity that is written to standard error.")
     format: LogFormat = Field(LogFormat.AUTO, description="`auto` is `console` on a terminal, else `json`.")
+
+
+def tokens_of(admin: Admin) -> Iterator[Token]:
+    """The tokens of the admin address."""
+    from shadowrelay.admin.access import FixedToken, TokenFile  # here: settings alone need none of it
+
+    if admin.token is not None:
+        yield FixedToken(admin.token.get_secret_value())
+    for token in admin.tokens:
+        yield TokenFile(token.name, Scope(token.scope.value), token.file)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.workers import worker_name
+from shadowrelay.core.workers import node_of, worker_name
 from shadowrelay.settings.schema import MemberSettings, Settings
 from shadowrelay.settings.values import HostPort
 
@@ -48,6 +48,12 @@ def for_worker(settings: Settings, number: int) -> Settings:
         listen = _above(settings.peer.listen, number)
         update["peer"] = settings.peer.model_copy(update={"listen": listen})
     return settings.model_copy(update=update)
+
+
+def workers_in(settings: Settings) -> int:
+    """How many workers the node has of which one runs with these settings."""
+    own = node_of(_name(settings))
+    return 1 + sum(node_of(ServerName(one.name)) == own for one in settings.members)
 
 
 def _choices(settings: Settings) -> int:

@@ -21,9 +21,8 @@ import click
 import uvloop
 
 from shadowrelay import logs
-from shadowrelay.admin.server import AdminCannotListen
 from shadowrelay.database.opening import CannotOpen
-from shadowrelay.service.node import NodeFailed
+from shadowrelay.errors import NodeFailed
 from shadowrelay.service.running import run_node
 from shadowrelay.settings import Settings, load_settings
 
@@ -52,7 +51,7 @@ def _node(config: Path, log: Path) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(settings))
-    except (CannotOpen, AdminCannotListen, NodeFailed, OSError, BaseExceptionGroup) as error:
+    except (CannotOpen, NodeFailed, OSError, BaseExceptionGroup) as error:
         click.echo(f"Error: {error!r}", err=True)
         return 1
     return 0

@@ -13,6 +13,9 @@ moment, and a key that shares its cells in every row with busier keys counts for
 
 from __future__ import annotations
 
+import mmap
+import os
+import secrets
 import threading
 from collections import Counter
 from hashlib import blake2b
@@ -122,3 +125,21 @@ class ConnectorCounts:
 
     def give(self, key: str) -> None:
         self._counts.give(f"{self._connector}\0{key}")
+
+
+def new_counts() -> int:
+    """The descriptor of memory for the counts of all workers. All are zero."""
+    descriptor = os.memfd_create("shadowrelay-counts")
+    os.ftruncate(descriptor, SIZE)
+    os.pwrite(descriptor, secrets.token_bytes(16), 0)
+    return descriptor
+
+
+def counts_in(descriptor: int, number: int) -> SharedCounts:
+    """The counts of one worker in that memory."""
+    return SharedCounts(memoryview(mmap.mmap(descriptor, SIZE)), number)
+
+
+def of_connector(counts: SessionCounts | None, name: str) -> SessionCounts | None:
+    """The part of them that is about the Receive connector of that name."""
+    return None if counts is None else ConnectorCounts(counts, name)

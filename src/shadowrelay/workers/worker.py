@@ -19,9 +19,10 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.service.supervision import State
 from shadowrelay.settings import Settings
 from shadowrelay.settings.workers import for_worker
+from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts, counts_in
+from shadowrelay.workers.supervision import State
 
 log = structlog.get_logger(__name__)
 
@@ -141,3 +142,14 @@ class WorkerState:
     restarts: int
     why: str
     socket: Path
+
+
+def counts_of(place: WorkerPlace | None) -> SessionCounts | None:
+    """The counts of a worker, which begins with no session; None for a node that is one process."""
+    if place is None:
+        return None
+    if place.counts is None:
+        return OwnCounts()
+    found = counts_in(place.counts, place.number)
+    found.forget()
+    return found

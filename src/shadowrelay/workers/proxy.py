@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 from starlette.requests import Request
@@ -22,9 +22,10 @@ from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from shadowrelay.admin.front_session import HEADER
 from shadowrelay.admin.guard import RequestRefused
-from shadowrelay.admin.handed import HEADER
 from shadowrelay.admin.streaming import until_gone
+from shadowrelay.workers.worker import WorkerState
 
 CONNECT = 2.0
 """Seconds for a worker to take a connection."""
@@ -48,35 +49,6 @@ _HOP_BY_HOP = frozenset(
 )
 _NOT_ASKED = _HOP_BY_HOP | {b"content-length", HEADER}
 _NOT_ANSWERED = _HOP_BY_HOP | {b"date"}  # the server of the front gives a date
-
-
-class Worker(Protocol):
-    """How a worker is, as its supervisor sees it."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def pid(self) -> int | None: ...
-
-    @property
-    def state(self) -> str:
-        """starting, serving, leaving, waiting or ended."""
-        ...
-
-    @property
-    def restarts(self) -> int: ...
-
-    @property
-    def why(self) -> str:
-        """Why its process ended the last time."""
-        ...
-
-    @property
-    def socket(self) -> Path: ...
 
 
 class WorkerGone(Exception):
@@ -113,10 +85,10 @@ def call_of(request: Request, body: bytes, session: bytes | None = None, target:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class WorkerReply:
     """What one worker answered, read whole. ``why`` it did not, if it did not: then ``status`` is 503."""
 
-    worker: Worker
+    worker: WorkerState
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -141,11 +113,11 @@ class Said:
         return self.why or str(self.json.get("error", f"it answers with HTTP status {self.status}"))
 
 
-class Passing:
+class WorkerProxy:
     """Asks the workers of one node. ``workers``: how they are now."""
 
     def __init__(
-        self, workers: Callable[[], Sequence[Worker]], clock: Callable[[], float] = monotonic
+        self, workers: Callable[[], Sequence[WorkerState]], clock: Callable[[], float] = monotonic
     ) -> None:
         self.workers = workers
         self._clock = clock
@@ -156,7 +128,7 @@ class Passing:
         for way in self._ways.values():
             await way.aclose()
 
-    def order(self) -> list[Worker]:
+    def order(self) -> list[WorkerState]:
         """The workers that may answer, the best first."""
         now = self._clock()
         there = [one for one in self.workers() if one.state in _ORDER]
@@ -164,7 +136,7 @@ class Passing:
             there, key=lambda one: (self._silent.get(one.number, 0.0) > now, _ORDER[one.state], one.number)
         )
 
-    def numbered(self, number: int) -> Worker:
+    def numbered(self, number: int) -> WorkerState:
         """Raises RequestRefused 404."""
         for one in self.workers():
             if one.number == number:
@@ -185,19 +157,19 @@ class Passing:
                 why.append(str(gone))
         raise RequestRefused(503, self.nobody(why))
 
-    async def to(self, worker: Worker, call: Call) -> Response:
+    async def to(self, worker: WorkerState, call: Call) -> Response:
         """The answer of that worker. Raises RequestRefused 503."""
         try:
             return Passed(await self._ask(worker, call, PATIENCE), worker)
         except WorkerGone as gone:
             raise RequestRefused(503, str(gone)) from None
 
-    async def to_all(self, call: Call, within: float = PATIENCE) -> list[Said]:
+    async def to_all(self, call: Call, within: float = PATIENCE) -> list[WorkerReply]:
         """What each worker of the node answers, by their numbers: those that have ended are left out."""
         asked = [one for one in self.workers() if one.state != "ended"]
         return list(await asyncio.gather(*(self.read(one, call, within) for one in asked)))
 
-    async def read(self, worker: Worker, call: Call, within: float) -> Said:
+    async def read(self, worker: WorkerState, call: Call, within: float) -> WorkerReply:
         """The answer of a worker, read whole; within that many seconds."""
         try:
             async with asyncio.timeout(within):
@@ -207,14 +179,14 @@ class Passing:
                 finally:
                     await answer.aclose()
         except WorkerGone as gone:
-            return Said(worker=worker, status=503, headers={}, body=b"", why=str(gone))
+            return WorkerReply(worker=worker, status=503, headers={}, body=b"", why=str(gone))
         except (TimeoutError, httpx.HTTPError) as error:
             why = f"{_called(worker)} ended while it was asked"
             if isinstance(error, TimeoutError):
                 self._ask_last(worker)
                 why = f"{_called(worker)} did not answer within {within:g} s"
-            return Said(worker=worker, status=503, headers={}, body=b"", why=why)
-        return Said(worker=worker, status=answer.status_code, headers=answer.headers, body=body)
+            return WorkerReply(worker=worker, status=503, headers={}, body=b"", why=why)
+        return WorkerReply(worker=worker, status=answer.status_code, headers=answer.headers, body=body)
 
     def nobody(self, why: Sequence[str] = ()) -> str:
         """A sentence: no worker answers."""
@@ -222,7 +194,7 @@ class Passing:
         told = "; ".join([*why, *states]) or "it is starting"
         return f"no worker of this node answers now: {told}. GET /api/v1/workers says more; try again"
 
-    async def _ask(self, worker: Worker, call: Call, patience: float) -> httpx.Response:
+    async def _ask(self, worker: WorkerState, call: Call, patience: float) -> httpx.Response:
         """The answer of a worker: its head is there. Raises WorkerGone."""
         if worker.state not in _ORDER:
             raise WorkerGone(f"{_called(worker)} is {worker.state}{_because(worker)}", heard=False)
@@ -244,7 +216,7 @@ class Passing:
         except httpx.HTTPError as error:
             raise WorkerGone(f"{_called(worker)} ended while it was asked", heard=True) from error
 
-    def _ask_last(self, worker: Worker) -> None:
+    def _ask_last(self, worker: WorkerState) -> None:
         self._silent[worker.number] = self._clock() + ASIDE
 
     def _way(self, socket: Path) -> httpx.AsyncHTTPTransport:
@@ -262,7 +234,7 @@ class Passing:
 class Passed(Response):
     """The answer of a worker, passed on as it comes. One that breaks off breaks off for the client too."""
 
-    def __init__(self, answer: httpx.Response, worker: Worker) -> None:
+    def __init__(self, answer: httpx.Response, worker: WorkerState) -> None:
         self._answer, self._worker = answer, worker
         self.background = None
         self.status_code = answer.status_code
@@ -299,9 +271,9 @@ async def _whole(answer: httpx.Response) -> bytes:
     return bytes(octets)
 
 
-def _called(worker: Worker) -> str:
+def _called(worker: WorkerState) -> str:
     return f"worker {worker.number} ({worker.name})"
 
 
-def _because(worker: Worker) -> str:
+def _because(worker: WorkerState) -> str:
     return f" ({worker.why})" if worker.why and worker.state == "waiting" else ""

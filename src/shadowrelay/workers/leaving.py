@@ -8,11 +8,11 @@ to make another copy, and keeps its own until the owner says that it is not need
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,14 +25,14 @@ from shadowrelay.core.steps import Operate
 from shadowrelay.core.workers import node_of
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.ids import mint
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
-from shadowrelay.operator.redirect import RedirectRefused
-from shadowrelay.service.minting import mint
-from shadowrelay.service.worker import EMPTY, WorkerPlace
-
-if TYPE_CHECKING:
-    from shadowrelay.service.node import Node
+from shadowrelay.operator.asking import Ask
+from shadowrelay.operator.redirect import Redirecting, RedirectRefused
+from shadowrelay.workers.worker import EMPTY, WorkerPlace
 
 log = structlog.get_logger(__name__)
 
@@ -51,13 +51,24 @@ PATIENCE = 10.0
 _AT_ONCE = 200  # messages in a transaction
 
 
+@dataclass(slots=True, kw_only=True)
 class Leaving:
-    """One node's."""
+    """One worker's. ``ask``: asks members; ``drain`` begins to hand the queue over, and ``remains`` says what
+    is left; ``sessions``: of senders, under way; ``repair`` wakes the repair.
+    """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._alone_since: float | None = None
-        self._walking: set[ServerName] = set()  # members for whose copies the queue is being walked
+    name: ServerName
+    clock: Callable[[], datetime]
+    database: TransportDatabase
+    boundary: Boundary
+    ask: Ask
+    redirecting: Redirecting
+    drain: Callable[[], Awaitable[Remains]]
+    remains: Callable[[], Awaitable[Remains]]
+    sessions: Callable[[], int]
+    repair: Callable[[], None]
+    _alone_since: float | None = None
+    _walking: set[ServerName] = field(default_factory=set)  # for whose copies the queue is being walked
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
@@ -69,15 +80,15 @@ class Leaving:
         if lifeline is None:
             return
         await lifeline.leave.wait()
-        node, before = self._node, None
+        before = None
         while True:
             # Siblings get all new connections at once. Again each time: an operator may have ended the drain,
             # and a drain that found nobody to take the queue is over.
-            await node.begin_drain()
+            await self.drain()
             # First what is under way: what ends meanwhile is queued then, or held. A copy that a member is
             # still sending was begun before the drain, and will be acknowledged.
-            under_way = sum(one.sessions for one in node.connectors) + node.database.in_hand.taken
-            remains = await node.remains()
+            under_way = self.sessions() + self.database.in_hand.taken
+            remains = await self.remains()
             left = await self._left(remains, under_way)
             if left != before:
                 log.info("worker_is_emptied", left=left)
@@ -90,7 +101,7 @@ class Leaving:
 
     async def _left(self, remains: Remains, under_way: int) -> Mapping[str, int]:
         """What this worker still has, of each kind."""
-        events = await self._node.database.transact(self._events)
+        events = await self.database.transact(self._events)
         found = {
             "arriving": max(under_way, remains.arriving),
             "queued": remains.queued,
@@ -104,27 +115,27 @@ class Leaving:
 
     def _events(self, ledger: SqlLedger) -> int:
         """The events that members have yet to hear. Those of a member that has left nobody will ask for."""
-        members = (one for one in ledger.members() if one.name in self._node.boundary.watches)
+        members = (one for one in ledger.members() if one.name in self.boundary.watches)
         databases = {one.lineage.database_id for one in members if one.lineage}
         waiting = views.snapshot(ledger).events
         return sum(count for addressee, count in waiting.items() if addressee in databases)
 
     async def _to_a_sibling(self, left: Mapping[str, int]) -> None:
         """Redirect the queue to a sibling, as long as no other machine can be reached."""
-        node, boundary, at = self._node, self._node.boundary, seconds()
+        boundary, at = self.boundary, seconds()
         reachable, elsewhere = boundary.reachable(), boundary.elsewhere()
         if reachable & elsewhere:
             self._alone_since = None
-            await node.redirecting.end()
+            await self.redirecting.end()
             return
         self._alone_since = self._alone_since or at
         waited = not elsewhere or at - self._alone_since >= ALONE_FOR
-        if not left.get("queued") or not waited or node.redirecting.running:
+        if not left.get("queued") or not waited or self.redirecting.running:
             return
-        own = node_of(node.name)
+        own = node_of(self.name)
         for sibling in sorted(name for name in reachable if node_of(name) == own):
             with suppress(RedirectRefused):  # it leaves too, or has just gone
-                await node.redirecting.begin(sibling)
+                await self.redirecting.begin(sibling)
                 return
 
     async def _ask_owners(self, remains: Remains) -> None:
@@ -133,33 +144,31 @@ class Leaving:
 
     async def _ask(self, owner: ServerName) -> None:
         act = Act(
-            job=RequestId(mint(self._node.clock())),
+            job=RequestId(mint(self.clock())),
             action=LEAVES,
             scope=Scope.READ,
             operator="",
             reason="this member leaves",
             arguments={},
         )
-        await self._node.members.operate(Operate(owner, act), PATIENCE)  # without an answer: asked again
+        await self.ask(Operate(owner, act), PATIENCE)  # without an answer: asked again
 
     async def _holder_leaves(self, member: ServerName, act: Act) -> Told:
         """The copies that the member holds for this node count no more: the repair makes others. If this node
         dies meanwhile, the member still has its own.
         """
         del act
-        self._node.boundary.leaves(member, seconds())
+        self.boundary.leaves(member, seconds())
         if member in self._walking:  # it asks each second, and a long queue takes longer
             return {}
         self._walking.add(member)
-        now, part = self._node.clock(), Part(most=_AT_ONCE)
+        now, part = self.clock(), Part(most=_AT_ONCE)
         try:
-            while (
-                rest := await self._node.database.transact(partial(_leaves, member, now, part))
-            ) is not None:
+            while (rest := await self.database.transact(partial(_leaves, member, now, part))) is not None:
                 part = rest
         finally:
             self._walking.discard(member)
-        self._node.repair.wake.set()
+        self.repair()
         return {}
 
 

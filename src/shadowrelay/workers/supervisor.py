@@ -12,8 +12,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,14 +24,16 @@ import structlog
 from shadowrelay import logs, signals
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import MOST, worker_name
-from shadowrelay.service import supervision, worker
-from shadowrelay.service.fronting import Fronting
-from shadowrelay.service.sharing import counts_in, new_counts, receive_addresses
-from shadowrelay.service.supervision import Do, State, Watched
-from shadowrelay.service.worker import LineEnd, WorkerState, reload_with
+from shadowrelay.errors import cannot_listen
 from shadowrelay.settings import Settings, SettingsInvalid
 from shadowrelay.settings.reloading import reloaded
 from shadowrelay.settings.workers import directory_of
+from shadowrelay.smtp.receiving.connector import held
+from shadowrelay.smtp.receiving.shared_counts import counts_in, new_counts
+from shadowrelay.workers import supervision, worker
+from shadowrelay.workers.front import Fronting
+from shadowrelay.workers.supervision import Do, State, Watched
+from shadowrelay.workers.worker import LineEnd, WorkerState, reload_with
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +45,20 @@ LEFT = "left"
 
 _LONGEST_PATH = 107  # octets of the path of a Unix socket
 _BACKLOG = 128
+
+
+@asynccontextmanager
+async def receive_addresses(settings: Settings) -> AsyncIterator[None]:
+    """Keep the Receive addresses of the node for its workers. Raises NodeFailed if one is taken."""
+    with ExitStack() as stack:
+        for name, each in settings.receive.items():
+            host, port = each.listen.host, each.listen.port
+            try:
+                for sock in await held(host, port):
+                    stack.push(sock)
+            except OSError as error:
+                raise cannot_listen(f"receive.{name}", host, port, error) from error
+        yield
 
 
 def with_data(settings: Settings) -> Collection[int]:
@@ -98,8 +114,8 @@ class Supervisor:
         ]
 
     async def run(self) -> None:
-        """Until a signal stops it, and all workers have ended. Raises OSError, NodeFailed or
-        AdminCannotListen when it cannot begin.
+        """Until a signal stops it, and all workers have ended. Raises OSError or NodeFailed
+        when it cannot begin.
         """
         again, served = self._again, asyncio.Event()
         with signals.heard(again) as stop, self._shared():

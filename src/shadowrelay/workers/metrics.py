@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from shadowrelay.admin.passing import Worker
 from shadowrelay.shown.fold import LEAST, MOST, SUM, Rule
+from shadowrelay.workers.worker import WorkerState
 
 PLAIN = "text/plain; version=0.0.4"
 """The format in which workers are asked for their metrics."""
@@ -54,7 +54,7 @@ _COUNTED = frozenset({"counter", "histogram"})
 class Scraped:
     """What one worker answered. ``page``: its metrics; None if it gave none."""
 
-    worker: Worker
+    worker: WorkerState
     page: str | None
 
 
@@ -77,7 +77,7 @@ class NodeMetrics:
         registry.register(_Families(families))
         return encode(registry), content_type
 
-    def _summed(self, read: Sequence[tuple[Worker, list[Metric]]]) -> Iterator[Metric]:
+    def _summed(self, read: Sequence[tuple[WorkerState, list[Metric]]]) -> Iterator[Metric]:
         gauges: dict[_Key, list[float]] = {}
         for worker, families in read:
             counts: dict[_Key, float] = {}
@@ -97,7 +97,7 @@ class NodeMetrics:
         one = {key: GAUGES.get(key[0], SUM).over(values) for key, values in gauges.items()}
         yield from _families(self._families, {**one, **total})
 
-    def _count(self, worker: Worker, counts: dict[_Key, float]) -> None:
+    def _count(self, worker: WorkerState, counts: dict[_Key, float]) -> None:
         process, before = self._last.get(worker.number, (worker.pid, {}))
         if process != worker.pid:
             for key, value in before.items():
@@ -114,7 +114,7 @@ class _Families(Collector):
 
 
 def _own(
-    workers: Sequence[Worker], read: Sequence[tuple[Worker, list[Metric]]], *, by_worker: bool
+    workers: Sequence[WorkerState], read: Sequence[tuple[WorkerState, list[Metric]]], *, by_worker: bool
 ) -> Iterator[Metric]:
     """What the front itself knows; it shows ``ready`` for a worker that does not answer."""
     serving = GaugeMetricFamily(
@@ -137,7 +137,7 @@ def _own(
         yield GaugeMetricFamily("shadowrelay_ready", "1 while this node takes mail.", value=0)
 
 
-def _labelled(read: Sequence[tuple[Worker, list[Metric]]]) -> Iterator[Metric]:
+def _labelled(read: Sequence[tuple[WorkerState, list[Metric]]]) -> Iterator[Metric]:
     made: dict[str, Metric] = {}
     for worker, families in read:
         for family in families:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
+from shadowrelay.core.decisions import Member
 from shadowrelay.core.identifiers import Incarnation, ServerName
 
 V = TypeVar("V")
@@ -34,3 +35,11 @@ class Telling(Generic[V]):
     def _knows(self, name: ServerName, what: V, run: Incarnation | None, at: float) -> bool:
         since, told, by = self._told.get(name, (at, None, None))
         return told == what and by == run and at - since < self._again
+
+
+def incarnations(
+    known: Callable[[ServerName], Member | None], names: Collection[ServerName]
+) -> dict[ServerName, Incarnation | None]:
+    """The incarnation in which each of these members was met last."""
+    found = {name: known(name) for name in names}
+    return {name: one.lineage.incarnation if one and one.lineage else None for name, one in found.items()}

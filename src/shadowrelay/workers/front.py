@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version as installed
 from typing import Any, Protocol
 
@@ -21,19 +22,22 @@ from starlette.routing import Route
 from shadowrelay.admin.access import Access, cookie_name
 from shadowrelay.admin.answering import PRIVATE, Guarded, Handler, json_response, no_route, refusal
 from shadowrelay.admin.body import body_of, octets_of
-from shadowrelay.admin.front_messages import MessageRoutes
-from shadowrelay.admin.front_metrics import PLAIN, NodeMetrics, Scraped
-from shadowrelay.admin.guard import FORM, RequestRefused, check_host, kind_of
-from shadowrelay.admin.handed import handing
+from shadowrelay.admin.front_session import handing
+from shadowrelay.admin.guard import FORM, RequestRefused, check_host, kind_of, page_limit
 from shadowrelay.admin.openapi import document
-from shadowrelay.admin.passing import Call, Passing, Said, Worker, call_of
-from shadowrelay.admin.server import LIVE
+from shadowrelay.admin.server import LIVE, bind, serve
 from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.tracking_row import timestamp
+from shadowrelay.settings import Settings
+from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.shown.fold import fold
+from shadowrelay.shown.messages import kept_together, together
 from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.shown.status import DrainEntry, RedirectEntry, ReloadEntry, ScrubAnswer, TimeEntry
+from shadowrelay.workers.metrics import PLAIN, NodeMetrics, Scraped
+from shadowrelay.workers.proxy import Call, WorkerProxy, WorkerReply, call_of
+from shadowrelay.workers.worker import WorkerState
 
 READY = "/healthz/ready"
 QUICK = 2.0
@@ -42,6 +46,12 @@ QUICK = 2.0
 SCRAPE = 5.0
 """Seconds that a worker may take for its metrics: a scraper waits for ten by default."""
 
+_LOOKING = 10.0
+"""Seconds that a worker may take to look for a message."""
+
+_NOT_THIS_ONE = frozenset({404, 409})
+_MESSAGES = "/api/v1/messages"
+
 _METHODS = ["GET", "POST", "DELETE", "PUT", "PATCH", "OPTIONS"]
 _OF_ONE = re.compile(rb"/api/v1/workers/[0-9]+(/.*)")
 
@@ -49,31 +59,48 @@ _OF_ONE = re.compile(rb"/api/v1/workers/[0-9]+(/.*)")
 class Supervising(Protocol):
     """The supervisor, as the front knows it."""
 
-    def workers(self) -> Sequence[Any]:
-        """Each is a ``Worker``, with ``since``: when its state began."""
-        ...
+    def workers(self) -> Sequence[WorkerState]: ...
 
     async def reload(self) -> Sequence[str]:
         """Read the settings again; returns what is wrong with them."""
         ...
 
 
-def build_front(name: ServerName, access: Access, supervisor: Supervising) -> tuple[Starlette, Passing]:
+class Fronting:
+    """Binds the address when it is made: raises NodeFailed. ``take`` takes other tokens."""
+
+    def __init__(self, settings: Settings, supervisor: Supervising) -> None:
+        self._access = Access(tuple(tokens_of(settings.admin)))
+        self._app, self._proxy = build_front(ServerName(settings.name), self._access, supervisor)
+        self._listening: socket.socket = bind(settings.admin.listen.host, settings.admin.listen.port)
+
+    def take(self, settings: Settings) -> None:
+        self._access.replace(tuple(tokens_of(settings.admin)))
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set."""
+        try:
+            await serve(self._app, self._listening, stop)
+        finally:
+            await self._proxy.close()
+
+
+def build_front(name: ServerName, access: Access, supervisor: Supervising) -> tuple[Starlette, WorkerProxy]:
     """The application for the node of that name, and what asks its workers: to be closed at the end."""
-    passing = Passing(supervisor.workers)
-    front = Front(name, access, supervisor, passing)
+    proxy = WorkerProxy(supervisor.workers)
+    front = Front(name, access, supervisor, proxy)
     app = Starlette(routes=front.routes(), exception_handlers={HTTPException: no_route})
     app.router.redirect_slashes = False
-    return app, passing
+    return app, proxy
 
 
 class Front(Guarded):
     """The handlers. A request with a session reaches a worker with the session's name and scope."""
 
-    def __init__(self, name: ServerName, access: Access, supervisor: Supervising, passing: Passing) -> None:
+    def __init__(self, name: ServerName, access: Access, supervisor: Supervising, proxy: WorkerProxy) -> None:
         super().__init__(lambda: name, access)
         self._supervisor = supervisor
-        self._passing = passing
+        self._proxy = proxy
         self._sessions = SessionRoutes(self)
         self._metrics = NodeMetrics()
         self._rendering = asyncio.Lock()
@@ -104,7 +131,7 @@ class Front(Guarded):
             self._all_read(f"{v1}/time", TimeEntry),
             self._all_change(f"{v1}/time/confirm", TimeEntry),
             Route(f"{v1}/reload", self.changes(self._reload), methods=["POST"]),
-            *MessageRoutes(self, self._passing, self._call).routes(),
+            *MessageRoutes(self, self._proxy, self._call).routes(),
         ]
 
     def routes(self) -> list[Route]:
@@ -124,7 +151,7 @@ class Front(Guarded):
         """The node takes mail while one of its workers does."""
         del request
         call = Call(method="GET", target=READY.encode(), headers=())
-        said = await self._passing.to_all(call, QUICK)
+        said = await self._proxy.to_all(call, QUICK)
         ready = any(one.done for one in said)
         away = [
             f"worker {one.worker.number}: {one.json.get('reason') or one.sentence}"
@@ -154,10 +181,10 @@ class Front(Guarded):
             )
         return Response(page, headers={**PRIVATE, "content-type": content_type})
 
-    async def _page(self, worker: Worker, call: Call) -> Scraped:
+    async def _page(self, worker: WorkerState, call: Call) -> Scraped:
         if worker.state not in ("serving", "leaving"):  # one that starts may be silent for long
             return Scraped(worker, None)
-        said = await self._passing.read(worker, call, SCRAPE)
+        said = await self._proxy.read(worker, call, SCRAPE)
         return Scraped(worker, said.body.decode("utf-8", "replace") if said.done else None)
 
     # Workers
@@ -169,11 +196,11 @@ class Front(Guarded):
     async def _worker(self, request: Request) -> dict[str, Any]:
         return _shown(self._numbered(request))
 
-    def _numbered(self, request: Request) -> Any:
+    def _numbered(self, request: Request) -> WorkerState:
         number = request.path_params["number"]
         if not (number.isascii() and number.isdigit() and len(number) < 4):
             raise RequestRefused(404, "a worker is called by its number, from 1")
-        return self._passing.numbered(int(number))
+        return self._proxy.numbered(int(number))
 
     async def _of_one(self, request: Request) -> Response:
         """The worker checks who asks as well: it knows what is asked."""
@@ -188,7 +215,7 @@ class Front(Guarded):
             query: bytes = request.scope["query_string"]
             target = b"/api/v1" + rest[1] + (b"?" + query if query else b"")
             call = self._call(request, await octets_of(request), target)
-            return await self._passing.to(worker, call)
+            return await self._proxy.to(worker, call)
 
         return await self._answered(answered, _refused)(request)
 
@@ -202,12 +229,12 @@ class Front(Guarded):
         paths = {path: {**found["paths"].get(path, {}), **item} for path, item in own["paths"].items()}
         return json_response({**found, "paths": {**found["paths"], **paths}})
 
-    async def _first(self, call: Call) -> Said:
-        for worker in self._passing.order():
-            said = await self._passing.read(worker, call, SCRAPE)
+    async def _first(self, call: Call) -> WorkerReply:
+        for worker in self._proxy.order():
+            said = await self._proxy.read(worker, call, SCRAPE)
             if said.done:
                 return said
-        raise RequestRefused(503, self._passing.nobody())
+        raise RequestRefused(503, self._proxy.nobody())
 
     # What is asked of all workers
 
@@ -219,20 +246,20 @@ class Front(Guarded):
 
     def _of_all(self, model: type) -> Handler:
         async def asked(request: Request) -> Response:
-            said = await self._passing.to_all(self._call(request, await octets_of(request)))
+            said = await self._proxy.to_all(self._call(request, await octets_of(request)))
             return self._folded(model, said)
 
         return asked
 
-    def _folded(self, model: type, said: Sequence[Said]) -> Response:
+    def _folded(self, model: type, said: Sequence[WorkerReply]) -> Response:
         """One answer of all that did it, and of each. If none did, what the first of them said."""
         if done := [one.json for one in said if one.done]:
             answer: Any = fold(model, done, self.name, silent=len(said) - len(done))
             return json_response({**answer, "workers": [_of_each(one) for one in said]})
         for one in said:
             if one.body:
-                return Response(one.body, one.status, _private(one))
-        raise RequestRefused(503, self._passing.nobody())
+                return _as_said(one)
+        raise RequestRefused(503, self._proxy.nobody())
 
     async def _reload(self, request: Request) -> Response:
         """All workers read the file, and the supervisor: it alone takes another number of workers."""
@@ -241,30 +268,30 @@ class Front(Guarded):
         call = self._call(request, octets)
         if asked.get("cluster") is True:
             said = [await self._first_of_all(call)]
-            answer = Response(said[0].body, said[0].status, _private(said[0]))
+            answer = _as_said(said[0])
         else:
-            said = await self._passing.to_all(call)
+            said = await self._proxy.to_all(call)
             answer = self._folded(ReloadEntry, said)
         if any(one.done for one in said) and asked.get("dry_run") is not True:
             await self._supervisor.reload()
         return answer
 
-    async def _first_of_all(self, call: Call) -> Said:
+    async def _first_of_all(self, call: Call) -> WorkerReply:
         """A reload of the cluster reaches the siblings as members: one worker is asked."""
-        for worker in self._passing.order():
-            said = await self._passing.read(worker, call, 60.0)
+        for worker in self._proxy.order():
+            said = await self._proxy.read(worker, call, 60.0)
             if said.body:
                 return said
-        raise RequestRefused(503, self._passing.nobody())
+        raise RequestRefused(503, self._proxy.nobody())
 
     async def _form_for_all(self, request: Request) -> Response:
         """A form of the console that is for the whole node; the first worker's answer counts."""
 
         async def answered(request: Request) -> Response:
             call = self._call(request, await octets_of(request))
-            said = [one for one in await self._passing.to_all(call) if one.body or one.status < 400]
+            said = [one for one in await self._proxy.to_all(call) if one.body or one.status < 400]
             if not said:
-                raise RequestRefused(503, self._passing.nobody())
+                raise RequestRefused(503, self._proxy.nobody())
             headers = {k: v for k, v in said[0].headers.items() if k in ("location", "content-type")}
             return Response(said[0].body, said[0].status, {**PRIVATE, **headers})
 
@@ -280,7 +307,7 @@ class Front(Guarded):
             response = await self._sessions.login(_again(request, octets))
             if response.status_code < 400 or kind_of(request.headers) != FORM:
                 return response
-            return await self._passing.to_one(self._call(request, octets))
+            return await self._proxy.to_one(self._call(request, octets))
 
         return await self._answered(answered, _refused)(request)
 
@@ -288,7 +315,7 @@ class Front(Guarded):
         async def answered(request: Request) -> Response:
             call = self._call(request, await octets_of(request))
             try:
-                return await self._passing.to_one(call)
+                return await self._proxy.to_one(call)
             except RequestRefused as refused:
                 try:
                     self._identify(request)
@@ -311,7 +338,78 @@ class Front(Guarded):
             return None
 
 
-def _shown(worker: Any) -> dict[str, Any]:
+class MessageRoutes:
+    """The handlers. ``call``: a request as a worker is to see it, with that body."""
+
+    def __init__(self, guarded: Guarded, proxy: WorkerProxy, call: Callable[[Request, bytes], Call]) -> None:
+        self._guarded, self._proxy, self._call = guarded, proxy, call
+
+    def routes(self) -> list[Route]:
+        reads, changes = self._guarded.reads, self._guarded.changes
+        return [
+            Route(_MESSAGES, reads(self._list(together))),
+            Route("/api/v1/safety-net", reads(self._list(kept_together))),
+            Route(f"{_MESSAGES}/{{id}}", reads(self._one)),
+            *(
+                Route(f"{_MESSAGES}/{{id}}/{verb}", changes(self._act), methods=["POST"])
+                for verb in ("resume", "bounce", "drop")
+            ),
+        ]
+
+    def _list(self, joined: Callable[[Mapping[str, Any], int], Any]) -> Handler:
+        """The handler of a list of all workers, page by page."""
+
+        async def listed(request: Request) -> Response:
+            said = await self._proxy.to_all(self._call(request, b""), _LOOKING)
+            if refused := next((one for one in said if one.body and not one.done), None):
+                return _as_said(refused)
+            pages = {one.worker.name: one.json for one in said if one.done}
+            if not pages:
+                raise RequestRefused(503, self._proxy.nobody())
+            shown = joined(pages, page_limit(request.query_params))
+            if silent := [one.sentence for one in said if not one.done]:
+                shown["silent"] = silent
+            return json_response(shown)
+
+        return listed
+
+    async def _one(self, request: Request) -> Response:
+        said = await self._proxy.to_all(self._call(request, b""), _LOOKING)
+        found = [one for one in said if one.done]
+        ids = dict.fromkeys(str(one.json["id"]) for one in found)
+        if len(ids) > 1:
+            wanted = request.path_params["id"].lower()
+            raise RequestRefused(400, f"several messages begin with {wanted}: {', '.join(ids)}")
+        ambiguous = [one for one in said if one.status == 400]
+        return self._best(ambiguous or found or list(said))
+
+    async def _act(self, request: Request) -> Response:
+        """One worker after another, until one has the message in the state that the verb is for."""
+        call = self._call(request, await octets_of(request))
+        said: list[WorkerReply] = []
+        for worker in self._proxy.order():
+            said.append(await self._proxy.read(worker, call, _LOOKING))
+            if said[-1].body and said[-1].status not in _NOT_THIS_ONE:
+                return _as_said(said[-1])
+        return self._best(said)
+
+    def _best(self, said: list[WorkerReply]) -> Response:
+        """What was done, or the refusal that says most. That nobody has it, only all workers can say."""
+        if silent := [one for one in said if not one.body]:
+            if not any(one.done for one in said):
+                told = "; ".join(one.sentence for one in silent)
+                raise RequestRefused(503, f"no worker that answers has it, and not all answer: {told}")
+        elif not said:
+            raise RequestRefused(503, self._proxy.nobody())
+        return _as_said(min(said, key=lambda one: (not one.done, one.status in _NOT_THIS_ONE)))
+
+
+def _as_said(one: WorkerReply) -> Response:
+    headers = {**PRIVATE, "content-type": one.headers.get("content-type", "application/json")}
+    return Response(one.body, one.status, headers)
+
+
+def _shown(worker: WorkerState) -> dict[str, Any]:
     return {
         "number": worker.number,
         "name": worker.name,
@@ -323,7 +421,7 @@ def _shown(worker: Any) -> dict[str, Any]:
     }
 
 
-def _of_each(said: Said) -> dict[str, Any]:
+def _of_each(said: WorkerReply) -> dict[str, Any]:
     """What one worker answers, or why it does not."""
     return {
         **(said.json if said.done else {}),
@@ -332,10 +430,6 @@ def _of_each(said: Said) -> dict[str, Any]:
         "answers": said.done,
         "why": "" if said.done else said.sentence,
     }
-
-
-def _private(said: Said) -> dict[str, str]:
-    return {**PRIVATE, "content-type": said.headers.get("content-type", "application/json")}
 
 
 def _again(request: Request, octets: bytes) -> Request:
