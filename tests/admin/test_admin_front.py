@@ -38,15 +38,20 @@ def with_token():
     return access_by(TOKEN)
 
 
+async def answering(front: Fronted) -> str:
+    """The worker that is asked what one alone answers."""
+    return str((await ask(front.port, "/api/v1/cluster/status")).json["node"])
+
+
 async def test_a_request_goes_to_the_lowest_worker_that_serves(tmp_path: Path) -> None:
     async with a_front(tmp_path, 3) as front:
-        assert (await ask(front.port, "/api/v1/status")).json["name"] == OURS
+        assert await answering(front) == OURS
         await front.each[0].die()
-        assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w2.{OURS}"
+        assert await answering(front) == f"w2.{OURS}"
         await front.each[1].die(told=False)  # before its supervisor sees it
-        assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w3.{OURS}"
+        assert await answering(front) == f"w3.{OURS}"
         front.each[0].begin()
-        assert (await ask(front.port, "/api/v1/status")).json["name"] == OURS
+        assert await answering(front) == OURS
 
 
 async def test_a_worker_that_was_silent_is_asked_last(tmp_path: Path) -> None:
@@ -61,7 +66,7 @@ async def test_a_worker_that_was_silent_is_asked_last(tmp_path: Path) -> None:
             assert (ready.status, ready.json["ready"]) == (200, True)
             assert "did not answer within" in ready.json["warning"]
             async with asyncio.timeout(proxy.PATIENCE / 4):
-                assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w2.{OURS}"
+                assert await answering(front) == f"w2.{OURS}"
 
 
 async def test_without_a_worker_the_answer_says_why_and_the_list_of_workers_too(tmp_path: Path) -> None:
@@ -216,7 +221,7 @@ async def test_what_a_worker_may_have_done_is_asked_of_no_other(tmp_path: Path) 
         await front.each[0].die(told=False)
         front.each[0].socket.unlink()
         async with await asyncio.start_unix_server(hears_and_ends, front.each[0].socket):
-            assert (await ask(front.port, "/api/v1/status")).json["name"] == f"w2.{OURS}"
+            assert await answering(front) == f"w2.{OURS}"
             got = await ask(front.port, f"/api/v1/peers/{MX2}/retire", "POST", **JSON)
         assert (got.status, "not known" in got.json["error"]) == (503, True)
 
@@ -406,13 +411,13 @@ async def test_the_document_of_the_api_has_what_the_front_answers_and_what_a_wor
     assert sorted(own - described) == []
     async with a_front(tmp_path) as front:
         paths = (await ask(front.port, "/api/v1/openapi.json")).json["paths"]
-        assert {"/api/v1/workers", "/api/v1/status", "/api/v1/drain"} <= set(paths)
+        assert {"/api/v1/workers", "/api/v1/members", "/api/v1/status", "/api/v1/drain"} <= set(paths)
         assert set(paths["/api/v1/redundancy"]) == {"get", "post"}  # of the front, and of a worker
         for one in front.each:
             await one.die()
         paths = (await ask(front.port, "/api/v1/openapi.json")).json["paths"]
         assert "/api/v1/workers" in paths
-        assert "/api/v1/status" not in paths
+        assert "/api/v1/members" not in paths
 
 
 async def test_a_message_is_found_at_whichever_worker_has_it(tmp_path: Path) -> None:

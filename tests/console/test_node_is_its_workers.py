@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from admin.admin_node import MX2, OURS, ask, attempted, damaged, fill, held, meet, message_id, peer, received
@@ -106,6 +107,52 @@ async def test_a_command_shows_the_mail_of_the_third_worker(command: str, text: 
     async with three(tmp_path) as front:
         found = await typed(front, *command.split())
     assert re.search(text, found), found
+
+
+async def answer(front: Fronted, path: str) -> dict[str, Any]:
+    got = await ask(front.port, f"/api/v1/{path}")
+    assert got.status == 200, (path, got.text)
+    return got.json
+
+
+async def test_an_answer_of_the_node_has_the_mail_of_its_third_worker(tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        status, listed, held_for = [await answer(front, one) for one in ("status", "queues", "shadow-queues")]
+        peers = (await answer(front, "peers"))["peers"]
+    counts = ("queued", "exposed", "set_aside", "shadow_held", "safety_net")
+    assert [status[one] for one in ("name", *counts)] == [OURS, 2, 1, 1, 1, 1]
+    assert [one["queued"] for one in status["workers"]] == [0, 0, 2]
+    assert [one["identity"] for one in listed["queues"]] == [f"{OURS}\\inside", f"{OURS}\\outside"]
+    assert [one["identity"] for one in held_for["shadow_queues"]] == [f"{OURS}\\Shadow\\{MX2}"]
+    assert [one["name"] for one in peers] == [one["name"] for one in status["peers"]] == [MX2]
+
+
+async def test_the_queues_of_a_node_are_one_list_with_the_sums_of_its_workers_page_by_page(
+    tmp_path: Path,
+) -> None:
+    async with three(tmp_path) as front:
+        await fill(front.each[0].node, meet(MX2), received(9, MX2))
+        first = await answer(front, "queues?limit=1")
+        second = await answer(front, f"queues?limit=1&after={quote(first['next'])}")
+        wrong = await ask(front.port, "/api/v1/queues?after=nothing")
+    queues = [*first["queues"], *second["queues"]]
+    assert {one["next_hop"]: one["messages"] for one in queues} == {"outside": 2, "inside": 1}
+    assert (second["next"], wrong.status) == (None, 400)
+
+
+async def test_an_answer_of_the_node_says_which_worker_is_silent(tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        await front.each[0].die()
+        status = await answer(front, "status")
+        assert (status["name"], status["queued"]) == (OURS, 2)
+        assert [one["answers"] for one in status["workers"]] == [False, True, True]
+        for path in ("queues", "shadow-queues"):
+            assert "worker 1" in (await answer(front, path))["silent"][0]
+        for one in front.each[1:]:
+            await one.die()
+        for path in ("status", "queues", "shadow-queues", "peers"):
+            got = await ask(front.port, f"/api/v1/{path}")
+            assert (got.status, "worker 3" in got.json["error"]) == (503, True)
 
 
 async def test_a_node_is_not_empty_while_its_third_worker_has_mail(tmp_path: Path) -> None:

@@ -169,13 +169,13 @@ def test_when_the_first_worker_is_killed_the_second_answers_and_the_list_says_wh
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(IncompleteRead):  # the stream breaks off: the client asks again
             events.read()
-    assert get(node, "/api/v1/status")["name"] == f"w2.{node.name}"
+    assert get(node, "/api/v1/cluster/status")["node"] == f"w2.{node.name}"
     wait_for(lambda: get(node, "/api/v1/workers")["workers"][0]["restarts"])
     first = get(node, "/api/v1/workers")["workers"][0]
     assert (first["restarts"], first["why"]) == (1, "killed by SIGKILL")
     assert metric(ask(node, "/metrics")[1], RECEIVED) >= before
     wait_for(lambda: get(node, "/api/v1/workers")["workers"][0]["state"] == "serving")
-    assert get(node, "/api/v1/status")["name"] == node.name
+    assert get(node, "/api/v1/cluster/status")["node"] == node.name
     assert node.pid(1) != pid
 
 

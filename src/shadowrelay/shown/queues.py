@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -153,11 +153,12 @@ class HopLook(NextHopEntry):
 
 
 class QueuesPage(TypedDict):
-    """The queues of a node, page by page."""
+    """The queues of a node, page by page. ``silent``: why the queues of a worker are missing."""
 
     queues: list[QueueEntry]
     hop_shadow_queues: list[HopShadowQueueEntry]
     next: str | None
+    silent: NotRequired[list[str]]
 
 
 class ShadowQueuesPage(TypedDict):
@@ -165,3 +166,4 @@ class ShadowQueuesPage(TypedDict):
 
     shadow_queues: list[ShadowQueueEntry]
     next: str | None
+    silent: NotRequired[list[str]]

@@ -345,7 +345,7 @@ class ReloadEntry(OfWorkers):
 class PeersAnswer(TypedDict):
     """The other members."""
 
-    peers: list[PeerEntry]
+    peers: Annotated[list[PeerEntry], _MEMBERS]
 
 
 class LiveAnswer(TypedDict):

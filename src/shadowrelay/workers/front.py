@@ -25,6 +25,7 @@ from shadowrelay.admin.body import body_of, octets_of
 from shadowrelay.admin.front_session import handing
 from shadowrelay.admin.guard import FORM, RequestRefused, check_host, kind_of, page_limit
 from shadowrelay.admin.openapi import document
+from shadowrelay.admin.paging import paged
 from shadowrelay.admin.server import LIVE, bind, serve
 from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import ServerName
@@ -33,10 +34,19 @@ from shadowrelay.settings import Settings
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import kept_together, together
+from shadowrelay.shown.queues import QueuesLook
 from shadowrelay.shown.records import RedundancyEntry
-from shadowrelay.shown.status import DrainEntry, RedirectEntry, ReloadEntry, ScrubAnswer, TimeEntry
+from shadowrelay.shown.status import (
+    DrainEntry,
+    PeersAnswer,
+    RedirectEntry,
+    ReloadEntry,
+    ScrubAnswer,
+    StatusEntry,
+    TimeEntry,
+)
 from shadowrelay.workers.metrics import PLAIN, NodeMetrics, Scraped
-from shadowrelay.workers.proxy import Call, WorkerProxy, WorkerReply, call_of
+from shadowrelay.workers.proxy import PATIENCE, Call, WorkerProxy, WorkerReply, call_of
 from shadowrelay.workers.worker import WorkerState
 
 READY = "/healthz/ready"
@@ -118,6 +128,10 @@ class Front(Guarded):
             self.read(f"{v1}/workers/{{number}}", self._worker),
             Route(f"{v1}/workers/{{number}}/{{path:path}}", self._of_one, methods=["GET", "POST", "DELETE"]),
             Route(f"{v1}/openapi.json", self.reads(self._openapi)),
+            self._all_read(f"{v1}/status", StatusEntry),
+            self._all_list(f"{v1}/queues", "queues"),
+            self._all_list(f"{v1}/shadow-queues", "shadow_queues"),
+            self._all_read(f"{v1}/peers", PeersAnswer),
             self._all_read(f"{v1}/drain", DrainEntry),
             self._all_change(f"{v1}/drain/begin", DrainEntry),
             self._all_change(f"{v1}/drain/end", DrainEntry),
@@ -244,18 +258,40 @@ class Front(Guarded):
     def _all_change(self, path: str, model: type, method: str = "POST") -> Route:
         return Route(path, self.changes(self._of_all(model)), methods=[method])
 
+    def _all_list(self, path: str, of: str) -> Route:
+        """A list of the queues of all workers, of which each is asked for all: the front cuts the pages."""
+
+        async def listed(request: Request) -> Response:
+            said = await self._proxy.to_all(self._call(request, target=path.encode()), _LOOKING)
+            if not (answer := self._fold(QueuesLook, said)):
+                return self._none(said)
+            silent = [one.sentence for one in said if not one.done]
+            page = paged(request.query_params, answer, of, "identity")
+            return json_response({**page, "silent": silent} if silent else page)
+
+        return Route(path, self.reads(listed))
+
     def _of_all(self, model: type) -> Handler:
         async def asked(request: Request) -> Response:
-            said = await self._proxy.to_all(self._call(request, await octets_of(request)))
-            return self._folded(model, said)
+            call = self._call(request, await octets_of(request))
+            within = PATIENCE if call.changes else _LOOKING
+            return self._folded(model, await self._proxy.to_all(call, within))
 
         return asked
 
     def _folded(self, model: type, said: Sequence[WorkerReply]) -> Response:
-        """One answer of all that did it, and of each. If none did, what the first of them said."""
-        if done := [one.json for one in said if one.done]:
-            answer: Any = fold(model, done, self.name, silent=len(said) - len(done))
+        """One answer of all that did it, and of each."""
+        if answer := self._fold(model, said):
             return json_response({**answer, "workers": [_of_each(one) for one in said]})
+        return self._none(said)
+
+    def _fold(self, model: type, said: Sequence[WorkerReply]) -> Any:
+        """What those that did it answer, as one; empty if none did."""
+        done = [one.json for one in said if one.done]
+        return fold(model, done, self.name, silent=len(said) - len(done))
+
+    def _none(self, said: Sequence[WorkerReply]) -> Response:
+        """None of them did it: what the first says that says something."""
         for one in said:
             if one.body:
                 return _as_said(one)
