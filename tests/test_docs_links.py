@@ -13,10 +13,11 @@ import click
 import pytest
 
 from shadowlab.cli import main as lab
+from shadowmailbox.cli import mailbox
+from shadowmailbox.settings import load_mailbox_settings
 from shadowrelay import authority
 from shadowrelay.cli import main
 from shadowrelay.settings import settings_from_tree
-from shadowrelay.settings.mailbox import load_mailbox_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -76,11 +77,11 @@ def test_every_relative_link_leads_somewhere(page: Path):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_command_and_option_of_an_example_exists(page: Path):
     for line in examples(page):
-        if not re.match(r"(shadowrelay|shadowlab) [a-z-]", line):
+        if not re.match(r"(shadowrelay|shadowlab|shadowmailbox) [a-z-]", line):
             continue
         program, *rest = shlex.split(line)
         words = iter(rest)
-        alone = bool(rest[1:2]) and rest[1].startswith(("-", "["))  # a group that does something by itself
+        alone = rest[0].startswith(("-", "["))  # a group that does something by itself
         command: click.Command = PROGRAMS[program]
         context = click.Context(command)
         while isinstance(command, click.Group):
@@ -101,7 +102,7 @@ def test_every_script_of_an_example_exists(page: Path):
         assert (ROOT / script).is_file(), f"{script} is not there"
 
 
-PROGRAMS = {"shadowrelay": main, "shadowlab": lab}
+PROGRAMS = {"shadowrelay": main, "shadowlab": lab, "shadowmailbox": mailbox}
 
 KINDS = {".key": "ca.key", ".password": "password", ".toml": "recipients.toml"}
 """Which file of the test stands for one of a page; a certificate for all others."""

@@ -24,7 +24,7 @@ def defined(tree: ast.Module) -> Iterator[str]:
 
 def test_no_public_class_is_defined_twice_in_the_relay_and_its_lab() -> None:
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for package in ("shadowrelay", "shadowlab"):
+    for package in ("shadowrelay", "shadowlab", "shadowmailbox"):
         for file in sorted((SOURCE / package).rglob("*.py")):
             for name in defined(ast.parse(file.read_text("utf-8"))):
                 if not name.startswith("_"):

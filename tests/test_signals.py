@@ -54,11 +54,11 @@ raise SystemExit(f"{at} was not imported")
 class Service:
     """A process, and what it says."""
 
-    def __init__(self, directory: Path, ready: str, *arguments: object) -> None:
+    def __init__(self, directory: Path, ready: str, program: str, *arguments: object) -> None:
         self.said = directory / "said"
         with self.said.open("wb") as said:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "shadowrelay", *map(str, arguments)], stdout=said, stderr=said
+                [sys.executable, "-m", program, *map(str, arguments)], stdout=said, stderr=said
             )
         wait_for(lambda: ready in self.text(), 20)
 
@@ -87,12 +87,12 @@ def node(directory: Path) -> Service:
         "log": {"format": "json"},
     }
     (directory / "node.toml").write_text(to_toml(settings))
-    return Service(directory, "node_started", "run", directory / "node.toml")
+    return Service(directory, "node_started", "shadowrelay", "run", directory / "node.toml")
 
 
 def mailbox(directory: Path) -> Service:
     options = ["--dir", directory / "mail", "--inside", "127.0.0.1:0", "--outside", "127.0.0.1:0"]
-    return Service(directory, "mailbox_server_ready", "mailbox", *options)
+    return Service(directory, "mailbox_server_ready", "shadowmailbox", *options)
 
 
 SERVICES = pytest.mark.parametrize("service", [node, mailbox], ids=lambda one: one.__name__)
@@ -181,10 +181,14 @@ def while_loading(
         ("shadowlab", "shadowrelay.signals"),
         ("shadowlab", "click"),
         ("shadowlab", "shadowlab.cluster"),
+        ("shadowmailbox", "shadowrelay.signals"),
+        ("shadowmailbox", "click"),
     ],
 )
 def test_ctrl_c_while_a_command_is_loaded_shows_no_traceback(program: str, at: str) -> None:
-    done = while_loading(at, signal.SIGINT, "status", program=program)
+    done = while_loading(
+        at, signal.SIGINT, "show" if program == "shadowmailbox" else "status", program=program
+    )
     assert (done.returncode, done.stderr, done.stdout) in {
         (130, "interrupted\n", ""),
         (-signal.SIGINT, "", ""),  # before there was anything that could say so; a shell shows 130

@@ -169,7 +169,7 @@ class Cluster:
     @property
     def _refusal(self) -> Path:
         # Imported here, because it imports the mailbox server, which most commands do not need.
-        from shadowrelay.mailbox.maildir_store import REFUSE_FILE
+        from shadowmailbox.maildir_store import REFUSE_FILE
 
         return self.layout.mailbox.dir / REFUSE_FILE
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 from shadowlab.layout import MAILBOX, Address, Layout
-from shadowrelay.mailbox.maildir import messages
+from shadowmailbox.maildir import messages
 
 CLIENT = "client.lab.test"
 _SENDING = 60.0  # seconds for one message; a shadow copy may take a while

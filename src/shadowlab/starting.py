@@ -43,8 +43,7 @@ def process_of(at: Layout, name: str) -> Process:
         return Process(
             box.pid,
             (
-                "shadowrelay",
-                "mailbox",
+                "shadowmailbox",
                 "--dir",
                 str(box.dir),
                 "--inside",

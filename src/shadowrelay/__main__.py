@@ -10,14 +10,11 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
 
 from shadowrelay import signals
 
-SERVICES = {"run", "mailbox"}
-"""Commands that go on until they are told to stop."""
-
 
 def main() -> None:
     """Run the command."""
     signals.interrupted_at_once()
-    if sys.argv[1:2] and sys.argv[1] in SERVICES:
+    if sys.argv[1:2] == ["run"]:  # it goes on until it is told to stop
         signals.spoken_of()
     from shadowrelay.cli import main as command
 

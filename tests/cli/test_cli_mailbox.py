@@ -1,4 +1,4 @@
-"""``shadowrelay mailbox`` as a process."""
+"""``shadowmailbox`` as a process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from shadowrelay.cli import main
-from shadowrelay.mailbox.maildir import messages
+from shadowmailbox.cli import mailbox
+from shadowmailbox.maildir import messages
 
-COMMAND = (sys.executable, "-c", "from shadowrelay.cli.mailbox import mailbox; mailbox()")
+COMMAND = (sys.executable, "-c", "from shadowmailbox.cli import mailbox; mailbox()")
 
 
 async def test_the_server_says_when_it_is_ready_and_stops_on_sigterm(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_the_server_says_when_it_is_ready_and_stops_on_sigterm(tmp_path: P
 def refused(*arguments: str, tmp_path: Path) -> str:
     base = {"--dir": str(tmp_path), "--inside": "127.0.0.1:0", "--outside": "127.0.0.1:0"}
     base |= dict(zip(arguments[::2], arguments[1::2], strict=True))
-    result = CliRunner().invoke(main, ["mailbox", *(word for pair in base.items() for word in pair)])
+    result = CliRunner().invoke(mailbox, [word for pair in base.items() for word in pair])
     assert result.exit_code == (1 if "cannot listen" in result.output else 2)
     return result.output
 

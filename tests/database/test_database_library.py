@@ -12,8 +12,8 @@ import pytest
 from aiosqlite import context, core, cursor
 from opened import NOW, database, message, save
 
+from shadowmailbox.delivered_to import Delivered, DeliveredTo, TableError
 from shadowrelay import database as package
-from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
 
 MODULES = (core, cursor, context)
 

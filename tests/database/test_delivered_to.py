@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shadowrelay.database.delivered_to import (
+from shadowmailbox.delivered_to import (
     Delivered,
     DeliveredTo,
     Deliveries,

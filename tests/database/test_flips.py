@@ -17,6 +17,7 @@ import pytest
 from opened import DATABASE, NOW, OTHER, OTHER_DATABASE, OWN, fresh_id, incarnation, message, shadow
 from opened import database as transport
 
+from shadowmailbox.delivered_to import Delivered, DeliveredTo
 from shadowrelay import in_hand
 from shadowrelay.core.decisions import (
     Chore,
@@ -58,7 +59,6 @@ from shadowrelay.core.tracking import Receive
 from shadowrelay.core.values import replace
 from shadowrelay.database import announced, meta, node_workers, opening, outbox, poison, records, scrubbing
 from shadowrelay.database.content import stored
-from shadowrelay.database.delivered_to import Delivered, DeliveredTo
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.summed import OF_MESSAGES, SumRound
 from shadowrelay.database.sums import IMPOSSIBLE

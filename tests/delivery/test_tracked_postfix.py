@@ -12,7 +12,7 @@ from test_tracked_hops import relayed, shadows
 from tracked_hops import certificates, sending
 
 from shadowlab.ports import free_ports
-from shadowrelay.mailbox.maildir import messages
+from shadowmailbox.maildir import messages
 from tests.e2e.neighbourhood import NOBODY, PATIENCE, room
 from tests.neighbours import postfix
 from tests.neighbours.documented import postfix_settings

@@ -35,7 +35,7 @@ mkdir -p /opt/shadowrelay/python /opt/shadowrelay/packages /opt/shadowrelay/src 
 mount --rbind {python} /opt/shadowrelay/python
 mount --bind {packages} /opt/shadowrelay/packages
 mount --bind {root}/src /opt/shadowrelay/src
-install -m 755 {files}/shadowrelay /opt/shadowrelay/venv/bin/
+install -m 755 {files}/shadowrelay {files}/shadowmailbox /opt/shadowrelay/venv/bin/
 install -d -m 750 -g shadowrelay /etc/shadowrelay
 install -m 640 -g shadowrelay {files}/etc/* /etc/shadowrelay/
 umount -R /sys/fs/cgroup
@@ -49,8 +49,8 @@ PROGRAM = """\
 #!/opt/shadowrelay/python/bin/python{version}
 import sys
 sys.path[:0] = ["/opt/shadowrelay/src", "/opt/shadowrelay/packages"]
-from shadowrelay.cli import main
-main(prog_name="shadowrelay")
+from {program}.__main__ import main
+main()
 """
 
 # A Python that was built with a shared library looks for it where it was installed: out of the unit's sight.
@@ -119,7 +119,8 @@ def booted(
     (units / "watch.service").write_text(
         WATCH.format(version=version, script=script, result=result, said=said, unit=unit)
     )
-    (files / "shadowrelay").write_text(PROGRAM.format(version=version))
+    for program in ("shadowrelay", "shadowmailbox"):
+        (files / program).write_text(PROGRAM.format(version=version, program=program))
     for file in (*(ROOT / "deploy/systemd").glob("*.toml"), *certificates.iterdir()):
         shutil.copy(file, files / "etc")
     boot = directory / "boot"

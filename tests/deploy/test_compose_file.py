@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from shadowmailbox.settings import load_mailbox_settings
 from shadowrelay.settings import parse_duration
-from shadowrelay.settings.mailbox import load_mailbox_settings
 
 EXTRA = "comes with the extra 'deploy': pip install -e '.[deploy]' -c constraints.txt"
 yaml = pytest.importorskip("yaml", reason=f"PyYAML {EXTRA}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from watching import Found, mode, watched
 
 UNIT = "shadowrelay-mailbox.service"
-PROGRAM = "/opt/shadowrelay/venv/bin/shadowrelay"
+PROGRAM = "/opt/shadowrelay/venv/bin/shadowmailbox"
 CONFIG = "/etc/shadowrelay/mailbox.toml"
 TABLE = Path("/var/lib/shadowrelay-mailbox/delivered-to.sqlite")
 
@@ -38,7 +38,7 @@ def look(found: Found) -> None:
     found["replies"] = [sent(), sent()]
     found["forgotten"] = json.loads(
         subprocess.run(
-            [PROGRAM, "mailbox", "forget", "--config", CONFIG, "--all", "--yes", "--json"],
+            [PROGRAM, "forget", "--config", CONFIG, "--all", "--yes", "--json"],
             check=True,
             capture_output=True,
         ).stdout

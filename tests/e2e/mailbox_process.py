@@ -16,11 +16,11 @@ from receiving import RawClient
 
 from shadowrelay.settings.values import parse_host_port
 
-_MAIN = "from shadowrelay.cli import main\nmain()"
+_MAIN = "from shadowmailbox.cli import mailbox\nmailbox()"
 
 _DIES = """\
 import os, signal
-from shadowrelay.database.delivered_to import DeliveredTo
+from shadowmailbox.delivered_to import DeliveredTo
 record = DeliveredTo.record
 async def dies(self, *arguments):
     if {after}:
@@ -63,7 +63,7 @@ class MailboxProcess:
 
 @asynccontextmanager
 async def mailbox_process(directory: Path, *options: Any, dies: str = "") -> AsyncIterator[MailboxProcess]:
-    """Run ``shadowrelay mailbox`` with its table in a directory.
+    """Run ``shadowmailbox`` with its table in a directory.
 
     At the end it is killed, if it still runs.
     """
@@ -74,7 +74,7 @@ async def mailbox_process(directory: Path, *options: Any, dies: str = "") -> Asy
     words = ["--table", directory / "table", "--inside", "127.0.0.1:0", "--ready-file", ready, *options]
     with (directory / "log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", dies + _MAIN, "mailbox", *map(str, words), stdout=log, stderr=log
+            sys.executable, "-c", dies + _MAIN, *map(str, words), stdout=log, stderr=log
         )
     try:
         async with asyncio.timeout(30):

@@ -15,8 +15,8 @@ from running_lab import RunningLab
 
 from shadowlab import mail
 from shadowlab.ports import free_ports
+from shadowmailbox.maildir import messages
 from shadowrelay import authority
-from shadowrelay.mailbox.maildir import messages
 
 NOBODY = 65534
 PATIENCE = 60.0  # seconds: what a busy machine may take for a burst

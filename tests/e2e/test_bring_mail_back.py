@@ -47,7 +47,7 @@ class Store:
         ready.unlink(missing_ok=True)
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "shadowrelay", "mailbox", "--dir", str(self.directory)),
+                *(sys.executable, "-m", "shadowmailbox", "--dir", str(self.directory)),
                 *("--inside", f"127.0.0.1:{self.port}", "--outside", f"127.0.0.1:{self.other}"),
                 *("--ready-file", str(ready), "--log-level", "warning"),
             ]

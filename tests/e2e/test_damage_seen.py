@@ -16,7 +16,7 @@ import pytest
 from running_lab import INSIDE, RunningLab, text, wait_until
 
 from shadowlab.mail import token
-from shadowrelay.mailbox.maildir import messages
+from shadowmailbox.maildir import messages
 
 pytestmark = pytest.mark.lab
 

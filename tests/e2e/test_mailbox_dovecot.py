@@ -45,7 +45,7 @@ async def before(instance: Dovecot, directory: Path, *options: str) -> AsyncIter
 
 async def commanded(*words: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "shadowrelay", "mailbox", *words, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "shadowmailbox", *words, stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await process.communicate()
     assert process.returncode == 0
@@ -181,7 +181,7 @@ def test_dovecot_loses_its_mail_and_a_request_brings_it_back(lab: RunningLab, tm
         time.sleep(1.1)  # the window ends a second ago
         assert "mailbox forget" in asked("--dry-run")
         forget = ["forget", "--table", str(tmp_path / "table"), "--all", "--yes"]
-        subprocess.run([sys.executable, "-m", "shadowrelay", "mailbox", *forget], check=True)
+        subprocess.run([sys.executable, "-m", "shadowmailbox", *forget], check=True)
         assert "mailbox forget" not in asked("--yes")
         wait_until(lambda: mail.arrivals(instance.mailboxes) == before_it, "all is back", PATIENCE)
         wait_until(lambda: lab.queued("mx1") == lab.queued("mx2") == 0, "nothing is left", PATIENCE)
@@ -197,7 +197,7 @@ def in_the_background(instance: Dovecot, directory: Path) -> Iterator[int]:
     words = ["--deliver", f"lmtp://{host}:{number}", "--table", directory / "table", "--ready-file", ready]
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "shadowrelay", "mailbox", "--inside", "127.0.0.1:0", *map(str, words)],
+            [sys.executable, "-m", "shadowmailbox", "--inside", "127.0.0.1:0", *map(str, words)],
             stdout=log,
             stderr=log,
         )

@@ -12,7 +12,7 @@ from odd_messages import Odd, messages
 from raw_client import RawClient, connected
 from running_lab import RunningLab, wait_until
 
-from shadowrelay.mailbox.maildir import messages as stored
+from shadowmailbox.maildir import messages as stored
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 

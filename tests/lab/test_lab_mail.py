@@ -11,8 +11,8 @@ from shadowlab.errors import LabError
 from shadowlab.layout import Layout
 from shadowlab.mail import Letter
 from shadowlab.story import Story
-from shadowrelay.mailbox.maildir import MailboxCopy as Stored
-from shadowrelay.mailbox.maildir import store
+from shadowmailbox.maildir import MailboxCopy as Stored
+from shadowmailbox.maildir import store
 
 ANNA, OTTO = "anna@inside.test", "otto@outside.test"
 

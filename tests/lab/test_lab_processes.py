@@ -20,7 +20,7 @@ from shadowlab.processes import Process, ProcessState
 @pytest.fixture
 def mailbox(tmp_path: Path) -> Iterator[Process]:
     """A mailbox server that is starting."""
-    arguments = ["shadowrelay", "mailbox", "--dir", str(tmp_path / "mail"), "--inside", "127.0.0.1:0"]
+    arguments = ["shadowmailbox", "--dir", str(tmp_path / "mail"), "--inside", "127.0.0.1:0"]
     started = processes.start([*arguments, "--outside", "127.0.0.1:0"], tmp_path / "logs" / "mailbox.log")
     yield started
     started.signal(signal.SIGKILL)
@@ -44,7 +44,7 @@ def test_a_process_has_a_session_of_its_own_and_no_settings_from_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("SHADOWRELAY_NAME", "intruder.example.net")
-    started = processes.start(["shadowrelay", "mailbox", "--dir", str(tmp_path)], tmp_path / "log")
+    started = processes.start(["shadowmailbox", "--dir", str(tmp_path)], tmp_path / "log")
     assert started.pid is not None
     assert os.getsid(started.pid) == started.pid
     environ = Path(f"/proc/{started.pid}/environ").read_bytes()

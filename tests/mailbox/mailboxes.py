@@ -10,10 +10,10 @@ from typing import Any
 
 from receiving import RawClient
 
-from shadowrelay.mailbox.maildir import messages
-from shadowrelay.mailbox.maildir_store import MaildirStore
-from shadowrelay.mailbox.server import TABLE_FILE, MailboxOptions, MailboxServer
-from shadowrelay.mailbox.store import Store
+from shadowmailbox.maildir import messages
+from shadowmailbox.maildir_store import MaildirStore
+from shadowmailbox.server import TABLE_FILE, MailboxOptions, MailboxServer
+from shadowmailbox.store import Store
 from shadowrelay.node_clock import NodeClock
 
 Address = tuple[str, int]

@@ -15,9 +15,9 @@ from mailboxes import MESSAGE, Lab, serving
 from receiving import RawClient
 from scripted_hop import CLOSE, HANG, ScriptedHop, original
 
-from shadowrelay.database.delivered_to import DeliveredTo, Deliveries, TableError
-from shadowrelay.mailbox.lmtp_store import LmtpOptions, LmtpStore, answer
-from shadowrelay.mailbox.store import Store
+from shadowmailbox.delivered_to import DeliveredTo, Deliveries, TableError
+from shadowmailbox.lmtp_store import LmtpOptions, LmtpStore, answer
+from shadowmailbox.store import Store
 from shadowrelay.wire.delivered_to import delivered_to_since
 
 ANNA, BERTA = "anna@inside.test", "berta@inside.test"

@@ -13,9 +13,9 @@ import pytest
 from mailboxes import MESSAGE, options, serving
 from stations import MachineClocks
 
-from shadowrelay.database.delivered_to import DeliveredTo, TableError, TableUnusable
-from shadowrelay.mailbox import maildir, server
-from shadowrelay.mailbox.server import MailboxCannotListen, MailboxServer
+from shadowmailbox import maildir, server
+from shadowmailbox.delivered_to import DeliveredTo, TableError, TableUnusable
+from shadowmailbox.server import MailboxCannotListen, MailboxServer
 from shadowrelay.node_clock import NodeClock
 
 DELIVERED = "250 2.0.0 Delivered"

@@ -1,4 +1,4 @@
-"""``shadowrelay mailbox forget`` and ``show``, while the service runs and while it does not."""
+"""``shadowmailbox forget`` and ``show``, while the service runs and while it does not."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 from mailboxes import Lab, serving
 
-from shadowrelay.cli import main
-from shadowrelay.database.delivered_to import Delivered, DeliveredTo
-from shadowrelay.mailbox.server import TABLE_FILE
+from shadowmailbox.cli import mailbox
+from shadowmailbox.delivered_to import Delivered, DeliveredTo
+from shadowmailbox.server import TABLE_FILE
 
 NOW = datetime.now(UTC)
 ROWS = [
@@ -39,8 +39,8 @@ async def filled(tmp_path: Path) -> Path:
 
 
 async def commanded(path: Path, command: str, *arguments: str, says: str = "") -> Result:
-    words = ["mailbox", command, "--table", str(path), *arguments]
-    return await asyncio.to_thread(CliRunner().invoke, main, words, says)
+    words = [command, "--table", str(path), *arguments]
+    return await asyncio.to_thread(CliRunner().invoke, mailbox, words, says)
 
 
 def printed(done: Result) -> dict[str, Any]:
@@ -148,7 +148,7 @@ async def test_a_file_that_is_no_table_is_left_alone(tmp_path: Path) -> None:
 async def test_a_process_that_has_the_table_and_does_not_answer_is_named(
     filled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shadowrelay.mailbox.control._STARTS_WITHIN", 0.2)
+    monkeypatch.setattr("shadowmailbox.control._STARTS_WITHIN", 0.2)
     with sqlite3.connect(filled, isolation_level=None) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("DELETE FROM delivered_to WHERE 0")
@@ -201,19 +201,17 @@ async def test_what_is_not_understood_changes_nothing(filled: Path, asked: bytes
     ],
 )
 def test_wrong_usage_ends_with_status_2(arguments: list[str], why: str) -> None:
-    done = CliRunner().invoke(main, ["mailbox", "forget", *arguments])
+    done = CliRunner().invoke(mailbox, ["forget", *arguments])
     assert (done.exit_code, why in done.output) == (2, True), done.output
 
 
 async def test_the_settings_of_the_service_name_its_table(tmp_path: Path, filled: Path) -> None:
     file = tmp_path / "mailbox.toml"
     file.write_text(f'deliver = "lmtp://127.0.0.1:24"\ninside = "127.0.0.1:0"\ntable = "{TABLE_FILE}"\n')
-    done = await asyncio.to_thread(
-        CliRunner().invoke, main, ["mailbox", "show", "--config", str(file), "--json"]
-    )
+    done = await asyncio.to_thread(CliRunner().invoke, mailbox, ["show", "--config", str(file), "--json"])
     assert printed(done)["rows"] == 3
 
 
 def test_options_of_the_service_come_without_a_command(tmp_path: Path) -> None:
-    done = CliRunner().invoke(main, ["mailbox", "--dir", str(tmp_path), "show", "--dir", str(tmp_path)])
+    done = CliRunner().invoke(mailbox, ["--dir", str(tmp_path), "show", "--dir", str(tmp_path)])
     assert (done.exit_code, "give the options behind show" in done.output) == (2, True)

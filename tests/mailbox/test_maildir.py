@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, mailbox_of, messages, store
+from shadowmailbox.maildir import MailboxCopy, folder_of, mailbox_of, messages, store
 
 
 def put(root: Path, recipient: str, content: bytes = b"x") -> None:

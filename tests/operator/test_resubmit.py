@@ -211,7 +211,7 @@ async def test_a_mailbox_service_that_would_drop_what_comes_back_is_warned_about
     routes = {"routes": {"inside": route | {"protocol": "lmtp", "inside": True}}}
     async with server, boundary(tmp_path, "mx1", **routes) as (node,), api(node) as port:
         warnings = (await previewed(port))["warnings"]
-    found = [one for one in warnings if "shadowrelay mailbox forget" in one]
+    found = [one for one in warnings if "shadowmailbox forget" in one]
     assert len(found) == (1 if told else 0)
     assert all(told in one for one in found)
 

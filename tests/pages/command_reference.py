@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from shadowlab.cli import main as lab
+from shadowmailbox.cli import mailbox
 from shadowrelay.cli import COMMANDS, main
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
@@ -19,7 +20,7 @@ HEAD = """\
 
 `shadowrelay COMMAND`; each takes `--help`. Those that look at a node ask its [admin API](api.md), which
 `--admin` or `SHADOWRELAY_ADMIN` names. [`shadowlab COMMAND`](#shadowlab) starts, breaks and heals a cluster
-on one machine.
+on one machine. [`shadowmailbox`](#shadowmailbox) runs a [mailbox service](mailbox.md).
 
 | exit status | of all commands |
 |---|---|
@@ -41,7 +42,7 @@ and short: `3 min ago`, `21:07:31` today, else the date too. In a pipe a row is 
 def page() -> str:
     context = click.Context(main, info_name="shadowrelay")
     summary = "".join(f"| [`{name}`](#shadowrelay-{name}) | {text} |\n" for name, text in COMMANDS.items())
-    return HEAD + summary + "".join((*_described(main, context), *_lab()))
+    return HEAD + summary + "".join((*_described(main, context), *_lab(), *_mailbox()))
 
 
 def _lab() -> Iterator[str]:
@@ -49,21 +50,29 @@ def _lab() -> Iterator[str]:
     yield from _described(lab, click.Context(lab, info_name="shadowlab"), above=1)
 
 
+def _mailbox() -> Iterator[str]:
+    context = click.Context(mailbox, info_name="shadowmailbox")
+    yield from _one(mailbox, context, above=1)
+
+
 def _described(group: click.Group, context: click.Context, above: int = 0) -> Iterator[str]:
     """The commands of a group, below ``above`` more headings than their names tell."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
-        inner = click.Context(command, info_name=name, parent=context)
-        yield f"\n{'#' * min(_depth(inner) + above + 1, 4)} {inner.command_path}\n\n"
-        if isinstance(command, click.Group) and not command.invoke_without_command:
-            yield f"{_text(command)}\n"
-        else:
-            usage = " ".join(command.collect_usage_pieces(inner))
-            yield f"    {inner.command_path} {usage}".rstrip() + f"\n\n{_text(command)}\n"
-            yield from _options(command, inner)
-        if isinstance(command, click.Group):
-            yield from _described(command, inner, above)
+        yield from _one(command, click.Context(command, info_name=name, parent=context), above)
+
+
+def _one(command: click.Command, inner: click.Context, above: int) -> Iterator[str]:
+    yield f"\n{'#' * min(_depth(inner) + above + 1, 4)} {inner.command_path}\n\n"
+    if isinstance(command, click.Group) and not command.invoke_without_command:
+        yield f"{_text(command)}\n"
+    else:
+        usage = " ".join(command.collect_usage_pieces(inner))
+        yield f"    {inner.command_path} {usage}".rstrip() + f"\n\n{_text(command)}\n"
+        yield from _options(command, inner)
+    if isinstance(command, click.Group):
+        yield from _described(command, inner, above)
 
 
 def _depth(context: click.Context) -> int:

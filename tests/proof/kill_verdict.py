@@ -20,7 +20,7 @@ from pathlib import Path
 from shadowlab.chaos.letters import intact, known_as
 from shadowlab.layout import MAILBOX, Layout
 from shadowlab.mail import dropped_by, tracked
-from shadowrelay.mailbox.maildir import messages
+from shadowmailbox.maildir import messages
 from shadowrelay.tracking.verify import verify_file
 
 from .bed.verdict import Told

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shadowmailbox.settings import MAILBOX_ROOT, OPTIONS, LmtpAddress, load_mailbox_settings, parse_lmtp
 from shadowrelay.settings import Described, SettingsInvalid, described
-from shadowrelay.settings.mailbox import MAILBOX_ROOT, OPTIONS, LmtpAddress, load_mailbox_settings, parse_lmtp
 from shadowrelay.settings.values import HostPort
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from shadowmailbox.settings import MailboxSettings
 from shadowrelay.core.policy import Policy, ShadowMessagePreference
-from shadowrelay.settings.mailbox import MailboxSettings
 from shadowrelay.settings.schema import HopSettings, ReceiveConnector
 
 POLICY: dict[str, Any] = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from shadowlab.chaos.history import History, MailboxArrival
 from shadowlab.chaos.letters import intact
 from shadowlab.mail import dropped_by
-from shadowrelay.mailbox.maildir import messages
+from shadowmailbox.maildir import messages
 
 _INTERVAL = 0.5
 

@@ -41,10 +41,9 @@ COMMANDS = {
     "time": "Show whether a node trusts its wall clock, or confirm the time.",
     "status": "Show how the nodes are: exposure, backlog, copies, members.",
     "top": "Show what nodes do, live.",
-    "mailbox": "Run a mailbox service, or look after its table.",
 }
 
-MOVED = {"lab": "shadowlab"}
+MOVED = {"lab": "shadowlab", "mailbox": "shadowmailbox"}
 """Commands that became programs."""
 
 

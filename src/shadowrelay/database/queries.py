@@ -8,9 +8,9 @@ from importlib import resources
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
-def load(file: str) -> dict[str, str]:
-    """The statements of one file of this package, by name."""
-    text = (resources.files(__package__) / file).read_text("utf-8")
+def load(file: str, package: str = __package__) -> dict[str, str]:
+    """The statements of one file of a package, by name."""
+    text = (resources.files(package) / file).read_text("utf-8")
     parts = _NAME.split(text)[1:]
     return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
 

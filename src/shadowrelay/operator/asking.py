@@ -11,13 +11,13 @@ from shadowrelay.core.operating import Act, ActAnswer, Told
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 
-Ask: TypeAlias = Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
+AskMember: TypeAlias = Callable[[Operate, float], Awaitable[ActAnswer | Unanswered]]
 """Asks a member, for at most so many seconds."""
 
 
 async def asked_all(
     contacts: Contacts,
-    ask: Ask,
+    ask: AskMember,
     why_away: Callable[[ServerName], str],
     act: Act,
     patience: float,

@@ -27,7 +27,7 @@ from shadowrelay.database.resubmission import OwnerCount, OwnerKnown
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator import preview
 from shadowrelay.operator.acts import Action, ActRefused
-from shadowrelay.operator.asking import Ask
+from shadowrelay.operator.asking import AskMember
 from shadowrelay.operator.preview import Away, NodeCount, Preview
 from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xshadow import Malformed, server_name
@@ -77,7 +77,7 @@ class Counting:
     servers: Sequence[RouteServer]
     contacts: Callable[[], Contacts]
     away: Callable[[], Mapping[ServerName, Away]]
-    ask: Ask
+    ask: AskMember
     remembers: Callable[[RouteServer, float], Awaitable[datetime | None]]
 
     @property

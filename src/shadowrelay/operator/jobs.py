@@ -23,7 +23,7 @@ from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action, ActRefused
-from shadowrelay.operator.asking import Ask, asked_all
+from shadowrelay.operator.asking import AskMember, asked_all
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.records import (
@@ -76,7 +76,7 @@ class Jobs:
     contacts: Callable[[], Contacts]
     clock: Callable[[], datetime]
     mint: Callable[[datetime], MessageId]
-    ask: Ask
+    ask: AskMember
     why_away: Callable[[ServerName], str]
     wake: Callable[[], None]
     refusal: Callable[[RequestId, ServerName], str]

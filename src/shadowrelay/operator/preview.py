@@ -247,7 +247,7 @@ def remembered(route: str, host: str, port: int, since: datetime | None, selecto
     told = "all of it" if since <= selector.since else f"what it delivered since {timestamp(since)}"
     return (
         f"The mailbox service of {route} ({host}:{port}) would drop {told} as duplicates: if its store has "
-        "lost the mail, run shadowrelay mailbox forget there first"
+        "lost the mail, run shadowmailbox forget there first"
     )
 
 

@@ -12,7 +12,7 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
-from shadowrelay.operator.asking import Ask
+from shadowrelay.operator.asking import AskMember
 from shadowrelay.shown.nodes import ReloadsAnswer
 from shadowrelay.shown.status import ReloadEntry, SettingChange
 
@@ -87,7 +87,7 @@ class ClusterReload:
     name: ServerName
     here: Callable[[], Reloads | None]
     members: Callable[[], Iterable[ServerName]]
-    ask: Ask
+    ask: AskMember
     mint: Callable[[datetime], MessageId]
     clock: Callable[[], datetime]
     told: Callable[[], None] = lambda: None  # a member asked, and the file was taken

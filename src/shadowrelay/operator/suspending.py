@@ -19,7 +19,7 @@ from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action
-from shadowrelay.operator.asking import Ask, asked_all
+from shadowrelay.operator.asking import AskMember, asked_all
 from shadowrelay.operator.counting import CannotDo
 from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
 from shadowrelay.wire.records import record_from, record_told
@@ -45,7 +45,7 @@ class Suspending:
     contacts: Callable[[], Contacts]
     clock: Callable[[], datetime]
     mint: Callable[[datetime], MessageId]
-    ask: Ask
+    ask: AskMember
     why_away: Callable[[ServerName], str]
     share: Callable[[], Awaitable[None]]
     in_force: Callable[[], Awaitable[object]]

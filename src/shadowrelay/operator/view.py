@@ -20,7 +20,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import node_of
 from shadowrelay.operator import finding, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
-from shadowrelay.operator.asking import Ask
+from shadowrelay.operator.asking import AskMember
 from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
@@ -58,7 +58,7 @@ class View:
     looks: Mapping[str, OwnLook]
     members: Callable[[], Iterable[ServerName]]
     reachable: Callable[[], Collection[ServerName]]
-    ask: Ask
+    ask: AskMember
     mint: Callable[[datetime], MessageId]
     clock: Callable[[], datetime]
     seconds: Callable[[], float]

@@ -24,7 +24,7 @@ from shadowrelay.ids import mint
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.telling import Telling, incarnations
 from shadowrelay.operator.acts import Action, ActRefused
-from shadowrelay.operator.asking import Ask
+from shadowrelay.operator.asking import AskMember
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +40,7 @@ AGAIN = 300.0
 PATIENCE = 10.0
 
 
-class Membership(Protocol):
+class MembershipView(Protocol):
     """The members of this node. ``counts``: the workers of each node that said how many it has; ``turn`` is
     held while members are taken.
     """
@@ -61,8 +61,8 @@ class ClusterWorkers:
     clock: Callable[[], datetime]
     database: TransportDatabase
     boundary: Boundary
-    membership: Membership
-    ask: Ask
+    membership: MembershipView
+    ask: AskMember
     count: Callable[[], int]
     _telling: Telling[int] = field(default_factory=lambda: Telling(AGAIN))
 

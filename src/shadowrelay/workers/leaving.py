@@ -30,7 +30,7 @@ from shadowrelay.ids import mint
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
 from shadowrelay.operator.acts import Action
-from shadowrelay.operator.asking import Ask
+from shadowrelay.operator.asking import AskMember
 from shadowrelay.operator.redirect import Redirecting, RedirectRefused
 from shadowrelay.workers.worker import EMPTY, WorkerPlace
 
@@ -61,7 +61,7 @@ class Leaving:
     clock: Callable[[], datetime]
     database: TransportDatabase
     boundary: Boundary
-    ask: Ask
+    ask: AskMember
     redirecting: Redirecting
     drain: Callable[[], Awaitable[Remains]]
     remains: Callable[[], Awaitable[Remains]]

@@ -11,8 +11,8 @@ from shadowlab.chaos.collecting import Collector, dropped
 from shadowlab.chaos.history import History
 from shadowlab.chaos.letters import Parcel, compose, intact
 from shadowlab.chaos.verdict import weigh
-from shadowrelay.mailbox.maildir import MailboxCopy as Stored
-from shadowrelay.mailbox.maildir import store
+from shadowmailbox.maildir import MailboxCopy as Stored
+from shadowmailbox.maildir import store
 
 
 class Content:

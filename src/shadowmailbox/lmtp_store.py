@@ -11,11 +11,11 @@ from typing import TypeAlias
 
 import structlog
 
+from shadowmailbox.store import ContentFile, MailboxMessage, TellAnswers
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Envelope, Recipient
 from shadowrelay.core.values import dataclass
-from shadowrelay.mailbox.store import ContentFile, MailboxMessage, TellAnswers
 from shadowrelay.smtp.sending.message import BLOCK
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import structlog
 
+from shadowmailbox.lmtp_store import LmtpOptions, LmtpStore
+from shadowmailbox.maildir_store import MaildirStore
+from shadowmailbox.server import MailboxCannotListen, MailboxOptions, MailboxServer
+from shadowmailbox.settings import MailboxSettings
+from shadowmailbox.store import Store
 from shadowrelay import signals
-from shadowrelay.mailbox.lmtp_store import LmtpOptions, LmtpStore
-from shadowrelay.mailbox.maildir_store import MaildirStore
-from shadowrelay.mailbox.server import MailboxCannotListen, MailboxOptions, MailboxServer
-from shadowrelay.mailbox.store import Store
-from shadowrelay.settings.mailbox import MailboxSettings
 from shadowrelay.settings.values import HostPort
 
 log = structlog.get_logger(__name__)
@@ -82,7 +82,7 @@ async def _admin(server: MailboxServer, settings: MailboxSettings) -> AsyncItera
         yield {}
         return
     # Imported here: labs do without, and start sooner.
-    from shadowrelay.admin.mailbox import build_mailbox_app
+    from shadowmailbox.admin import build_mailbox_app
     from shadowrelay.admin.server import bind, serve
     from shadowrelay.errors import NodeFailed
 

@@ -1,4 +1,4 @@
-"""``shadowrelay mailbox``: runs a mailbox service, and looks after its table of deliveries."""
+"""``shadowmailbox``: runs a mailbox service, and looks after its table of deliveries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shadowrelay.cli import Commands
 from shadowrelay.cli.loops import loop_factory
 from shadowrelay.cli.viewing import console, counted, print_json, print_table
 
 if TYPE_CHECKING:
-    from shadowrelay.settings.mailbox import MailboxSettings
+    from shadowmailbox.settings import MailboxSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -24,7 +25,12 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 _DOMAINS = 20  # shown by ``show``
 
 
-@click.group(short_help="Run a mailbox service, or look after its table.", invoke_without_command=True)
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="shadowrelay", prog_name="shadowmailbox")
 @click.option("--config", "file", type=_FILE, help="Its settings, as TOML; options override them.")
 @click.option("--deliver", metavar="URL", help="The store: lmtp://HOST:PORT, or lmtp:///PATH of a socket.")
 @click.option("--dir", "directory", type=_DIRECTORY, help="Maildirs below DIR as the store; for labs.")
@@ -61,11 +67,11 @@ def mailbox(context: click.Context, /, file: Path | None, **options: Path | str 
 
 
 def _run(file: Path | None, options: dict[str, str]) -> None:
+    from shadowmailbox.delivered_to import TableUnusable
+    from shadowmailbox.server import MailboxCannotListen
+    from shadowmailbox.service import run_mailbox
+    from shadowmailbox.settings import load_mailbox_settings
     from shadowrelay import logs
-    from shadowrelay.database.delivered_to import TableUnusable
-    from shadowrelay.mailbox.server import MailboxCannotListen
-    from shadowrelay.service.mailbox import run_mailbox
-    from shadowrelay.settings.mailbox import load_mailbox_settings
 
     settings = load_mailbox_settings(file, os.environ, options)
     logs.configure(level=settings.log.level.value, format=settings.log.format.value)
@@ -86,7 +92,7 @@ def _table_options(command: _Command) -> _Command:
 
 
 def _table(file: Path | None, directory: Path | None, path: Path | None) -> Path:
-    from shadowrelay.mailbox.server import TABLE_FILE
+    from shadowmailbox.server import TABLE_FILE
 
     if sum(one is not None for one in (file, directory, path)) != 1:
         raise click.UsageError("name the table by one of --config, --dir and --table")
@@ -96,7 +102,7 @@ def _table(file: Path | None, directory: Path | None, path: Path | None) -> Path
 
 
 def _settings(file: Path) -> MailboxSettings:
-    from shadowrelay.settings.mailbox import load_mailbox_settings
+    from shadowmailbox.settings import load_mailbox_settings
 
     return load_mailbox_settings(file, os.environ)
 
@@ -147,7 +153,7 @@ def forget(
     is as 2026-11-26T09:00Z, or a duration before now, as 2d. Works while the service runs, and
     while it does not.
     """
-    from shadowrelay.mailbox.control import spelt
+    from shadowmailbox.control import spelt
 
     if bool(recipients) == everybody:
         raise click.UsageError("say whose deliveries are forgotten: --recipient ADDRESS, or --all")
@@ -204,7 +210,7 @@ def _named(request: dict[str, Any]) -> str:
 
 def _address(text: str) -> str:
     """A recipient as the table spells it."""
-    from shadowrelay.mailbox.maildir import mailbox_of
+    from shadowmailbox.maildir import mailbox_of
     from shadowrelay.wire.addresses import AddressError, read_path
 
     try:
@@ -215,8 +221,8 @@ def _address(text: str) -> str:
 
 
 def _asked(table: Path, request: dict[str, Any]) -> dict[str, Any]:
-    from shadowrelay.database.delivered_to import TableError
-    from shadowrelay.mailbox.control import asked
+    from shadowmailbox.control import asked
+    from shadowmailbox.delivered_to import TableError
 
     try:
         return asyncio.run(asked(table, request))

@@ -25,7 +25,7 @@ TOO_LONG = (
 )
 
 
-_SQL = load("delivered_to.sql")
+_SQL = load("delivered_to.sql", __package__)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _ANY_TIME = (-(2**62), 2**62)  # in milliseconds

@@ -13,9 +13,9 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError
 from pydantic_settings import SettingsConfigDict
 
+from shadowmailbox.delivered_to import MOST_TRACKING, TOO_LONG
+from shadowmailbox.server import TABLE_FILE
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.database.delivered_to import MOST_TRACKING, TOO_LONG
-from shadowrelay.mailbox.server import TABLE_FILE
 from shadowrelay.settings.description import SchemaNode, dotted
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.loading import error_of, from_directory

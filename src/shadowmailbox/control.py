@@ -19,7 +19,8 @@ from typing import Any
 
 import structlog
 
-from shadowrelay.database.delivered_to import (
+from shadowmailbox.counts import MailboxCounts
+from shadowmailbox.delivered_to import (
     MOST_TRACKING,
     DeliveredTo,
     Deliveries,
@@ -28,7 +29,6 @@ from shadowrelay.database.delivered_to import (
     TableInUse,
     TableUnusable,
 )
-from shadowrelay.mailbox.counts import MailboxCounts
 
 log = structlog.get_logger(__name__)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.mailbox.maildir import MailboxCopy, folder_of, prepare, store
-from shadowrelay.mailbox.store import MailboxMessage, TellAnswers
+from shadowmailbox.maildir import MailboxCopy, folder_of, prepare, store
+from shadowmailbox.store import MailboxMessage, TellAnswers
 from shadowrelay.wire.replies import Refused, Reply
 
 log = structlog.get_logger(__name__)

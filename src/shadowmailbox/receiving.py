@@ -12,12 +12,12 @@ from pathlib import Path
 
 import structlog
 
-from shadowrelay.database.delivered_to import Delivered, DeliveredTo, TableError
-from shadowrelay.mailbox.counts import MailboxCounts
-from shadowrelay.mailbox.identity import Fingerprint
-from shadowrelay.mailbox.maildir import mailbox_of
-from shadowrelay.mailbox.maildir_store import FAILED, refused
-from shadowrelay.mailbox.store import Addressee, MailboxMessage, Store
+from shadowmailbox.counts import MailboxCounts
+from shadowmailbox.delivered_to import Delivered, DeliveredTo, TableError
+from shadowmailbox.identity import Fingerprint
+from shadowmailbox.maildir import mailbox_of
+from shadowmailbox.maildir_store import FAILED, refused
+from shadowmailbox.store import Addressee, MailboxMessage, Store
 from shadowrelay.smtp.receiving.contract import Client, Service, Sink
 from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.wire.delivered_to import format_delivered_to

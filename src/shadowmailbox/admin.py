@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from shadowmailbox.delivered_to import Remembered, TableError
+from shadowmailbox.lmtp_store import LmtpStore
+from shadowmailbox.server import MailboxServer
 from shadowrelay.admin.guard import RequestRefused, check_token
 from shadowrelay.admin.server import LIVE
-from shadowrelay.database.delivered_to import Remembered, TableError
-from shadowrelay.mailbox.lmtp_store import LmtpStore
-from shadowrelay.mailbox.server import MailboxServer
 
 _log = structlog.get_logger(__name__)
 _PRIVATE = {"cache-control": "no-store", "x-content-type-options": "nosniff"}

@@ -12,11 +12,11 @@ from typing import TypeAlias, cast
 
 import structlog
 
-from shadowrelay.database.delivered_to import DeliveredTo, TableError
-from shadowrelay.mailbox.control import ControlServer
-from shadowrelay.mailbox.counts import MailboxCounts
-from shadowrelay.mailbox.receiving import MailboxReceiver, MailboxSession
-from shadowrelay.mailbox.store import Store
+from shadowmailbox.control import ControlServer
+from shadowmailbox.counts import MailboxCounts
+from shadowmailbox.delivered_to import DeliveredTo, TableError
+from shadowmailbox.receiving import MailboxReceiver, MailboxSession
+from shadowmailbox.store import Store
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from shadowrelay.mailbox.store import ContentFile
+from shadowmailbox.store import ContentFile
 from shadowrelay.wire.addresses import split
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
