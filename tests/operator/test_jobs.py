@@ -281,7 +281,7 @@ async def test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_whe
         await eventually(waits_for_its_owner, within=30)
         for one in (second, third):
             await one.read(lambda ledger, one=one: retire(ledger, owner.name, one.node.clock()))  # type: ignore[misc]
-            one.node.retired(owner.name)
+            one.node.membership.retired(owner.name)
         shown = await came_to(second, job, "done")
         assert shown["did"] == 1
 

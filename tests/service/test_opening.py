@@ -12,7 +12,7 @@ from stations import station
 from shadowrelay.core.decisions import Chore, ChoreKind, Decision
 from shadowrelay.errors import NodeFailed
 from shadowrelay.members.chores import Chores
-from shadowrelay.service.opening import opened
+from shadowrelay.service.running import opened
 
 
 async def test_an_opening_that_takes_too_long_ends_the_node(

@@ -14,7 +14,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.members.suspended import Suspended
-from shadowrelay.service.hops import hop_status
+from shadowrelay.service.node import hop_status
 from shadowrelay.smtp.sending.session import Login, NextHopServer
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)

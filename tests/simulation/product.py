@@ -38,7 +38,7 @@ from shadowrelay.service import running
 from shadowrelay.service.adapters import machines
 from shadowrelay.service.connectors import for_members
 from shadowrelay.service.node import Node
-from shadowrelay.service.opening import opened
+from shadowrelay.service.running import opened
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.members.client import NO_ANSWER, MemberAddress, MemberFailed, MemberGone
 from shadowrelay.wire import xoperate, xqdiscard, xshadow
@@ -172,7 +172,7 @@ class Process:
         await running._prepare(node)
         await opened(node)
         world.processes[self.name] = self
-        node.start_links(cast("asyncio.TaskGroup", self))
+        node.membership.start(cast("asyncio.TaskGroup", self))
         expiry = Expiry(database, node.policy, node.clock.endings, node.boundary.reachable, node.save_time)
         for name, stage in {
             "chores": Chores(database, node.queue.wake.set),

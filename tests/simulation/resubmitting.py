@@ -11,7 +11,8 @@ from shadowrelay.core.replicating import Merging
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.members.replication import Spread
-from shadowrelay.members.sharing import News, Shared, incarnations, news_of, share
+from shadowrelay.members.sharing import News, Shared, news_of, share
+from shadowrelay.members.telling import incarnations
 from shadowrelay.safety_net.making import Made, make
 from shadowrelay.safety_net.pace import Pace
 

@@ -132,7 +132,7 @@ async def test_a_retired_member_is_refused_and_its_open_session_too(holder: Stat
         retired = Member(full("mx1"), retired=True)
         await holder.read(lambda ledger: ledger.apply(Decision(None, (retired,))))
         assert MARK.sub("", await client.say(HELLO)) == "550 5.7.1 Not a member"
-        holder.node.retired(full("mx1"))
+        holder.node.membership.retired(full("mx1"))
         assert MARK.sub("", await client.say(MAIL)) == "503 5.5.1 XSHADOW needed first"
         assert MARK.sub("", await client.say("XQDISCARD 200")) == "503 5.5.1 XSHADOW needed first"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,18 +18,21 @@ from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.workers import node_of
 from shadowrelay.database import announced
+from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.ids import mint
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.telling import Telling, incarnations
+from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
+from shadowrelay.operator.asking import AskMember
+from shadowrelay.service.current import Current
+from shadowrelay.service.membership import Membership
 from shadowrelay.settings import MemberSettings
 from shadowrelay.settings.values import HostPort, parse_dialled
 from shadowrelay.wire.announcements import Announcement, parse_signed, signed_octets
 from shadowrelay.wire.told import MOST_TEXT
 from shadowrelay.wire.xshadow import Malformed
-
-if TYPE_CHECKING:
-    from shadowrelay.service.node import Node
 
 log = structlog.get_logger(__name__)
 
@@ -49,14 +52,19 @@ AHEAD = timedelta(days=1)
 _PART = MOST_TEXT
 
 
+@dataclass(slots=True, kw_only=True)
 class Announcing:
-    """One node's."""
+    """One node's. ``ask``: asks members."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._signed: dict[ServerName, str] = {}
-        self._telling = Telling[frozenset[str]](AGAIN)
-        self._wake = asyncio.Event()
+    current: Current
+    clock: NodeClock
+    database: TransportDatabase
+    boundary: Boundary
+    membership: Membership
+    ask: AskMember
+    _signed: dict[ServerName, str] = field(default_factory=dict)
+    _telling: Telling[frozenset[str]] = field(default_factory=lambda: Telling(AGAIN))
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node."""
@@ -64,7 +72,7 @@ class Announcing:
 
     async def begin(self) -> None:
         """Read what is kept, before anybody is talked to. What cannot be verified any more is not taken."""
-        for signed in await self._node.database.transact(announced.kept):
+        for signed in await self.database.transact(announced.kept):
             try:
                 announcement = self._verified(signed, later=True)
             except AnnouncementRefused as refused:
@@ -72,7 +80,7 @@ class Announcing:
                 continue
             self._remember(announcement, signed)
         if self._signed:
-            self._node.membership.prepare(self._node.settings)()
+            self.membership.prepare(self.current.settings)()
 
     async def run(self) -> None:
         """Tell the members, until cancelled."""
@@ -87,24 +95,24 @@ class Announcing:
         """Verify it, keep it, take the member. Raises AnnouncementRefused."""
         announcement = self._verified(signed)
         name = ServerName(announcement.name)
-        async with self._node.membership.turn:
+        async with self.membership.turn:
             try:
-                new = await self._node.database.transact(
+                new = await self.database.transact(
                     lambda ledger: announced.keep(ledger, announcement, signed)
                 )
             except announced.NotKept as error:
                 raise AnnouncementRefused(str(error)) from error
             if new:
                 self._remember(announcement, signed)
-                self._node.membership.renew()
+                self.membership.renew()
         if new:
             log.warning("member_announced", member=name, address=announcement.address)
             self._wake.set()
         return name, new
 
     def members(self) -> Sequence[MemberShown]:
-        membership = self._node.membership
-        named = {one.name for one in self._node.settings.members}
+        membership = self.membership
+        named = {one.name for one in self.current.settings.members}
         return [
             MemberShown(
                 name=place.name,
@@ -113,13 +121,13 @@ class Announcing:
                 host=place.host,
                 source="settings" if place.name in named else "announcement",
             )
-            for place in sorted(self._node.boundary.places, key=lambda place: place.name)
+            for place in sorted(self.boundary.places, key=lambda place: place.name)
         ]
 
     def _remember(self, announcement: Announcement, signed: str) -> None:
         name = ServerName(announcement.name)
         self._signed[name] = signed
-        self._node.membership.announced[name] = _member(announcement)
+        self.membership.announced[name] = _member(announcement)
 
     def _verified(self, signed: str, *, later: bool = False) -> Announcement:
         """The announcement, if the authority that this node trusts signed it. Raises AnnouncementRefused.
@@ -128,7 +136,7 @@ class Announcing:
         """
         from shadowrelay import authority  # here, because the import is slow
 
-        peer = self._node.settings.peer
+        peer = self.current.settings.peer
         if peer is None or peer.ca is None:
             raise AnnouncementRefused("this node trusts no authority (peer.ca)")
         try:
@@ -136,7 +144,7 @@ class Announcing:
             _member(announcement)
         except ValueError as error:
             raise AnnouncementRefused(str(error)) from error
-        now = self._node.clock.read().wall  # as the authority's machine has it
+        now = self.clock.read().wall  # as the authority's machine has it
         try:
             known = authority.signed(signed_octets(announcement), signature, trusted=peer.ca, now=now)
         except authority.AuthorityError as error:
@@ -163,7 +171,7 @@ class Announcing:
     async def _tell(self) -> None:
         """Give each member that can be reached what it was not given lately."""
         at, wanted = asyncio.get_running_loop().time(), frozenset(self._signed.values())
-        runs = incarnations(self._node.database.ledger.known, self._node.boundary.reachable())
+        runs = incarnations(self.database.ledger.known, self.boundary.reachable())
         due = self._telling.due(runs, wanted, at) if wanted else ()
         await asyncio.gather(*(self._give(name, wanted, runs[name], at) for name in due))
 
@@ -172,14 +180,14 @@ class Announcing:
     ) -> None:
         for signed in sorted(wanted):
             act = Act(
-                job=RequestId(mint(self._node.clock())),
+                job=RequestId(mint(self.clock())),
                 action=MEMBER,
                 scope=Scope.READ,
                 operator="",
                 reason="a member was announced",
                 arguments={"signed": [signed[at : at + _PART] for at in range(0, len(signed), _PART)]},
             )
-            answer = await self._node.members.operate(Operate(name, act), PATIENCE)
+            answer = await self.ask(Operate(name, act), PATIENCE)
             if isinstance(answer, Unanswered):
                 return
             if answer.refused:

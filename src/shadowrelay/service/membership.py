@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from datetime import datetime
 
 import structlog
 
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.records import next_revision
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.workers import node_of, number_of
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.ids import mint
+from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.link import Link
+from shadowrelay.members.pool import Members
+from shadowrelay.operator.retire import Retirement, retire
 from shadowrelay.service.adapters import addresses, machines
+from shadowrelay.service.current import Current
 from shadowrelay.settings import MemberSettings, Settings
 from shadowrelay.settings.workers import with_counts
-
-if TYPE_CHECKING:
-    from shadowrelay.service.node import Node
 
 log = structlog.get_logger(__name__)
 
@@ -28,25 +35,40 @@ def place_of(member: MemberSettings) -> MemberPlace:
     return MemberPlace(ServerName(member.name), member.site, member.host)
 
 
+@dataclass(slots=True, kw_only=True)
 class Membership:
     """Takes members into the boundary, and lets them go, while the node runs.
 
     The settings file wins where both name a member. A member that was retired is never taken again. A worker
     that its node does not have any more leaves once this node holds nothing for it, nor it for this node:
-    until then this node asks it, and promotes what it holds, as ever. ``counts``: the workers of each node
-    that said how many it has.
+    until then this node asks it, and promotes what it holds, as ever.
+
+    ``links``: the conversation with each. ``announced``: members by announcement; ``counts``: the workers of
+    each node that said how many it has. ``turn`` is held while settings, certificates or members are taken.
+    ``changed`` wakes the queue.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._known = {ServerName(one.name): one for one in node.settings.members}
-        self._retired: set[ServerName] = set()
-        self._tasks: dict[ServerName, asyncio.Task[None]] = {}
-        self._group: asyncio.TaskGroup | None = None
-        self.announced: dict[ServerName, MemberSettings] = {}
-        self.counts: dict[ServerName, int] = {}
-        self._waited_for: set[ServerName] = set()  # workers that go, and still hold something
-        self.turn = asyncio.Lock()  # held while settings, certificates or members are taken
+    name: ServerName
+    current: Current
+    clock: Callable[[], datetime]
+    database: TransportDatabase
+    boundary: Boundary
+    members: Members
+    new_link: Callable[[ServerName], Link]
+    changed: Callable[[], None]
+    links: dict[ServerName, Link] = field(init=False)
+    announced: dict[ServerName, MemberSettings] = field(default_factory=dict)
+    counts: dict[ServerName, int] = field(default_factory=dict)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _known: dict[ServerName, MemberSettings] = field(init=False)
+    _retired: set[ServerName] = field(default_factory=set)
+    _tasks: dict[ServerName, asyncio.Task[None]] = field(default_factory=dict)
+    _group: asyncio.TaskGroup | None = None
+    _waited_for: set[ServerName] = field(default_factory=set)  # workers that go, and still hold something
+
+    def __post_init__(self) -> None:
+        self._known = {ServerName(one.name): one for one in self.current.settings.members}
+        self.links = {place.name: self.new_link(place.name) for place in self.boundary.places}
 
     def called_at(self, name: ServerName) -> str:
         """The address of a member, as settings or announcement have it."""
@@ -59,22 +81,56 @@ class Membership:
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Begin to talk with every member that was not retired."""
         self._group = group
-        for name in self._node.boundary.watches:
+        for name in self.boundary.watches:
             self._talk(name)
         return self.tasks
 
+    async def retire(self, name: ServerName, operator: str) -> Retirement:
+        """An operator says here that the member is gone for good. The other members read it on record."""
+        now = self.clock()
+        record = RetiredMember(
+            id=RequestId(mint(now)),
+            member=name,
+            operator=operator,
+            reason="it is gone for good",
+            revision=next_revision(0, now),
+            changed_by=self.name,
+            changed_at=now,
+        )
+        return await self._retire(name, record)
+
+    async def follow(self, record: RetiredMember) -> None:
+        """An operator said so on another node."""
+        await self._retire(record.member, None, record.changed_by)
+
+    async def _retire(
+        self, name: ServerName, record: RetiredMember | None, told_by: ServerName | None = None
+    ) -> Retirement:
+        now = self.clock()
+        done = await self.database.transact(lambda ledger: retire(ledger, name, now, record))
+        log.warning(
+            "member_retired",
+            member=name,
+            promoted=done.promoted,
+            lost=done.lost,
+            events_dropped=done.events,
+            told_by=told_by,
+        )
+        self.retired(name)
+        return done
+
     def retired(self, name: ServerName) -> None:
-        """An operator said that the member is gone for good."""
+        """The member is gone for good."""
         self._retired.add(name)
         self._leave(name)
-        self._node.queue.wake.set()
+        self.changed()
 
     def of(self, settings: Settings) -> list[MemberSettings]:
         """All members by these settings and by what was announced."""
         named = {ServerName(one.name): one for one in settings.members}
-        own = node_of(self._node.name)
+        own = node_of(self.name)
         named |= {name: one for name, one in self.announced.items() if name not in named and name != own}
-        having, tally = dict(self.counts), self._node.database.ledger.tally
+        having, tally = dict(self.counts), self.database.ledger.tally
         held = {*tally.held_for_each(), *tally.held_by_each()}
         for name in held:
             if (node := node_of(name)) in having:
@@ -86,13 +142,13 @@ class Membership:
 
     def may_leave(self) -> bool:
         """May one leave that was waited for, because nothing is held either way now?"""
-        tally = self._node.database.ledger.tally
+        tally = self.database.ledger.tally
         return any(not (tally.held_for(name) or tally.held_by_each().get(name)) for name in self._waited_for)
 
     def renew(self) -> None:
         """The members are those of the settings of now, and what was announced since."""
         try:
-            self.prepare(self._node.settings)()
+            self.prepare(self.current.settings)()
         except OSError as error:  # a certificate is being replaced: the next look at it takes the members too
             log.error("member_joins_later", error=str(error))
 
@@ -105,15 +161,15 @@ class Membership:
         called, at = addresses(full), machines(full)
 
         def take() -> None:
-            self._node.members.take(called)
-            self._node.database.ledger.hosts = at
+            self.members.take(called)
+            self.database.ledger.hosts = at
             self._become({name: one for name, one in found.items() if name not in self._retired})
-            self._node.queue.wake.set()
+            self.changed()
 
         return take
 
     def _become(self, wanted: Mapping[ServerName, MemberSettings]) -> None:
-        boundary = self._node.boundary
+        boundary = self.boundary
         for name in [name for name in boundary.watches if name not in wanted]:
             self._leave(name)
             log.warning("member_left", member=name)
@@ -132,13 +188,13 @@ class Membership:
         """Begin to talk with a member, anew if that is done already."""
         if task := self._tasks.pop(name, None):
             task.cancel()
-        link = self._node.links.get(name)
+        link = self.links.get(name)
         if link is None or task is not None:
-            link = self._node.links[name] = self._node.new_link(name)
+            link = self.links[name] = self.new_link(name)
         if self._group is not None:
             self._tasks[name] = self._group.create_task(link.run(), name=f"link to {name}")
 
     def _leave(self, name: ServerName) -> None:
-        self._node.boundary.retire(name)
+        self.boundary.retire(name)
         if task := self._tasks.pop(name, None):
             task.cancel()

@@ -8,26 +8,33 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from shadowrelay.admin.node import HopStatus, LateStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.access import Access
+from shadowrelay.admin.looking import Looking
+from shadowrelay.admin.node import HopStatus, HostStatus, LateStatus, MemberStatus, RefusalView, member_status
 from shadowrelay.core.delivery.hop_watch import HopWatch
-from shadowrelay.core.delivery.hosts import Host
-from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.delivery.hosts import Host, HostGroup
+from shadowrelay.core.identifiers import Incarnation, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import Job
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import node_of
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.opening import CONTENT
+from shadowrelay.database.outbox import rows_about, unwritten
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
+from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
@@ -45,36 +52,46 @@ from shadowrelay.members.reconcile import Reconcile
 from shadowrelay.members.repair import Repair
 from shadowrelay.members.replication import Replication
 from shadowrelay.members.scrub import Scrub
+from shadowrelay.members.suspended import Suspended
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, Acts
 from shadowrelay.operator.bounce import give_up
+from shadowrelay.operator.carrying import Carrying
 from shadowrelay.operator.confirming import doubt_told
 from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
+from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
+from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.retire import Retirement
-from shadowrelay.operator.tracing import Event
+from shadowrelay.operator.suspending import Suspending
+from shadowrelay.operator.tracing import Event, event
+from shadowrelay.operator.verbs import ReportWriter
+from shadowrelay.operator.view import View
 from shadowrelay.reception.acknowledgements import Acknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import Resubmitting
-from shadowrelay.service import resubmit, retiring
 from shadowrelay.service.adapters import addresses, hosts, resolver
+from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.current import Current, recipients_of
-from shadowrelay.service.hand import Hand
-from shadowrelay.service.hops import hop_status
-from shadowrelay.service.logged import TrackingLookup
 from shadowrelay.service.membership import Membership, place_of
-from shadowrelay.service.records import SharedRecords
+from shadowrelay.service.operating import OperatorServices, Rereads, SharedRecords, away, listed
 from shadowrelay.settings import Settings
+from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
+from shadowrelay.settings.workers import workers_in
 from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 from shadowrelay.smtp.sending.remembers import remembers_since
-
-if TYPE_CHECKING:
-    from shadowrelay.service.reload import Reloading
-    from shadowrelay.smtp.receiving.shared_counts import SessionCounts
+from shadowrelay.tracking import lookup, tracing
+from shadowrelay.tracking.events import TrackingEvents
+from shadowrelay.tracking.format import custom_entries, row_identity
+from shadowrelay.tracking.tail import LogDirectory
+from shadowrelay.workers.counts import ClusterWorkers
+from shadowrelay.workers.leaving import Leaving
+from shadowrelay.workers.worker import RELOADED
 
 
 def _clock_of(database: TransportDatabase, given: Callable[[], datetime] | None) -> NodeClock:
@@ -88,62 +105,79 @@ class Node:
 
     opening = False
     stopping = False
-    reloading: Reloading | None = None  # once the node serves
+    reloading: Rereads | None = None  # once the node serves
+    tell_supervisor: Callable[[bytes], None] = staticmethod(lambda _: None)  # of a worker: on its lifeline
     counts: SessionCounts | None = None  # of the sessions of all workers, if it is one of several
 
     def __init__(
         self, settings: Settings, database: TransportDatabase, clock: Callable[[], datetime] | None = None
     ) -> None:
-        self.settings, self.database = settings, database
-        self.clock = clock = _clock_of(database, clock)
-        database.ledger.ahead = clock.ahead
-        self.started_at = clock()
+        self.database = database
+        self.clock = _clock_of(database, clock)
+        database.ledger.ahead = self.clock.ahead
+        self.started_at = self.clock()
         self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
         self.current = Current(settings, recipients_of(settings))
-        self.policy = self.current.policy
-        self.in_force = InForce(settings.policy())
+        self.policy, self.in_force = self.current.policy, InForce(settings.policy())
+        self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
+        self.room = Room(settings.data_dir, settings.minimum_free_disk)
+        self.connectors: list[Connector] = []
+        self.in_flight: set[MessageId] = set()
+        self._log = TrackingLookup(database, settings.tracking.directory)
+        self._make_members(settings)
+        self._make_delivery(settings)
+        self._make_care(settings)
+        self._make_handover(settings)
+        self._make_records()
+        self._make_operator(settings)
+
+    def _make_members(self, settings: Settings) -> None:
+        """The other members: who they are, how they are asked, and what they were asked at the start."""
         places = tuple(map(place_of, settings.members))
         self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
-        boundary, policy = self.boundary, self.policy
-        self.members = Members(database, boundary, addresses(settings), policy, clock)
+        self.members = Members(self.database, self.boundary, addresses(settings), self.policy, self.clock)
         # Where nobody else may have its messages, nobody can have delivered them.
         kept = self.policy.shadow_message_auto_discard_interval
-        returned = places and clock.away_longer(kept) is not False
-        long = lambda: clock.away_longer(kept)  # noqa: E731
-        self.inquiry = Inquiry(database.opened.at, long) if returned else Inquiry()
+        returned = places and self.clock.away_longer(kept) is not False
+        long = lambda: self.clock.away_longer(kept)  # noqa: E731
+        self.inquiry = Inquiry(self.database.opened.at, long) if returned else Inquiry()
+        self.membership = Membership(
+            name=self.name,
+            current=self.current,
+            clock=self.clock,
+            database=self.database,
+            boundary=self.boundary,
+            members=self.members,
+            new_link=self._new_link,
+            changed=self._queue_changed,
+        )
+
+    def _make_delivery(self, settings: Settings) -> None:
+        """The queue, what it sends to, and what it reports."""
+        database, clock = self.database, self.clock
         self.examiner = Examiner(database, clock)
-        self._log = TrackingLookup(database, settings.tracking.directory)
-        self.giver = Giver(self.members, database, self.examiner, clock)
-        self.mend = Mend(
-            self.members, database, boundary, self.examiner, self.inquiry, self.settled_in_log, policy, clock
-        )
-        self.indexes = Indexes(database)
-        self.scrub = Scrub(
-            self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock, self.indexes
-        )
-        self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.reporter = Reporter(
             node_of(self.name),
             self.routes,
-            policy,
+            self.policy,
             clock,
             self.current.journals,
-            self.current.book,
+            self.book,
             lambda hop, at: self.queue.suspended.not_aged(hop, at),  # noqa: PLW0108 – made below
             clock.wall,
         )
         self.resolver = resolver(settings)
         self.hosts = hosts(settings, self.resolver, clock)
         self.hop_conversations = self.hosts.talk = HopConversations(
-            database, clock, enabled=lambda: self.in_force.redundancy
+            database, clock, enabled=self.redundancy_on
         )
         self.queue = Queue(
             database,
-            boundary,
+            self.boundary,
             self.hosts,
             self.routes,
             self.reporter,
-            policy,
+            self.policy,
             clock,
             self.book,
             self.ways,
@@ -156,15 +190,41 @@ class Node:
             self.examiner,
             self.routes,
             self.has_room,
-            lambda: self.queue.wake.set(),  # noqa: PLW0108 – tests give a node another queue
-            policy,
+            self._queue_changed,
+            self.policy,
             clock,
         )
         self.hosts.avoided, self.hosts.took = self.hop_shadows.avoided, self.hop_shadows.took
+        self.acknowledgements = Acknowledgements(
+            database, self.policy, clock, self.hop_failed, self.suspended, self.current.promotion
+        )
+        self.queue.failed = self.acknowledgements.release
+
+    def _make_care(self, settings: Settings) -> None:
+        """What looks after messages that are here: their copies, and their soundness."""
+        database, boundary, clock = self.database, self.boundary, self.clock
+        self.giver = Giver(self.members, database, self.examiner, clock)
+        self.mend = Mend(
+            self.members,
+            database,
+            boundary,
+            self.examiner,
+            self.inquiry,
+            self.settled_in_log,
+            self.policy,
+            clock,
+        )
+        self.indexes = Indexes(database)
+        self.scrub = Scrub(
+            self.examiner, self.inquiry, boundary.reachable, settings.scrub_interval, clock, self.indexes
+        )
         self.repair = Repair(
             self.members, database, boundary, self.examiner, self.in_force, clock, self._speak_to_all
         )
-        self.links = {place.name: self.new_link(place.name) for place in places}
+
+    def _make_handover(self, settings: Settings) -> None:
+        """What gives messages to other members: a drain, a redirect, an extra hop."""
+        database, boundary, clock = self.database, self.boundary, self.clock
         self.draining = Draining(
             Drain(database, boundary, self.in_force, clock, self._speak_to_all),
             settings.drain_timeout.total_seconds(),
@@ -174,19 +234,16 @@ class Node:
             database=database,
             examiner=self.examiner,
             unwilling=self._unwilling,
-            enabled=lambda: self.in_force.redundancy,
+            enabled=self.redundancy_on,
             changed=self._speak_to_all,
             clock=clock,
         )
         self.redirecting = Redirecting(giving, boundary, draining=lambda: self.draining.active)
         self.detour = self.queue.detour = Detour(standing(settings), giving, boundary)
-        self.in_flight: set[MessageId] = set()
-        self.acknowledgements = Acknowledgements(
-            database, policy, clock, self.hop_failed, self.suspended, self.current.promotion
-        )
-        self.queue.failed = self.acknowledgements.release
-        self.room = Room(settings.data_dir, settings.minimum_free_disk)
-        self.connectors: list[Connector] = []
+
+    def _make_records(self) -> None:
+        """The records that every member has, and what they ask of this node."""
+        database, clock = self.database, self.clock
         self.replication = Replication(
             self.members,
             database,
@@ -194,21 +251,22 @@ class Node:
             self.in_force,
             clock.endings,
             self.repair.wake.set,
-            partial(retiring.follow, self),
+            self.membership.follow,
         )
+        self.replication.suspensions_read = self._suspensions_read
+        self.records = SharedRecords(self.replication, self.contacts, clock, self._record_taken)
         self.resubmitting = Resubmitting(
             self.members,
             database,
             self.replication,
             self.contacts,
-            boundary.others,
+            self.boundary.others,
             self.examiner,
             self.has_room,
             self.in_force,
             clock.endings,
             self.indexes,
         )
-        self.records = SharedRecords(self.replication, self.contacts, clock, self._record_taken)
         self.redundancy = RedundancySwitch(
             name=self.name,
             database=database,
@@ -218,39 +276,164 @@ class Node:
             mint=mint,
             clock=clock,
         )
-        self.counting = counting = Counting(
+        self.counting = Counting(
             database=database,
-            policy=policy,
+            policy=self.policy,
             clock=clock,
             endings=clock.endings,
             mint=mint,
-            servers=resubmit.listed(self.routes, self.hosts),
+            servers=listed(self.routes, self.hosts),
             contacts=self.contacts,
-            away=lambda: resubmit.away(self.member_statuses()),
+            away=lambda: away(self.member_statuses()),
             ask=self.members.operate,
             remembers=self._remembers,
         )
         self.resubmission = Resubmission(
-            counting=counting, having=self.records.having, wake=self.replication.wake.set
+            counting=self.counting, having=self.records.having, wake=self.replication.wake.set
         )
-        self.membership = Membership(self)
-        self.hand = Hand(self)
+
+    def _make_operator(self, settings: Settings) -> None:
+        """What an operator sees and does, and what members may ask for one."""
+        name, database, boundary, clock, ask = (
+            self.name,
+            self.database,
+            self.boundary,
+            self.clock,
+            self.members.operate,
+        )
+        self.hand = OperatorServices(
+            access=Access(tuple(tokens_of(settings.admin))),
+            events=TrackingEvents(LogDirectory(settings.tracking.directory, name, lambda: database.lineage)),
+            view=View(
+                name=name,
+                looks=Looking(self, clock, seconds).looks(),
+                members=lambda: self.contacts().members,
+                reachable=boundary.reachable,
+                ask=ask,
+                mint=mint,
+                clock=clock,
+                seconds=seconds,
+            ),
+            reloading=ClusterReload(
+                name=name,
+                here=lambda: self.reloading,
+                members=lambda: self.contacts().members,
+                ask=ask,
+                mint=mint,
+                clock=clock,
+                told=lambda: self.tell_supervisor(RELOADED),
+            ),
+            jobs=self._jobs(),
+            suspensions=Suspending(
+                database=database,
+                contacts=self.contacts,
+                clock=clock,
+                mint=mint,
+                ask=ask,
+                why_away=self._why_away,
+                share=self.replication.share,
+                in_force=self.replication.look,
+            ),
+            carrying=Carrying(
+                database=database,
+                writer=ReportWriter(self.reporter),
+                contacts=self.contacts,
+                clock=clock,
+                try_now=lambda hop: self.queue.try_now(hop),  # noqa: PLW0108 – tests give a node another queue
+                changed=self._queue_changed,
+                tell=self.replication.wake.set,
+            ),
+            announcing=Announcing(
+                current=self.current,
+                clock=clock,
+                database=database,
+                boundary=boundary,
+                membership=self.membership,
+                ask=ask,
+            ),
+            leaving=self._leaving(),
+            workers=ClusterWorkers(
+                name=name,
+                clock=clock,
+                database=database,
+                boundary=boundary,
+                membership=self.membership,
+                ask=ask,
+                count=lambda: workers_in(self.settings),
+            ),
+            here=lambda: self.reloading,
+        )
         self.acts = Acts(
             settings.peer.peer_operate if settings.peer else Scope.NONE,
             {
                 **self.records.actions(),
                 TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
-                **counting.actions(),
+                **self.counting.actions(),
                 **self.hand.actions(),
             },
             seconds,
         )
 
+    def _jobs(self) -> Jobs:
+        return Jobs(
+            database=self.database,
+            contacts=self.contacts,
+            clock=self.clock,
+            mint=mint,
+            ask=self.members.operate,
+            why_away=self._why_away,
+            wake=self._job_changed,
+            refusal=self._refusal,
+        )
+
+    def _leaving(self) -> Leaving:
+        return Leaving(
+            name=self.name,
+            clock=self.clock,
+            database=self.database,
+            boundary=self.boundary,
+            ask=self.members.operate,
+            redirecting=self.redirecting,
+            drain=self.begin_drain,
+            remains=self.remains,
+            sessions=lambda: sum(one.sessions for one in self.connectors),
+            repair=self.repair.wake.set,
+        )
+
+    @property
+    def settings(self) -> Settings:
+        return self.current.settings
+
+    @property
+    def links(self) -> dict[ServerName, Link]:
+        return self.membership.links
+
+    def _queue_changed(self) -> None:
+        self.queue.wake.set()
+
+    def _job_changed(self) -> None:
+        self.replication.wake.set()
+        self.hand.carrying.wake.set()
+
+    def _why_away(self, name: ServerName) -> str:
+        found = away(self.member_statuses()).get(name)
+        return found.why if found else "it is not in the settings"
+
+    def _refusal(self, job: RequestId, name: ServerName) -> str:
+        known = self.replication.given.get(name)
+        return known.refused.get(job, "") if known else ""
+
+    def _suspensions_read(self, records: Sequence[Suspension]) -> None:
+        """What is on record is in force from now on."""
+        if self.queue.suspended.take(records):
+            self.acknowledgements.queues_suspended()
+            self.queue.wake.set()
+
     async def save_time(self) -> None:
         """Note durably that the node runs, and what time it is."""
         await self.database.touch(self.clock(), self.clock.to_save())
 
-    def new_link(self, name: ServerName) -> Link:
+    def _new_link(self, name: ServerName) -> Link:
         return Link(
             name=name,
             members=self.members,
@@ -259,7 +442,7 @@ class Node:
             inquiry=self.inquiry,
             policy=self.policy,
             clock=self.clock,
-            changed=self.queue.wake.set,
+            changed=self._queue_changed,
         )
 
     def hop_failed(self, name: NextHop) -> bool:
@@ -402,10 +585,9 @@ class Node:
             self.hand.carrying.wake.set()
 
     async def retire(self, name: ServerName, operator: str) -> Retirement:
-        return await retiring.ask(self, name, operator)
-
-    def retired(self, name: ServerName) -> None:
-        self.membership.retired(name)
+        done = await self.membership.retire(name, operator)
+        self.replication.wake.set()
+        return done
 
     def nudge(self, name: ServerName) -> None:
         """Wake the link to a member: there is something to say to it."""
@@ -424,10 +606,6 @@ class Node:
             self.policy,
             self.clock,
         )
-
-    def start_links(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Start a link to every member that was not retired."""
-        return self.membership.start(group)
 
     async def settled_in_log(self, message_id: MessageId) -> Mapping[int, Status]:
         return await self._log.settled(message_id)
@@ -456,3 +634,105 @@ class Node:
         self.queue.wake.set()
         if name in self.links:
             self.links[name].wake.set()
+
+
+@dataclass(frozen=True, slots=True)
+class TrackingLookup:
+    """One node's. The rows of the outbox are read too."""
+
+    _database: TransportDatabase
+    _directory: Path
+
+    async def settled(self, message_id: MessageId) -> Mapping[int, Status]:
+        """What became of the recipients of a message with damaged rows."""
+        return lookup.settled(await self._about(message_id))
+
+    async def damage(self, message_id: MessageId) -> tuple[str, str] | None:
+        """When the message was last found damaged, and what was damaged."""
+        return lookup.damage(await self._about(message_id))
+
+    async def trace(self, message_id: MessageId, older: str, most: int) -> tuple[list[Event], str]:
+        """The events of a message, also those not written yet; and where older files begin, or ''."""
+        waiting = [] if older else await self._database.transact(lambda ledger: unwritten(ledger, message_id))
+        look = partial(tracing.trace, self._directory, message_id, older, most, seconds)
+        traced = await asyncio.to_thread(look)
+        found = {}
+        for one in waiting:  # read first: meanwhile a row may come into a file, and is the same
+            own = {"Db": one.database_id, **custom_entries(one.columns.get("custom-data", ""))}
+            found[one.incarnation, one.sequence] = event(one.columns, one.sequence, one.incarnation, own)
+        for row in traced.rows:
+            sequence, incarnation = row_identity(row)
+            custom = custom_entries(row["custom-data"])
+            found[Incarnation(incarnation), sequence] = event(row, sequence, incarnation, custom)
+        return list(found.values()), traced.older
+
+    async def _about(self, message_id: MessageId) -> lookup.LogRows:
+        unwritten = await self._database.transact(lambda ledger: rows_about(ledger, message_id))
+        return await lookup.about(self._directory, message_id, unwritten)
+
+
+_PER_HOP, _IN_ALL = "max_per_domain_outbound_connections", "max_outbound_connections"
+
+
+def hop_status(
+    hops: Mapping[NextHop, Outbound],
+    name: NextHop,
+    policy: Policy,
+    clock: float,
+    now: datetime,
+    hosts: Hosts | None = None,
+    *,
+    started_at: datetime | None = None,
+    suspended: Suspended | None = None,
+) -> HopStatus:
+    """The status of one next hop. ``clock`` is the present moment on the loop's clock. ``started_at``: when
+    this process began to send.
+    """
+    hop = hops.get(name) or Outbound(None)
+    places, limit = (
+        hop.places(clock, policy),
+        "the next hop takes no more" if clock < hop.fewer_until else _PER_HOP,
+    )
+    in_all = policy.max_outbound_connections - sum(one.workers for one in hops.values()) + hop.workers
+    if in_all < places:
+        places, limit = in_all, _IN_ALL
+    # One session probes the hop; sessions begun before it failed may still wait.
+    if hop.probed and (alone := hop.workers - len(hop.probes) + 1) < places:
+        places, limit = alone, "one session logs in first"
+    waiting = [session.awaits for session in hop.busy if session.awaits.what]
+    longest = min(waiting, key=lambda awaited: awaited.since, default=None)
+    ended = [started_at, hop.retry_at, suspended.resumed_at(name) if suspended else None]
+    return HopStatus(
+        sessions=hop.workers,
+        places=places,
+        limit=limit,
+        failures=hop.failures,
+        error=hop.last_error,
+        rests_until=hop.retry_at,
+        awaits=longest.what if longest else "",
+        awaits_since=now - timedelta(seconds=clock - longest.since) if longest else None,
+        hosts=()
+        if hosts is None
+        else tuple(
+            _host(hosts, hop, host, index, now)
+            for index, group in enumerate(hosts.ways(name))
+            for host in (group.hosts if isinstance(group, HostGroup) else hop.known.get(group, ()))
+        ),
+        suspension=suspended.by(name) if suspended else None,
+        free_since=max(filter(None, ended), default=None),
+    )
+
+
+def _host(hosts: Hosts, hop: Outbound, host: Host, group: int, now: datetime) -> HostStatus:
+    standing = hosts.standing(host)
+    return HostStatus(
+        host=str(host),
+        route=host.route,
+        group=group,
+        preference=host.preference,
+        weight=host.weight,
+        sessions=hop.on.get(host, 0),
+        failures=standing.failures,
+        error=f"{standing.step}: {standing.error}" if standing.failures else "",
+        rests_until=standing.rests_until if standing.resting(now) else None,
+    )

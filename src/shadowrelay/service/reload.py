@@ -16,11 +16,12 @@ from shadowrelay import logs
 from shadowrelay.errors import NodeFailed
 from shadowrelay.operator.reloading import Change, ReloadShown
 from shadowrelay.reception.recipients import RecipientsFile
-from shadowrelay.service import connectors, resubmit
+from shadowrelay.service import connectors
 from shadowrelay.service.adapters import log_limits, resolver, servers
 from shadowrelay.service.certificates import Certificates
 from shadowrelay.service.current import recipients_of
 from shadowrelay.service.node import Node
+from shadowrelay.service.operating import listed
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.reloading import reloaded
@@ -145,7 +146,6 @@ class Reloading:
         limits = log_limits(settings)
 
         def take() -> None:
-            node.settings = settings
             current()
             node.in_force.reread(settings.policy())
             if names is not None:
@@ -153,7 +153,7 @@ class Reloading:
                 former.close()
             node.hosts.take(hops, ways)
             node.queue.rerouted(routes(settings))
-            node.counting.servers = resubmit.listed(node.routes, node.hosts)
+            node.counting.servers = listed(node.routes, node.hosts)
             node.detour.stand(standing(settings))
             members()
             for connector, other in becomes:

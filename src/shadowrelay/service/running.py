@@ -1,4 +1,8 @@
-"""Runs a node: opens its database, starts the stages in one task group, and stops them in order."""
+"""Runs a node: opens its database, starts the stages in one task group, and stops them in order.
+
+No step of an opening waits for another member. While a long queue is opened, the node greets the other
+members, so that none takes it for dead (docs/decisions/0024-opening-and-cut-off.md).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,10 @@ import gc
 import secrets
 import socket
 from collections.abc import Callable
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import structlog
@@ -22,23 +29,35 @@ from shadowrelay.console.app import console
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.tracking_row import Taken
 from shadowrelay.database import content, ephemeral
+from shadowrelay.database.opening import CONTENT
+from shadowrelay.database.snapshot import PAGE, list_part
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.errors import NodeFailed, cannot_listen, why
+from shadowrelay.in_hand import InHand
 from shadowrelay.members.chores import Chores
 from shadowrelay.node_clock import NodeClock, of_machine
 from shadowrelay.safety_net.expiry import Expiry
-from shadowrelay.service import connectors, tracing
+from shadowrelay.service import connectors
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.node import Node
-from shadowrelay.service.opening import AT_ONCE, list_part_of, opened, take_snapshot, take_snapshots
 from shadowrelay.service.reload import Reloading
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
 from shadowrelay.workers.worker import SERVING, WorkerPlace, counts_of
 
+if TYPE_CHECKING:
+    from shadowrelay.tracking.traces import Traces
+
 log = structlog.get_logger(__name__)
+
+Now = Callable[[], datetime]
+
+SNAPSHOT_INTERVAL = 3600.0
+FEW = 100  # messages in a part of a snapshot while the node works
+
+AT_ONCE = 0.3  # seconds that the first greeting waits for a short opening to end
 
 
 async def _listen(key: str, connector: Connector) -> None:
@@ -94,7 +113,7 @@ async def run_node(
             node = Node(settings, database, clock)
             node.counts = counts_of(worker)
             if lifeline is not None:
-                node.hand.tell_supervisor = lifeline.tell
+                node.tell_supervisor = lifeline.tell
             await _serve(node, stop, crashes, read or (lambda: settings), again, worker)
         except BaseException as error:
             crashes.note(error, database.in_hand)
@@ -174,15 +193,15 @@ async def _serve(
         for key, connector in named.items():  # all of them, before anybody is greeted
             await _listen(key, connector)
         listed = await list_part_of(database, clock, Taken.START)  # before any other row of this start
-        await crashes.count(database, clock(), tracing.in_hand(settings))
-        node.hand.traces = tracing.traces(settings, database)
+        await crashes.count(database, clock(), _in_hand(settings))
+        node.hand.traces = _traces(settings, database)
         if node.hand.traces is not None:
             group.create_task(node.hand.traces.run(node.hand.events), name="traces")
         opening = group.create_task(opened(node), name="opening")
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:
             await members.start()
-        node.start_links(group)
+        node.membership.start(group)
         await _either(opening, stop)
         for sender in senders if opening.done() else ():
             await sender.start()
@@ -253,7 +272,7 @@ async def _prepare(node: Node) -> None:
     node.opening = node.inquiry.opening = True
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
-            node.retired(member.name)
+            node.membership.retired(member.name)
     await node.hand.announcing.begin()
     await node.hand.workers.begin()
     await node.replication.look()  # what was switched counts before anything is accepted
@@ -310,3 +329,82 @@ async def _drain(node: Node, members: Connector | None) -> None:
     )
     if members is not None:
         await members.stop(1.0)
+
+
+async def opened(node: Node) -> None:
+    """Finish the opening: check the file, mark what to ask about, sweep content that no row names.
+
+    Raises NodeFailed after ``opening_timeout``: a node that answers members and never opens keeps its mail
+    from everyone.
+    """
+    salvaged = node.database.opened.salvaged
+    database, limit = node.database, node.policy.opening_timeout.total_seconds()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout(limit):
+            await database.check()
+            await Chores(database, node.queue.wake.set).finish()
+            aside = node.spool.with_name(f"{CONTENT}.{salvaged.mark}") if salvaged else None
+            await database.transact(lambda ledger: content.sweep(ledger, node.spool, aside))
+    except TimeoutError:
+        raise NodeFailed(
+            f"the opening of the database took longer than opening_timeout ({limit:.0f} s): look at the "
+            "disk, or give it more time"
+        ) from None
+    node.opening = node.inquiry.opening = False
+    log.info("opening_ended", seconds=round(loop.time() - began, 3))
+
+
+async def take_snapshots(database: TransportDatabase, now: Now, *, listed: bool) -> None:
+    """Until cancelled, finish the snapshot of the start unless it is ``listed``, and take one every hour."""
+    taken = Taken.START
+    while True:
+        if not listed:
+            await take_snapshot(database, now, taken)
+        listed, taken = False, Taken.HOURLY
+        await asyncio.sleep(SNAPSHOT_INTERVAL)
+
+
+async def take_snapshot(database: TransportDatabase, now: Now, taken: Taken) -> None:
+    """Take a snapshot of all that this node holds, part by part, or finish one that was begun.
+
+    While the node works, it pauses after each part for as long as the part took.
+    """
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    while not await list_part_of(database, now, taken):
+        if taken is not Taken.STOP:
+            await asyncio.sleep(clock() - began)
+        began = clock()
+
+
+async def list_part_of(database: TransportDatabase, now: Now, taken: Taken) -> bool:
+    """Take one part of a snapshot. Returns whether it was the last."""
+    most = PAGE if taken is Taken.STOP else FEW
+    return await database.transact(lambda ledger: list_part(ledger, str(uuid4()), now(), taken, most))
+
+
+def _in_hand(settings: Settings) -> type[InHand]:
+    """What notes the messages in hand: for traces, with the time."""
+    if settings.traces.endpoint is None:
+        return InHand
+    from shadowrelay.tracking.traces import Began
+
+    return Began
+
+
+def _traces(settings: Settings, database: TransportDatabase) -> Traces | None:
+    """The stage; None without an endpoint."""
+    if settings.traces.endpoint is None:
+        return None
+    from shadowrelay.tracking.traces import Began, Traces
+
+    began = database.in_hand if isinstance(database.in_hand, Began) else Began()
+    return Traces.to(
+        settings.traces.endpoint,
+        settings.name,
+        version("shadowrelay"),
+        began,
+        addresses=settings.traces.addresses,
+    )
