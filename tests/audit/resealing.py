@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from shadowaudit.generate.writing import footer
+from shadowlab.generate.writing import footer
 
 
 def logs(directory: Path) -> list[Path]:

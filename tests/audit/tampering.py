@@ -12,7 +12,7 @@ from plainly import judged
 from resealing import copied, logs, resealed, rows
 
 from shadowaudit.core.verdict import PROVEN
-from shadowaudit.generate.writing import FIELDS
+from shadowlab.generate.writing import FIELDS
 
 COLUMNS = FIELDS.split(",")
 _SEALED = {"Seq", "Boot", "Db"}

@@ -12,10 +12,10 @@ from pyarrow import parquet
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.engine import merge, pieces, settle
 from shadowaudit.engine.messages import Messages, Origins
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.stories import FAULTS
 from shadowaudit.logs.fold import SCHEMA
 from shadowaudit.logs.lines import Reading
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS
 
 
 @pytest.mark.parametrize("state", [None, "state"])

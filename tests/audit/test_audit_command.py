@@ -25,12 +25,12 @@ from resealing import logs as files_of
 from shadowaudit.cli import engines, main
 from shadowaudit.core.findings import MEANING
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.stories import FAULTS
-from shadowaudit.generate.writing import Log, Row
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
 from shadowaudit.spark.java import NoJavaError, find_java, java_version, shim
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS
+from shadowlab.generate.writing import LogRow, NodeLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -122,8 +122,6 @@ def test_the_report_needs_nothing_else_and_escapes_what_strangers_wrote(tmp_path
         (("explain", "someone", ".", "--lost", "mx1"), "'mx1' is no database id"),
         (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-21"), "--until has to be later"),
         (("verify", ".", "--since", "2026-11-22", "--until", "2026-11-22T00:00Z"), "--until has to be later"),
-        (("generate", "x", "--faults", "floods=1"), "no fault 'floods'"),
-        (("generate", "x", "--messages", "1", "--faults", "lost=2"), "do not fit"),
         (("explain", "someone"), "say where the logs are"),
         (("explain", "", "."), "say which message"),
         (("explain", "<>", "."), "say which message"),
@@ -157,7 +155,7 @@ def test_a_file_that_is_no_log_is_taken_for_nobodys(tmp_path: Path) -> None:
 
 
 def test_one_of_a_kind_is_not_spoken_of_as_many(tmp_path: Path) -> None:
-    log = Log(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
+    log = NodeLog(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
     log.directory.mkdir()
     log.snapshot(1_795_000_000_000, "a", [], "start")
     log.close(1_795_000_000_000)
@@ -171,9 +169,6 @@ def test_one_of_a_kind_is_not_spoken_of_as_many(tmp_path: Path) -> None:
     assert "<p>1 file of 1 node</p>" in (tmp_path / "out" / "report.html").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "arguments", [("verify", "logs", "--out"), ("generate",)], ids=lambda value: value[0]
-)
 @pytest.mark.parametrize("state", [(), ("--state", "state")], ids=["", "state"])
 @pytest.mark.parametrize(
     ("place", "sentence"), [("/proc/nowhere", "/proc/nowhere: No such file"), ("a file", "is a file")]
@@ -181,7 +176,6 @@ def test_one_of_a_kind_is_not_spoken_of_as_many(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_to_is_named_without_a_traceback(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
     state: tuple[str, ...],
     place: str,
     sentence: str,
@@ -189,26 +183,10 @@ def test_a_place_that_cannot_be_written_to_is_named_without_a_traceback(
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "logs")
     (tmp_path / "a file").touch()
-    result = run(*arguments, place, *(state if arguments[0] == "verify" else ()))
+    result = run("verify", "logs", "--out", place, *state)
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert "Traceback" not in result.stderr
-
-
-@pytest.mark.parametrize("there", [False, True], ids=["new", "empty"])
-def test_what_could_not_be_generated_leaves_nothing(tmp_path: Path, *, there: bool) -> None:
-    logs = tmp_path / "logs"
-    if there:
-        logs.mkdir()
-    result = run("generate", "--faults", "file=1", logs)  # of the only file of a node
-    assert result.exit_code == 2
-    assert list(tmp_path.rglob("*")) == ([logs] if there else [])
-
-
-def test_a_fault_without_a_number_is_one(tmp_path: Path) -> None:
-    told = run("generate", "--faults", "lost", tmp_path / "logs", "--json").stdout
-    assert json.loads(told)["faults"] == {"lost": 1}
-    assert "once without a count" in " ".join(run("generate", "--help").output.split())
 
 
 @pytest.mark.parametrize("failing", ["shadowaudit.audit.weigh", "shadowaudit.report.page.write_report"])
@@ -321,9 +299,9 @@ def test_of_many_messages_the_earliest_are_explained_and_the_others_counted(tmp_
 def test_whole_ids_and_addresses_are_explained_and_no_part_of_them(
     tmp_path: Path, asked: str, *, found: bool
 ) -> None:
-    log = Log(tmp_path, "mx1.example.net", "0" * 32, "1" * 16)
+    log = NodeLog(tmp_path, "mx1.example.net", "0" * 32, "1" * 16)
     name = "0190b5c4-0000-7000-8000-0000000000ab"
-    log.write(1_795_000_000_000, Row("RECEIVE", name, "other@example.net;Ann.Lee@Example.COM", 2))
+    log.write(1_795_000_000_000, LogRow("RECEIVE", name, "other@example.net;Ann.Lee@Example.COM", 2))
     log.close(1_795_000_000_000)
     result = run("explain", asked.format(id=name, ID=name.upper(), tail=name[-12:]), tmp_path)
     assert result.exit_code == (0 if found else 1), result.output
@@ -436,7 +414,7 @@ def test_of_a_time_in_which_no_message_was_received_nothing_is_proven(
 def test_logs_of_nodes_that_received_nothing_prove_that_nothing_was_lost(
     here: Auditor, tmp_path: Path
 ) -> None:
-    log = Log(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
+    log = NodeLog(tmp_path / "logs", "mx1.example.net", "0" * 32, "1" * 16)
     log.directory.mkdir()
     log.snapshot(1_795_000_000_000, "a", [], "start")
     log.snapshot(1_795_000_001_000, "b", [])

@@ -14,10 +14,10 @@ from test_audit_histories import AFTER, BEGIN, LOST, OTHER, begin, delivered, lo
 from shadowaudit.cli import main
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
-from shadowaudit.generate.message import OWNER, Message
-from shadowaudit.generate.stories import FAULTS
-from shadowaudit.generate.writing import Log, Row
 from shadowaudit.logs.file import digest_file
+from shadowlab.generate.message import OWNER, Message
+from shadowlab.generate.stories import FAULTS
+from shadowlab.generate.writing import LogRow, NodeLog
 
 
 def classes(found: dict[str, set[Class]]) -> set[Class]:
@@ -211,7 +211,7 @@ def test_a_new_database_that_others_name_and_whose_log_is_still_open_is_waited_f
     for one in (mx1, mx2):
         begin(one, 0)
     named = f";S:Shadow=mx2.example.com;S:ShadowDb={OTHER}"
-    mx1.write(BEGIN + 1, Row("HAREDIRECT", AFTER, "a@example.com", 1, server="mx2", custom=named))
+    mx1.write(BEGIN + 1, LogRow("HAREDIRECT", AFTER, "a@example.com", 1, server="mx2", custom=named))
     for one in (mx1, mx2):
         stop(one, 5000)
     mx2.files[0].unlink()
@@ -288,7 +288,7 @@ def test_a_snapshot_that_does_not_say_when_it_was_taken_ends_a_log_as_before(tmp
 
 
 def resealed_without(path: Path, text: bytes) -> None:
-    from shadowaudit.generate.writing import footer
+    from shadowlab.generate.writing import footer
 
     lines = path.read_bytes().splitlines(keepends=True)
     covered = b"".join(lines[:-1]).replace(text, b"")
@@ -299,7 +299,7 @@ def resealed_without(path: Path, text: bytes) -> None:
 # The last life of a node is gone, and the one before had an end.
 
 
-def begun_again(directory: Path) -> tuple[Log, Log]:
+def begun_again(directory: Path) -> tuple[NodeLog, NodeLog]:
     """mx1 stopped and was started again: the log of its second life, and mx2's."""
     mx1, mx2 = log(directory, "mx1", AFTER, "a"), log(directory, "mx2", OTHER, "c")
     for one in (mx1, mx2):
@@ -334,7 +334,7 @@ def test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach(tmp
 
     mail(2, 4000, again, mx2, waits)
     for one, role in ((again, "primary"), (mx2, "shadow")):
-        waiting = Row("LOAD", f"0190b5c4-0000-7000-8000-{2:012x}", "user2@example.com", 1, custom=role)
+        waiting = LogRow("LOAD", f"0190b5c4-0000-7000-8000-{2:012x}", "user2@example.com", 1, custom=role)
         one.snapshot(BEGIN + 6000, "end", [waiting])
         one.close(BEGIN + 6000)
     assert judged(tmp_path)[0].status == PROVEN
@@ -354,9 +354,9 @@ def test_a_snapshot_that_is_taken_in_parts_says_what_is_left_when_it_ends(tmp_pa
         one.deliver(0)
         one.discard(100)
 
-    def listed(one: Log, number: int, role: str) -> None:
+    def listed(one: NodeLog, number: int, role: str) -> None:
         custom = f";S:Snapshot=parts;S:Role={role}"
-        one.write(BEGIN + 5000, Row("LOAD", name(number), f"user{number}@example.com", 1, custom=custom))
+        one.write(BEGIN + 5000, LogRow("LOAD", name(number), f"user{number}@example.com", 1, custom=custom))
 
     def name(number: int) -> str:
         return f"0190b5c4-0000-7000-8000-{number:012x}"
@@ -370,9 +370,9 @@ def test_a_snapshot_that_is_taken_in_parts_says_what_is_left_when_it_ends(tmp_pa
     mail(3, 5500, again, mx2, settled)
     among = again.sequence - begun
     closing = f";S:Snapshot=parts;S:Count=2;S:Among={among};S:Taken=stop"
-    again.write(BEGIN + 6000, Row("LOAD", "", "", 0, "BOOTLOADER", server=again.node, custom=closing))
+    again.write(BEGIN + 6000, LogRow("LOAD", "", "", 0, "BOOTLOADER", server=again.node, custom=closing))
     again.close(BEGIN + 6000)
-    waiting = Row("LOAD", name(2), "user2@example.com", 1, custom="shadow")
+    waiting = LogRow("LOAD", name(2), "user2@example.com", 1, custom="shadow")
     mx2.snapshot(BEGIN + 6000, "end", [waiting])
     mx2.close(BEGIN + 6000)
     verdict, found = judged(tmp_path)
@@ -382,7 +382,7 @@ def test_a_snapshot_that_is_taken_in_parts_says_what_is_left_when_it_ends(tmp_pa
 # Files are deleted after some time: then one asks for the time since.
 
 
-def since_the_second_file(directory: Path, story: Callable[[Message], None]) -> tuple[Log, Log, int]:
+def since_the_second_file(directory: Path, story: Callable[[Message], None]) -> tuple[NodeLog, NodeLog, int]:
     """Both nodes' first files are deleted; one message was received in them, and delivered later."""
 
     def waits(one: Message) -> None:
@@ -503,8 +503,8 @@ def test_a_copy_at_another_node_than_was_said_is_no_copy_there(here: Auditor, tm
 def test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach(
     tmp_path: Path,
 ) -> None:
-    def row(event: str, number: int, **more: str) -> Row:
-        return Row(event, f"0190b5c4-0000-7000-8000-{number:012x}", "user@example.com", 1, **more)
+    def row(event: str, number: int, **more: str) -> LogRow:
+        return LogRow(event, f"0190b5c4-0000-7000-8000-{number:012x}", "user@example.com", 1, **more)
 
     mx1 = log(tmp_path, "mx1", AFTER, "a")
     begin(mx1, 0)

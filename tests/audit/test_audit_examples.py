@@ -12,7 +12,7 @@ from resealing import copied, resealed
 from resealing import logs as files_of
 
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 _UNREADABLE = "fate-not-known"
 """The row of a delivery is none; its holder was told of it, and does not say how far that log had got."""

@@ -10,8 +10,8 @@ from plainly import judged
 from shadowaudit.core.events import listed
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
-from shadowaudit.generate.writing import FIELDS
 from shadowaudit.logs.file import digest_file
+from shadowlab.generate.writing import FIELDS
 
 ALL = FIELDS.split(",")
 YEARS = {2010: [*ALL[:11], *ALL[12:26]], 2013: ALL[:27], 2016: ALL}

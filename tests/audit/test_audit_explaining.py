@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from shadowaudit.cli import main
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS, FILE_FAULTS
 
 SENDER = "sender@example.org"
 """Of all messages; all reports are for this address."""

@@ -15,8 +15,8 @@ from plainly import judged
 from pyarrow import parquet
 
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
-from shadowaudit.generate.cluster import Truth, generate
-from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
+from shadowlab.generate.cluster import Truth, generate
+from shadowlab.generate.stories import FAULTS, FILE_FAULTS
 
 NOTES = frozenset(
     [

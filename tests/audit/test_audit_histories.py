@@ -16,30 +16,30 @@ from shadowaudit.cli import main
 from shadowaudit.cli.shown import show
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.generate.message import OWNER, Message
-from shadowaudit.generate.stories import FAULTS
-from shadowaudit.generate.writing import Log
+from shadowlab.generate.message import OWNER, Message
+from shadowlab.generate.stories import FAULTS
+from shadowlab.generate.writing import NodeLog
 
 BEGIN = 1_790_000_000_000
 LOST, AFTER, OTHER = (f"{digit * 8}-0000-4000-8000-000000000000" for digit in "123")
 
 
-def log(directory: Path, node: str, database: str, boot: str, *, after: int = 0) -> Log:
+def log(directory: Path, node: str, database: str, boot: str, *, after: int = 0) -> NodeLog:
     place = directory / node
     place.mkdir(parents=True, exist_ok=True)
-    return Log(place, f"{node}.example.com", database, boot * 16, sequence=after)
+    return NodeLog(place, f"{node}.example.com", database, boot * 16, sequence=after)
 
 
-def begin(one: Log, at: int, taken: str = "start") -> None:
+def begin(one: NodeLog, at: int, taken: str = "start") -> None:
     one.snapshot(BEGIN + at, f"{one.boot}-{at}", [], taken)
 
 
-def stop(one: Log, at: int) -> None:
+def stop(one: NodeLog, at: int) -> None:
     begin(one, at, "stop")
     one.close(BEGIN + at)
 
 
-def mail(number: int, at: int, owner: Log, holder: Log, story: Callable[[Message], None]) -> None:
+def mail(number: int, at: int, owner: NodeLog, holder: NodeLog, story: Callable[[Message], None]) -> None:
     """One message's rows, in the order of time."""
     name = f"0190b5c4-0000-7000-8000-{number:012x}"
     one = Message(name, BEGIN + at, owner.node, holder.node, (f"user{number}@example.com",), [])

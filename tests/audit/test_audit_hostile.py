@@ -15,12 +15,12 @@ from shadowaudit.core.copies import distinct
 from shadowaudit.core.facts import Fault, FileFacts
 from shadowaudit.core.text import restored, split_row
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.writing import footer
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.lines import Reading, Room
 from shadowaudit.logs.manifest import NoLogsError, find
 from shadowaudit.logs.state import State
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.writing import footer
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 
 from shadowaudit.cli import engines
 from shadowaudit.cli.progress import Shown
-from shadowaudit.generate.cluster import generate
 from shadowaudit.interruption import put_off
+from shadowlab.generate.cluster import generate
 
 INTERRUPTED = """
 import os, signal, sys
@@ -74,26 +73,6 @@ def test_an_interruption_after_the_verdict_leaves_no_other_answer(tmp_path: Path
     done = run(at_the_end, tmp_path, "late", "verify", logs)
     assert done.returncode == 130
     assert "✓ Proven" in done.stdout
-
-
-def test_interrupted_generating_leaves_nothing_and_speaks_of_no_verdict(tmp_path: Path) -> None:
-    arguments = ["generate", "--messages", "100000000", "--file-size", "10000", str(tmp_path / "logs")]
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + MAIN
-    process = subprocess.Popen([sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True)
-    try:
-        end = time.monotonic() + DEADLINE
-        while not list(tmp_path.rglob("*.LOG")):
-            assert time.monotonic() < end
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=DEADLINE)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 130
-    assert told.splitlines()[-1] == "interrupted"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interruption_that_a_library_takes_for_no_matter_ends_the_command_all_the_same(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from shadowaudit.engine.pool import without_pandas
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 
 def test_an_audit_does_not_load_pandas_or_spark_and_leaves_them_to_others(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from gold import tables
 from test_audit_summary import HOSTILE, SMALL
 
 from shadowaudit.cli import main
-from shadowaudit.generate.cluster import generate
 from shadowaudit.summary.computing import summarize
 from shadowaudit.summary.gold import Gold
 from shadowaudit.summary.model import Asked
 from shadowaudit.summary.page import page
+from shadowlab.generate.cluster import generate
 
 CHROMIUM = shutil.which("chromium")
 WIDTHS = {"phone": 390, "desktop": 1280}

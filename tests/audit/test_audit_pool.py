@@ -21,8 +21,8 @@ from shadowaudit.engine import here
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.pool import Pool
 from shadowaudit.engine.port import EngineError
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.stories import FAULTS
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS
 
 DEADLINE = 60
 PROCESSES = Path("/proc")

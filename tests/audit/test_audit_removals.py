@@ -11,8 +11,8 @@ from resealing import copied, each_row, logs, removed, resealed
 
 from shadowaudit.core.findings import MEANING, Severity
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.writing import footer
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.writing import footer
 
 STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan")
 """What the promise allows, one message each, besides ordinary ones."""

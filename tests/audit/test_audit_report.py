@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from auditing import Auditor
 
-from shadowaudit.generate.cluster import generate
 from shadowaudit.report import charts
 from shadowaudit.report.page import write_report
 from shadowaudit.report.timeline import steps
+from shadowlab.generate.cluster import generate
 
 FAULTS = {"lost": 1, "duplicate": 2, "exposed": 3, "promotion": 1, "hash": 1}
 FIELDS_2010 = ",,client.test,,server.test,250 OK,,SMTP,SEND,1,<m@x>,a@y.test;b@y.test,,4096"

@@ -19,8 +19,8 @@ from shadowaudit.core.findings import MEANING, Class, Finding, Severity
 from shadowaudit.core.fingerprint import key_of
 from shadowaudit.core.judge import judge
 from shadowaudit.core.resubmitted import resubmission_id
-from shadowaudit.generate.cluster import generate
 from shadowaudit.logs.file import digest_file
+from shadowlab.generate.cluster import generate
 
 ORIGINAL = "01a1f0be-24e4-766c-be62-dc047c6895f0"
 REQUEST = "5afe7e70-0000-4000-8000-000000000001"

@@ -18,7 +18,7 @@ from shadowaudit.cli import main
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, Verdict
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 TO = "u@example.test"
 

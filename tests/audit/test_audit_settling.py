@@ -25,10 +25,10 @@ from shadowaudit.cli import main
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine import pieces, totals
 from shadowaudit.engine import settle as settling
-from shadowaudit.generate.cluster import BEGIN, EVERY, generate
-from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.state import State
+from shadowlab.generate.cluster import BEGIN, EVERY, generate
+from shadowlab.generate.stories import FAULTS, FILE_FAULTS
 
 
 class Heard:

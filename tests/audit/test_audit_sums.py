@@ -20,11 +20,11 @@ from shadowaudit.core.fingerprint import digest, key_of, weights
 from shadowaudit.core.judge import LATE_DISCARD
 from shadowaudit.core.verdict import VIOLATED
 from shadowaudit.engine.messages import Messages, Origins
-from shadowaudit.generate.cluster import generate
 from shadowaudit.logs import steps
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.fold import GREATEST, LEAST, SCHEMA, SUMS
 from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST
+from shadowlab.generate.cluster import generate
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from plainly import judged
 from tampering import ANYWHERE, IN_SOME, unlisted, unseen
 
 from shadowaudit.core.verdict import PROVEN
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan", "damaged-copy", "restored", "bounced")
 GIVEN_BACK = ("resubmitted", "resubmitted-by-holder", "journal-copy", "expanded", "rewritten")

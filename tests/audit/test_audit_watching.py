@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from resealing import logs as files_of
 
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 DEADLINE = 60
 

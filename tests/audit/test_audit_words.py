@@ -17,7 +17,7 @@ from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.findings import Class
 from shadowaudit.core.judge import judge
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
-from shadowaudit.generate.message import Message
+from shadowlab.generate.message import Message
 
 
 def told(number: int | None, teller: str = LOST) -> Callable[[Message], None]:

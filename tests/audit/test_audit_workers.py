@@ -16,8 +16,8 @@ from shadowaudit.cli import main
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowaudit.core.weighing import weigh
 from shadowaudit.core.workers import label, node_of, nodes_of
-from shadowaudit.generate.writing import Log
 from shadowaudit.summary.gold import NoSuchNodeError
+from shadowlab.generate.writing import NodeLog
 
 MX1, SECOND, MX2 = "mx1.example.com", "w2.mx1.example.com", "mx2.example.com"
 SECONDS = f"{'4' * 8}-0000-4000-8000-000000000000"
@@ -32,7 +32,7 @@ def two_workers(directory: Path) -> Path:
         (MX2, "mx2", OTHER),
     ):
         (directory / place).mkdir(parents=True)
-        logs.append(Log(directory / place, name, database, database[0] * 16))
+        logs.append(NodeLog(directory / place, name, database, database[0] * 16))
         begin(logs[-1], 0)
     first, second, holder = logs
     mail(1, 1000, first, holder, delivered)
@@ -99,13 +99,13 @@ def worker_lost(directory: Path) -> Path:
     logs = disk_lost(directory, stopped=True)
     place = logs / "mx1" / "worker-2"
     place.mkdir()
-    holder = Log(logs / "mx2", "mx3.example.com", f"{'6' * 8}-0000-4000-8000-000000000000", "6" * 16)
+    holder = NodeLog(logs / "mx2", "mx3.example.com", f"{'6' * 8}-0000-4000-8000-000000000000", "6" * 16)
     begin(holder, 0)
-    before = Log(place, SECOND, SECONDS, "4" * 16)
+    before = NodeLog(place, SECOND, SECONDS, "4" * 16)
     begin(before, 0)
     mail(11, 1000, before, holder, delivered)
     before.close(BEGIN + 2000)
-    now = Log(place, SECOND, f"{'5' * 8}-0000-4000-8000-000000000000", "5" * 16)
+    now = NodeLog(place, SECOND, f"{'5' * 8}-0000-4000-8000-000000000000", "5" * 16)
     begin(now, 60_000)
     mail(12, 61_000, now, holder, delivered)
     for one in (now, holder):

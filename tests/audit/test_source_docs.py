@@ -19,7 +19,6 @@ import pytest
 from typed import SCHEMA
 
 import shadowaudit
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import COLUMNS
 from shadowaudit.spark.events import batches
@@ -29,6 +28,7 @@ from shadowaudit.spark.views import EVENTS, VIEWS
 from shadowaudit.summary.computing import summarize
 from shadowaudit.summary.gold import read as read_gold
 from shadowaudit.summary.model import Asked
+from shadowlab.generate.cluster import generate
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOW_TO, REFERENCE = DOCS / "how-to" / "spark.md", DOCS / "reference" / "events.md"
@@ -73,7 +73,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("logs") / "tracking"
     generate(target, messages=1000, faults=FAULTS, seed=1)
     told = ",".join(f"{name}={count}" for name, count in FAULTS.items())
-    assert f"shadowaudit generate --messages 1000 --faults {told} tracking" in HOW_TO.read_text("utf-8")
+    assert f"shadowlab generate --messages 1000 --faults {told} tracking" in HOW_TO.read_text("utf-8")
     return target
 
 

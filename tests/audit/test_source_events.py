@@ -21,11 +21,11 @@ from typed import SCHEMA, read
 from shadowaudit.core.events import entries_of, listed
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.text import restored, split_row
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.writing import FIELDS
 from shadowaudit.logs.lines import Reading
 from shadowaudit.spark.columns import INT, LIST, LONG, MAP, NAMED, NoSuchColumnError, checked
 from shadowaudit.spark.events import MalformedError, Mode, batches
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.writing import FIELDS
 
 
 @pytest.fixture(scope="module")

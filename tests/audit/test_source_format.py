@@ -13,9 +13,9 @@ import pytest
 from resealing import logs as files_of
 from typed import SCHEMA, read
 
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.columns import COLUMNS, NoSuchColumnError
 from shadowaudit.spark.planning import Wanted
+from shadowlab.generate.cluster import generate
 
 pytest.importorskip("pyspark")
 from pyspark import cloudpickle

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "find-your-lost-mail.ipynb"
 FAULTS = {

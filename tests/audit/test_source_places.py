@@ -12,12 +12,12 @@ from buckets import bucket
 from pyarrow import fs
 from resealing import logs as files_of
 
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import ARROW, COLUMNS
 from shadowaudit.spark.events import batches
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Wanted, needed
+from shadowlab.generate.cluster import generate
 
 SCHEMA = pa.schema([(column.name, ARROW[column.type]) for column in COLUMNS if column.name != "file"])
 

@@ -13,10 +13,10 @@ from test_audit_exchange import log as exchange_log
 from test_audit_exchange import row as exchange_row
 from typed import read
 
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Wanted, between, beyond, needed, offset_of, parts
+from shadowlab.generate.cluster import generate
 
 TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -18,7 +18,7 @@ from test_audit_exchange import row as exchange_row
 from typed import SCHEMA, read
 
 import shadowaudit
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 pytestmark = pytest.mark.slow
 

@@ -17,8 +17,8 @@ import pytest
 from test_audit_settling import rows_of
 from test_spark_verdict import TABLES
 
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.java import find_java, shim
+from shadowlab.generate.cluster import generate
 
 pytestmark = pytest.mark.slow
 

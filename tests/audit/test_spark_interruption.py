@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark.java import NoJavaError, find_java
+from shadowlab.generate.cluster import generate
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 

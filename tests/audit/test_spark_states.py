@@ -21,12 +21,12 @@ from shadowaudit.engine.exact import judged
 from shadowaudit.engine.merge import merge, plain
 from shadowaudit.engine.messages import bucket_of
 from shadowaudit.engine.port import Asked
-from shadowaudit.generate.cluster import generate
 from shadowaudit.logs.file import digest_file
 from shadowaudit.spark import places, states
 from shadowaudit.spark.places import Log, Ranges
 from shadowaudit.spark.states import States
 from shadowaudit.spark.verdict import judging, merging
+from shadowlab.generate.cluster import generate
 
 BUCKETS = 3
 

@@ -26,11 +26,11 @@ from shadowaudit.engine import merge
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.pool import Pool
 from shadowaudit.engine.port import EngineError, Log
-from shadowaudit.generate.cluster import BEGIN, EVERY, generate
 from shadowaudit.logs.manifest import find
 from shadowaudit.spark import engine as spark_engine
 from shadowaudit.spark import places
 from shadowaudit.spark.engine import SparkEngine
+from shadowlab.generate.cluster import BEGIN, EVERY, generate
 
 TABLES = ("messages", "findings", "violations", "stats", "copies")
 

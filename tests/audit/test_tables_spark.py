@@ -29,8 +29,6 @@ from test_audit_exchange import row as exchange_row
 from typed import SCHEMA, read
 
 import shadowaudit
-from shadowaudit.generate.cluster import generate
-from shadowaudit.generate.stories import FAULTS
 from shadowaudit.logs.file import digest_file
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import COLUMNS
@@ -39,6 +37,8 @@ from shadowaudit.spark.tables.ingest import Ingest, Told
 from shadowaudit.spark.tables.publishing import Run, TakenError
 from shadowaudit.spark.tables.schemas import GOLD, TABLES
 from shadowaudit.spark.tables.stream import follow
+from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS
 
 pytestmark = pytest.mark.slow  # Spark makes the tables
 

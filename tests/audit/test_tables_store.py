@@ -25,7 +25,6 @@ from rich.console import Console
 from shadowaudit.cli import beforehand, main
 from shadowaudit.cli.progress import Shown
 from shadowaudit.cli.tables import tell_of_problems, tell_of_turn
-from shadowaudit.generate.cluster import generate
 from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.tables import parts, store
@@ -34,6 +33,7 @@ from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.publishing import KEPT_TIME, KEPT_VERSIONS, Run, TakenError, sweep
 from shadowaudit.spark.tables.schemas import SCHEMA, SIZES, TABLES, TRAFFIC
 from shadowaudit.spark.tables.store import DataFile, Manifest, NoTablesError, Place, TablesError
+from shadowlab.generate.cluster import generate
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "tables.md"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -20,7 +20,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from shadowaudit.generate.cluster import generate
+from shadowlab.generate.cluster import generate
 
 from . import audit_page
 from .audit_page import AGAIN, CSV, DUCKDB, HERE, ONE, STREAM, TWO

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from shadowaudit.generate.writing import FIELDS
+from shadowlab.generate.writing import FIELDS
 
 NAMES = [name.replace("-", "_") for name in FIELDS.split(",")]
 SUMS = """

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-COMMANDS = ("verify", "ingest", "explain", "summary", "generate", "doctor")
+COMMANDS = ("verify", "ingest", "explain", "summary", "doctor")
 
 
 class _Commands(click.Group):
@@ -34,7 +34,7 @@ def main() -> None:
     \b
     First try:
       shadowaudit doctor                           is everything here that it needs?
-      shadowaudit generate --messages 1000 --faults lost=2,duplicate=1 logs
+      shadowlab generate --messages 1000 --faults lost=2,duplicate=1 logs
       shadowaudit verify logs                      finds them; the report is audit/report.html
       shadowaudit explain MESSAGE-ID logs          one message's journey
     """

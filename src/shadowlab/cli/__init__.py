@@ -11,6 +11,7 @@ import click
 
 from shadowlab.cli.audit import audit
 from shadowlab.cli.breaking import chaos, clock, cut, heal
+from shadowlab.cli.generate import generate_logs
 from shadowlab.cli.links import links
 from shadowlab.cli.options import done, in_directory, in_new_directory, keeping, problems
 from shadowlab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
@@ -35,7 +36,7 @@ def main() -> None:
     """
 
 
-for _command in (cut, heal, clock, chaos, links, audit):
+for _command in (cut, heal, clock, chaos, links, audit, generate_logs):
     main.add_command(_command)
 
 

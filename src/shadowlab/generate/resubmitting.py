@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shadowaudit.core.fingerprint import derived
-from shadowaudit.core.resubmitted import resubmission_id
-from shadowaudit.generate.message import HOLDER, OWNER, Message
+from shadowlab.generate.message import HOLDER, OWNER, Message
+from shadowrelay.core.events.reports import derived_id, resubmitted_id
+from shadowrelay.core.identifiers import MessageId, RequestId
 
 _REQUEST = "5afe7e70-0000-4000-8000-000000000001"
 _LATER = 120_000  # milliseconds: when it is given back
@@ -21,7 +21,7 @@ def _delivered(m: Message, event: str = "DELIVER") -> None:
 def _begun(m: Message, after: int = _LATER, who: int = OWNER, request: str = _REQUEST) -> Message:
     """A new message that gives this one back, made by its owner or its holder."""
     owner, holder = (m.owner, m.holder) if who == OWNER else (m.holder, m.owner)
-    name = resubmission_id(request, m.id)
+    name = resubmitted_id(RequestId(request), MessageId(m.id))
     new = Message(
         name, m.at + after, owner, holder, m.recipients, [], sender=m.sender, content=m.content or m.id
     )
@@ -146,7 +146,7 @@ def _resized(m: Message) -> None:
 def _wrong_id(m: Message) -> None:
     _delivered(m)
     new = _begun(m)
-    new.id = new.steps[0][2].id = resubmission_id("another", m.id)
+    new.id = new.steps[0][2].id = resubmitted_id(RequestId("another"), MessageId(m.id))
     new.steps[0][2].digests = new.digests()
     _sent(new)
     new.found = ("rows-contradict",)
@@ -162,7 +162,7 @@ def _again(m: Message) -> None:
 
 def _journal(m: Message) -> None:
     _delivered(m)
-    _copied(m, derived(f"journal\0{m.id}"))
+    _copied(m, derived_id("journal", m.id))
 
 
 def _copied(m: Message, name: str) -> Message:
@@ -192,7 +192,7 @@ def _past_a_hop(m: Message) -> None:
     """The hop lost it, so it goes another way."""
     _delivered(m, "SENDEXTERNAL")
     new = Message(
-        derived(f"hop\0{m.id}"), m.at + _LATER, m.owner, m.holder, m.recipients, [], sender=m.sender
+        derived_id("hop", m.id), m.at + _LATER, m.owner, m.holder, m.recipients, [], sender=m.sender
     )
     new.content = m.content or m.id
     hop = "e1a5e7e7-0000-4000-8000-000000000001"

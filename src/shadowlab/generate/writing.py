@@ -18,8 +18,8 @@ VERSION = "01.00.0001.000"
 
 
 @dataclass(slots=True)
-class Row:
-    """What a row says; what the node adds stands in ``Log.write``."""
+class LogRow:
+    """What a row says; what the node adds stands in ``NodeLog.write``."""
 
     event: str
     id: str
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class Log:
+class NodeLog:
     """Writes one node's rows, in the order of its time."""
 
     directory: Path
@@ -56,7 +56,7 @@ class Log:
     _second: int = -1
     _moment: str = ""
 
-    def write(self, at: int, row: Row) -> None:
+    def write(self, at: int, row: LogRow) -> None:
         """Add a row; ``at`` is in milliseconds."""
         self.sequence += 1
         self._first = self._first or self.sequence
@@ -79,13 +79,13 @@ class Log:
         if self._size >= self.limit:
             self.close(at)
 
-    def snapshot(self, at: int, name: str, rows: list[Row], taken: str = "stop") -> None:
+    def snapshot(self, at: int, name: str, rows: list[LogRow], taken: str = "stop") -> None:
         """What the node holds at that moment, and how much that is."""
         for row in rows:
             row.custom = f";S:Snapshot={name};S:Role={row.custom}"
             self.write(at, row)
         closing = f";S:Snapshot={name};S:Count={len(rows)};S:Taken={taken}"
-        self.write(at, Row("LOAD", "", "", 0, "BOOTLOADER", server=self.node, custom=closing))
+        self.write(at, LogRow("LOAD", "", "", 0, "BOOTLOADER", server=self.node, custom=closing))
 
     def close(self, at: int) -> None:
         """Close the file, if there is one, as a node does."""
@@ -93,7 +93,7 @@ class Log:
             return
         date = datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         head = (
-            f"#Software: shadowrelay\r\n#Version: {VERSION}\r\n#Log-type: Message Tracking Log\r\n"
+            f"#Software: shadowrelay\r\n#Version: {VERSION}\r\n#NodeLog-type: Message Tracking NodeLog\r\n"
             f"#Date: {date}\r\n#Fields: {FIELDS}\r\n"
         )
         covered = (head + "".join(self._lines)).encode()

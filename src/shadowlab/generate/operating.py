@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shadowaudit.core.reported import report_id
-from shadowaudit.generate.message import HOLDER, OWNER, Message
-from shadowaudit.generate.writing import Row
+from shadowlab.generate.message import HOLDER, OWNER, Message
+from shadowlab.generate.writing import LogRow
+from shadowrelay.core.events.reports import ReportKind, report_id
+from shadowrelay.core.identifiers import MessageId
 
 _JOB = "0a5fbe0c-1111-4222-8333-{:012x}"
 _REASON = "spam of the night"
@@ -15,7 +16,7 @@ _REASON = "spam of the night"
 
 def ordered(
     m: Message, event: str, after: int, which: tuple[int, ...] = (), who: int = OWNER, **more: Any
-) -> Row:
+) -> LogRow:
     """A row of an operator's job about these recipients."""
     me = (m.owner, m.holder)[who]
     custom = f"{more.pop('custom', '')};S:Operator=kim;S:Reason={_REASON};S:Job={_JOB.format(m.at)}"
@@ -26,7 +27,15 @@ def ordered(
 
 def _reported(m: Message, after: int) -> None:
     """The removal of all recipients, with a report on the first."""
-    report = Message(report_id(m.id, 1), m.at + after, m.owner, m.holder, (m.sender,), [], sender="<>")
+    report = Message(
+        report_id(MessageId(m.id), 1, ReportKind.FAILED),
+        m.at + after,
+        m.owner,
+        m.holder,
+        (m.sender,),
+        [],
+        sender="<>",
+    )
     ordered(m, "REMOVE", after, reference=report.id)
     report.add(0, OWNER, report.row("DSN", source="DSN", server=report.owner, reference=m.id))
     report.hold(2)

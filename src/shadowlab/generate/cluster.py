@@ -8,16 +8,15 @@ import random
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shadowaudit.generate.message import Message
-from shadowaudit.generate.spoiling import spoil
-from shadowaudit.generate.stories import FAULTS, FILE_FAULTS, ordinary
-from shadowaudit.generate.writing import Log, Row
+from shadowlab.generate.message import Message
+from shadowlab.generate.stories import FAULTS, FILE_FAULTS, ordinary
+from shadowlab.generate.writing import LogRow, NodeLog
 
 BEGIN = 1_795_000_000_000  # 2026-11-18
 EVERY = 20  # milliseconds between two messages
@@ -97,7 +96,7 @@ def _written(
         log.snapshot(BEGIN - 1000, _uuid(chance), [], "start")
     found: dict[str, tuple[str, ...]] = {}
     left: list[Message] = []
-    waiting: list[tuple[int, int, int, Row]] = []
+    waiting: list[tuple[int, int, int, LogRow]] = []
     count = others = 0
     at = BEGIN
     for message in _messages(messages, places, chance, found):
@@ -141,9 +140,9 @@ def _wholly(directory: Path) -> Iterator[None]:
         raise
 
 
-def _log(directory: Path, name: str, chance: random.Random, size: int) -> Log:
+def _log(directory: Path, name: str, chance: random.Random, size: int) -> NodeLog:
     directory.mkdir(parents=True)
-    return Log(directory, name, _uuid(chance), f"{chance.getrandbits(64):016x}", size)
+    return NodeLog(directory, name, _uuid(chance), f"{chance.getrandbits(64):016x}", size)
 
 
 def _messages(
@@ -171,7 +170,7 @@ def _messages(
         yield message
 
 
-def _held(left: list[Message], node: int) -> Iterator[Row]:
+def _held(left: list[Message], node: int) -> Iterator[LogRow]:
     for message in left:
         for who, role in message.left:
             if _NODES.index((message.owner, message.holder)[who]) == node:
@@ -188,3 +187,60 @@ def _uuid7(at: int, chance: random.Random) -> str:
     number = (at << 80) | (7 << 76) | (chance.getrandbits(12) << 64) | (2 << 62) | chance.getrandbits(62)
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+Lines = list[bytes]
+
+
+def spoil(files: Sequence[Sequence[Path]], faults: Mapping[str, int], chance: random.Random) -> list[str]:
+    """Do it to files taken at random (``files``: those of each node, oldest first); says what was done."""
+    done: list[str] = []
+    for name, act in _ACTS.items():
+        for _ in range(faults.get(name, 0)):
+            path = chance.choice([path for one in files for path in one if path.exists()])
+            lines = path.read_bytes().splitlines(keepends=True)
+            act(lines, chance)
+            path.write_bytes(b"".join(lines))
+            done.append(f"{name}: {path.name}")
+    for name, place in (("file", 1), ("tail", -1)):
+        for _ in range(faults.get(name, 0)):
+            several = [one for one in files if len([path for path in one if path.exists()]) > 1]
+            if not several:
+                raise ValueError(
+                    f"fault {name} takes several files a node: ask for more messages, or smaller files"
+                )
+            present = [path for path in chance.choice(several) if path.exists()]
+            path = present[-1] if place < 0 else present[chance.randrange(len(present) - 1)]
+            path.unlink()
+            done.append(f"{name}: {path.name}")
+    return done
+
+
+def _row(lines: Lines, chance: random.Random) -> int:
+    return chance.randrange(6, len(lines) - 1) if len(lines) > 7 else 5
+
+
+def _gap(lines: Lines, chance: random.Random) -> None:
+    del lines[_row(lines, chance)]
+
+
+def _footer(lines: Lines, chance: random.Random) -> None:  # noqa: ARG001
+    del lines[-1]
+
+
+def _hash(lines: Lines, chance: random.Random) -> None:
+    place = _row(lines, chance)
+    lines[place] = lines[place].replace(b"Report", b"Rapport", 1).replace(b",BOOTLOADER,", b",BOOTLOADED,", 1)
+
+
+def _unreadable(lines: Lines, chance: random.Random) -> None:
+    place = _row(lines, chance)
+    lines[place] = lines[place].replace(b",,", b",", 1)
+
+
+_ACTS: dict[str, Callable[[Lines, random.Random], None]] = {
+    "gap": _gap,
+    "footer": _footer,
+    "hash": _hash,
+    "unreadable": _unreadable,
+}

@@ -1,4 +1,4 @@
-"""``shadowaudit generate``."""
+"""``shadowlab generate``: logs with known faults, for those who try the audit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import click
+from rich.console import Console
 
-from shadowaudit.cli import options
-from shadowaudit.cli.progress import Shown
-from shadowaudit.generate.cluster import generate, parse_faults
-from shadowaudit.generate.stories import FAULTS, FILE_FAULTS
+from shadowlab.cli.options import problems
+from shadowlab.generate.cluster import generate, parse_faults
+from shadowlab.generate.stories import FAULTS, FILE_FAULTS
 
 _KINDS = f"of messages {', '.join(FAULTS)}; of files {', '.join(FILE_FAULTS)}"
 
@@ -29,20 +29,24 @@ _KINDS = f"of messages {', '.join(FAULTS)}; of files {', '.join(FILE_FAULTS)}"
 @click.option("--seed", default=1, show_default=True, help="Same seed, same files.")
 @click.option("--file-size", default=10_000_000, show_default=True, help="Octets of a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
-def command(directory: Path, messages: int, faults: str, seed: int, file_size: int, *, as_json: bool) -> None:
+def generate_logs(
+    directory: Path, messages: int, faults: str, seed: int, file_size: int, *, as_json: bool
+) -> None:
     """Write logs of three nodes to DIRECTORY, with known faults; truth.json says what is to be found.
 
     DIRECTORY is new, or empty. Interrupted, or if something goes wrong, nothing is left in it.
     """
     with (
-        options.told("interrupted", what="generate", so="nothing of it is left"),
-        Shown().step(f"Writing {messages} messages"),
+        problems("generate: interrupted; nothing of it is left"),
+        Console(stderr=True).status(f"Writing {messages:,} messages"),
     ):
         try:
             wanted = parse_faults(faults)
             truth = generate(directory, messages=messages, faults=wanted, seed=seed, file_size=file_size)
         except ValueError as problem:
             raise click.UsageError(str(problem)) from None
+        except OSError as problem:
+            raise click.UsageError(f"{problem.filename}: {problem.strerror}") from None
     if as_json:
         told = truth.as_dict()
         del told["found"]
