@@ -30,7 +30,7 @@ from shadowaudit.logs.state import State
 from shadowaudit.spark.java import NoJavaError, find_java, java_version, shim
 from shadowlab.generate.cluster import generate
 from shadowlab.generate.stories import FAULTS
-from shadowlab.generate.writing import NodeLog, WrittenRow
+from shadowlab.generate.writing import GeneratedRow, NodeLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -301,7 +301,7 @@ def test_whole_ids_and_addresses_are_explained_and_no_part_of_them(
 ) -> None:
     log = NodeLog(tmp_path, "mx1.example.net", "0" * 32, "1" * 16)
     name = "0190b5c4-0000-7000-8000-0000000000ab"
-    log.write(1_795_000_000_000, WrittenRow("RECEIVE", name, "other@example.net;Ann.Lee@Example.COM", 2))
+    log.write(1_795_000_000_000, GeneratedRow("RECEIVE", name, "other@example.net;Ann.Lee@Example.COM", 2))
     log.close(1_795_000_000_000)
     result = run("explain", asked.format(id=name, ID=name.upper(), tail=name[-12:]), tmp_path)
     assert result.exit_code == (0 if found else 1), result.output

@@ -17,7 +17,7 @@ from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
 from shadowaudit.logs.file import digest_file
 from shadowlab.generate.message import OWNER, Message
 from shadowlab.generate.stories import FAULTS
-from shadowlab.generate.writing import NodeLog, WrittenRow
+from shadowlab.generate.writing import GeneratedRow, NodeLog
 
 
 def classes(found: dict[str, set[Class]]) -> set[Class]:
@@ -211,7 +211,7 @@ def test_a_new_database_that_others_name_and_whose_log_is_still_open_is_waited_f
     for one in (mx1, mx2):
         begin(one, 0)
     named = f";S:Shadow=mx2.example.com;S:ShadowDb={OTHER}"
-    mx1.write(BEGIN + 1, WrittenRow("HAREDIRECT", AFTER, "a@example.com", 1, server="mx2", custom=named))
+    mx1.write(BEGIN + 1, GeneratedRow("HAREDIRECT", AFTER, "a@example.com", 1, server="mx2", custom=named))
     for one in (mx1, mx2):
         stop(one, 5000)
     mx2.files[0].unlink()
@@ -334,7 +334,9 @@ def test_a_copy_that_is_still_held_tells_how_far_its_owners_log_has_to_reach(tmp
 
     mail(2, 4000, again, mx2, waits)
     for one, role in ((again, "primary"), (mx2, "shadow")):
-        waiting = WrittenRow("LOAD", f"0190b5c4-0000-7000-8000-{2:012x}", "user2@example.com", 1, custom=role)
+        waiting = GeneratedRow(
+            "LOAD", f"0190b5c4-0000-7000-8000-{2:012x}", "user2@example.com", 1, custom=role
+        )
         one.snapshot(BEGIN + 6000, "end", [waiting])
         one.close(BEGIN + 6000)
     assert judged(tmp_path)[0].status == PROVEN
@@ -357,7 +359,7 @@ def test_a_snapshot_that_is_taken_in_parts_says_what_is_left_when_it_ends(tmp_pa
     def listed(one: NodeLog, number: int, role: str) -> None:
         custom = f";S:Snapshot=parts;S:Role={role}"
         one.write(
-            BEGIN + 5000, WrittenRow("LOAD", name(number), f"user{number}@example.com", 1, custom=custom)
+            BEGIN + 5000, GeneratedRow("LOAD", name(number), f"user{number}@example.com", 1, custom=custom)
         )
 
     def name(number: int) -> str:
@@ -372,9 +374,11 @@ def test_a_snapshot_that_is_taken_in_parts_says_what_is_left_when_it_ends(tmp_pa
     mail(3, 5500, again, mx2, settled)
     among = again.sequence - begun
     closing = f";S:Snapshot=parts;S:Count=2;S:Among={among};S:Taken=stop"
-    again.write(BEGIN + 6000, WrittenRow("LOAD", "", "", 0, "BOOTLOADER", server=again.node, custom=closing))
+    again.write(
+        BEGIN + 6000, GeneratedRow("LOAD", "", "", 0, "BOOTLOADER", server=again.node, custom=closing)
+    )
     again.close(BEGIN + 6000)
-    waiting = WrittenRow("LOAD", name(2), "user2@example.com", 1, custom="shadow")
+    waiting = GeneratedRow("LOAD", name(2), "user2@example.com", 1, custom="shadow")
     mx2.snapshot(BEGIN + 6000, "end", [waiting])
     mx2.close(BEGIN + 6000)
     verdict, found = judged(tmp_path)
@@ -505,8 +509,8 @@ def test_a_copy_at_another_node_than_was_said_is_no_copy_there(here: Auditor, tm
 def test_rows_tell_which_other_databases_there_are_and_how_far_their_logs_have_to_reach(
     tmp_path: Path,
 ) -> None:
-    def row(event: str, number: int, **more: str) -> WrittenRow:
-        return WrittenRow(event, f"0190b5c4-0000-7000-8000-{number:012x}", "user@example.com", 1, **more)
+    def row(event: str, number: int, **more: str) -> GeneratedRow:
+        return GeneratedRow(event, f"0190b5c4-0000-7000-8000-{number:012x}", "user@example.com", 1, **more)
 
     mx1 = log(tmp_path, "mx1", AFTER, "a")
     begin(mx1, 0)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from shadowaudit.cli import main
-from shadowaudit.cli.shown import show
+from shadowaudit.cli.verify import show
 from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowlab.generate.message import OWNER, Message

@@ -10,8 +10,7 @@ import pytest
 from auditing import Auditor
 
 from shadowaudit.report import charts
-from shadowaudit.report.page import write_report
-from shadowaudit.report.timeline import steps
+from shadowaudit.report.page import steps, write_report
 from shadowlab.generate.cluster import generate
 
 FAULTS = {"lost": 1, "duplicate": 2, "exposed": 3, "promotion": 1, "hash": 1}

@@ -15,8 +15,8 @@ import pytest
 from running_lab import RunningLab, wait_until
 
 from shadowlab.chaos.clients import ChaosClient
-from shadowlab.chaos.collecting import Collector, dropped
 from shadowlab.chaos.history import History, SendOutcome
+from shadowlab.chaos.running import Collector, dropped
 from shadowlab.chaos.verdict import ChaosVerdict, weigh
 from shadowlab.layout import MAILBOX
 from shadowlab.probing import message

@@ -19,7 +19,7 @@ from typing import Any
 
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.steps import Script
-from shadowrelay.delivery.script import deliver
+from shadowrelay.delivery.queue import deliver
 from shadowrelay.members.link import poll
 
 from .alone import Alone

@@ -23,7 +23,7 @@ from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.members.boundary import Boundary, Candidates
 from shadowrelay.members.replication import Spread
-from shadowrelay.safety_net.pace import Pace
+from shadowrelay.safety_net.resubmitting import Pace
 from tests.simulation.checks import Invariants
 from tests.simulation.clocks import NodesClock
 from tests.simulation.memory_ledger import MemoryLedger

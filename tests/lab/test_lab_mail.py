@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from shadowlab import layout, mail
+from shadowlab.demo import Story
 from shadowlab.errors import LabError
 from shadowlab.layout import Layout
 from shadowlab.mail import Letter
-from shadowlab.story import Story
 from shadowmailbox.maildir import MailboxCopy as Stored
 from shadowmailbox.maildir import store
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.policy import Policy
-from shadowrelay.safety_net.pace import Pace
+from shadowrelay.safety_net.resubmitting import Pace
 
 POLICY = Policy(reconcile_timeout=timedelta(seconds=30), resubmit_rate=10)
 R, S, T = (RequestId(f"01900000-0000-7000-9000-00000000000{n}") for n in range(3))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shadowrelay.settings import SettingsInvalid, admin_checks, settings_from_tree
+from shadowrelay.settings import SettingsInvalid, checks, settings_from_tree
 
 
 def tree(endpoint: str) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def tree(endpoint: str) -> dict[str, Any]:
 
 def test_without_its_library_the_setting_is_refused_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     settings_from_tree(tree("http://127.0.0.1:4318/v1/traces"))
-    monkeypatch.setattr(admin_checks, "find_spec", lambda _: None)
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
     with pytest.raises(SettingsInvalid) as refused:
         settings_from_tree(tree("http://127.0.0.1:4318/v1/traces"))
     (error,) = refused.value.errors

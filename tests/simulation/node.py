@@ -52,15 +52,15 @@ from shadowrelay.core.steps import (
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.core.unread import next_look, pause_after
-from shadowrelay.delivery.script import deliver
+from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
-from shadowrelay.members.refusals import Refusals
+from shadowrelay.members.repair import Refusals
 from shadowrelay.members.replication import Spread
 from shadowrelay.reception import two_copies
-from shadowrelay.safety_net.pace import Pace
+from shadowrelay.safety_net.resubmitting import Pace
 from shadowrelay.wire.xtext import typed_recipient
 
 from . import ages

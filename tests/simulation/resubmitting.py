@@ -13,8 +13,7 @@ from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.members.replication import Spread
 from shadowrelay.members.sharing import News, Shared, news_of, share
 from shadowrelay.members.telling import incarnations
-from shadowrelay.safety_net.making import Made, make
-from shadowrelay.safety_net.pace import Pace
+from shadowrelay.safety_net.resubmitting import Made, Pace, make
 
 if TYPE_CHECKING:
     from .node import Node

@@ -62,7 +62,7 @@ def keep(
             opened = stack.enter_context(
                 import_module("shadowaudit.spark.session").session("spark", master=master, memory=memory)
             )
-        shown.tasks = import_module("shadowaudit.spark.tasks").Tasks(opened).now
+        shown.tasks = import_module("shadowaudit.spark.engine").Tasks(opened).now
         step = None if every else shown.step  # who watches sees each turn when it is done
         keeping = import_module("shadowaudit.spark.tables.ingest").Ingest.opened(opened, uri, step)
         if every:

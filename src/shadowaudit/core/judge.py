@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from shadowaudit.core.addresses import misdirected
-from shadowaudit.core.altered import altered
 from shadowaudit.core.events import (
     ABOUT,
+    COMPARED,
     FINALS,
     ORIGINS,
     SENT,
@@ -17,18 +16,17 @@ from shadowaudit.core.events import (
     UNACKNOWLEDGED,
     Event,
     Kind,
+    canonical,
+    is_derived,
 )
 from shadowaudit.core.evidence import Database, Evidence
 from shadowaudit.core.findings import Class, Finding, combined
-from shadowaudit.core.involved import Involved
-from shadowaudit.core.promotions import promotions
 from shadowaudit.core.redundancy import Copies
-from shadowaudit.core.removals import removals, told_by, waiting
-from shadowaudit.core.replay import Ending, replay
+from shadowaudit.core.replay import Damage, Ending, Trace, replay
 from shadowaudit.core.replies import epochs, unfitting
 from shadowaudit.core.reported import unreported, unsent
 from shadowaudit.core.resubmitted import contradictory, undue
-from shadowaudit.core.words import Words, weighed
+from shadowaudit.core.text import number_in
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
 """The node has what was left, or its rows."""
@@ -322,3 +320,348 @@ class _Case:
 
 def _all(numbers: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(numbers))
+
+
+def misdirected(events: Mapping[int, Event]) -> Iterator[Finding]:
+    """``events`` by their index, in any order. Missing rows do not explain what differs.
+
+    DEFER changes nothing, and the sums leave it out.
+    """
+    events = {index: event for index, event in events.items() if event.kind is not Kind.DEFER}
+    origins = [index for index, event in events.items() if event.kind in ORIGINS]
+    right: dict[int, str] = {}
+    shown: dict[int, int] = {}
+    for index in (*origins, *events):
+        for number, address in zip(events[index].recipients, events[index].addresses, strict=False):
+            right.setdefault(number, canonical(address))
+            shown.setdefault(number, index)
+    accepted = {number for index in origins for number in events[index].recipients}
+    for index, event in events.items():
+        pairs = zip(event.recipients, event.addresses, strict=False)
+        wrong = {number for number, address in pairs if canonical(address) != right[number]}
+        if wrong:
+            first = shown[min(wrong)]
+            detail = f"another address than {events[first].kind} at {events[first].node}"
+            yield _finding(event, f"{detail}: {event.kind} at {event.node}", wrong, (first, index))
+        if origins and (more := set(event.recipients) - accepted):
+            detail = f"{len(more)} recipients more than were accepted: {event.kind} at {event.node}"
+            yield _finding(event, detail, more, (origins[0], index))
+    yield from _incomplete(events, origins)
+
+
+def _finding(event: Event, detail: str, recipients: Collection[int], rows: tuple[int, ...]) -> Finding:
+    what = Class.MISDELIVERED if event.kind in SENT else Class.ALTERED
+    return Finding(what, detail, tuple(sorted(recipients)), rows)
+
+
+def _incomplete(events: Mapping[int, Event], origins: Collection[int]) -> Iterator[Finding]:
+    """A copy that was made before the message was accepted has to have all of its recipients."""
+    for origin in origins:
+        own = events[origin]
+        before = [
+            index
+            for index, event in events.items()
+            if event.kind is Kind.HAREDIRECT
+            and event.database == own.database
+            and event.sequence < own.sequence
+        ]
+        holders = {events[index].peer for index in before}
+        copies: dict[str, set[int]] = {}
+        rows: dict[str, list[int]] = {}
+        for index, event in events.items():
+            if event.kind is Kind.HARECEIVE and not event.reason and event.node in holders:
+                copies.setdefault(event.node, set()).update(event.recipients)
+                rows.setdefault(event.node, []).append(index)
+        told = [(f"HAREDIRECT at {own.node}", set(events[index].recipients), [index]) for index in before]
+        told += [(f"HARECEIVE at {node}", had, rows[node]) for node, had in copies.items()]
+        for where, had, shown in told:
+            if fewer := set(own.recipients) - had:
+                detail = f"{len(fewer)} recipients fewer than were accepted: {where}"
+                yield Finding(Class.ALTERED, detail, tuple(sorted(fewer)), (origin, *shown))
+
+
+_OF_ITS_MAKER = frozenset({"content", "size"})
+
+
+def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
+    """``events`` by their index. ``untold``: there may be more rows than these."""
+    given_back = any(event.kind in (Kind.RESUBMITTED, Kind.SENT_AGAIN) for event in events.values())
+    for name, said in _told(events):
+        several = (
+            name in _OF_ITS_MAKER and not given_back and any(_is_report(events[index]) for index in said)
+        )
+        if several and untold:
+            continue  # the row of another maker may be one that is missing
+        origins = [index for index in said if events[index].kind in ORIGINS]
+        first = next(iter(origins or said))
+        right = {said[index] for index in (first, *(origins if several else ()))}
+        if others := tuple(index for index, text in said.items() if text not in right):
+            detail = f"another {name} than {_where(events, (first,))}: {_where(events, others)}"
+            yield Finding(Class.ALTERED, detail, rows=(first, *others))
+
+
+def _told(events: Mapping[int, Event]) -> Iterator[tuple[str, Mapping[int, str]]]:
+    """What can be compared, and what each row says. A digest is made once, by one algorithm, and is kept."""
+    for name in ("Content", "Envelope"):
+        if said := {index: event.entries[name] for index, event in events.items() if event.entries.get(name)}:
+            yield name.lower(), said
+    compared = {index: event for index, event in events.items() if event.kind in COMPARED}
+    if sizes := {index: str(event.size) for index, event in compared.items() if event.size is not None}:
+        yield "size", sizes
+    if senders := {index: event.sender for index, event in compared.items() if event.sender}:
+        yield "sender", senders
+
+
+def _where(events: Mapping[int, Event], rows: tuple[int, ...]) -> str:
+    return ", ".join(sorted({f"{events[at].kind} at {events[at].node}" for at in rows}))
+
+
+def _is_report(event: Event) -> bool:
+    return event.kind is Kind.DSN or is_derived(event.message)
+
+
+_PEERS = (Kind.HAREDIRECT, Kind.HARECEIVE, Kind.RESUBMIT, Kind.TRANSFER)
+_GIVEN = (Kind.HAREDIRECT, Kind.TRANSFER)
+
+
+class Involved:
+    """What the logs of these databases are worth for that message.
+
+    ``unknown``: some may have rows that are missing; ``lost``: some lost their end; ``open``: some go on.
+    """
+
+    def __init__(self, events: Sequence[Event], traces: Mapping[str, Trace], evidence: Evidence) -> None:
+        """``events``: all that is told of the message, each once."""
+        self._traces, self._evidence = traces, evidence
+        self._given = [event for event in events if event.kind in _GIVEN]
+        self._owners = {
+            event.entries["OwnerDb"]
+            for event in events
+            if event.kind is Kind.HARECEIVE and event.entries.get("OwnerDb")
+        }
+        databases = [trace.database for trace in traces.values()]
+        servers = {event.peer for event in events if event.kind in _PEERS}
+        databases += [evidence.databases[one] for name in servers for one in self._of(name)]
+        self.lost = any(one.lost or one.rolled_back for one in databases)
+        self.open = any(not one.closed and not one.lost and one.segments for one in databases)
+        missing = any(not one.lost and not (one.whole and self._from_start(one)) for one in databases)
+        self.unknown = missing or any(not self._of(name) for name in servers)
+
+    def _of(self, node: str) -> tuple[str, ...]:
+        databases = self._evidence.databases.values()
+        without = (one.id for one in databases if one.node == node and not one.segments)
+        return (*self._evidence.nodes.get(node, ()), *without)
+
+    def _from_start(self, database: Database) -> bool:
+        """Is nothing about this message in front of what is here of that log?"""
+        trace = self._traces.get(database.id)
+        return database.from_start or (trace is not None and trace.begun)
+
+    def lost_ends(self, recipients: set[int]) -> set[int]:
+        """Those of them that may have been settled in rows that were lost with a disk, or given up."""
+        if any(one.id not in self._traces for event in self._given for one in self._lost_of(event)):
+            return recipients
+        return recipients & self._gone()
+
+    def lost_with_its_owner(self) -> set[int]:
+        """Recipients of a copy that went with its disk, of a message that its owner may have accepted in rows
+        that went with another disk.
+        """
+        return self._gone() if any(self._lost_end(name) for name in self._owners) else set()
+
+    def _gone(self) -> set[int]:
+        """Those that a copy here had left when its disk was lost, or an older state put back."""
+        ends = [trace for trace in self._traces.values() if trace.ending is Ending.LOST]
+        return {number for trace in ends for number in trace.left}
+
+    def _lost_of(self, event: Event) -> Iterator[Database]:
+        """The databases with a lost end among those that the row says it was given to."""
+        names = [one] if (one := event.entries.get("ShadowDb")) else self._of(event.peer)
+        return (database for name in names if (database := self._lost_end(name)))
+
+    def _lost_end(self, name: str) -> Database | None:
+        """That database, if it lost an end of its log."""
+        database = self._evidence.databases.get(name)
+        return database if database is not None and (database.lost or database.rolled_back) else None
+
+
+def promotions(events: Sequence[Event], evidence: Evidence) -> Iterator[Finding]:
+    """One finding for each RESUBMIT of a holder."""
+    for index, event in enumerate(events):
+        if event.kind is Kind.RESUBMIT:
+            what, detail = _judge(event, events, evidence)
+            yield Finding(what, f"{event.node}: {event.reason}; {detail}", event.recipients, (index,))
+
+
+def _judge(resubmit: Event, events: Sequence[Event], evidence: Evidence) -> tuple[Class, str]:
+    former = evidence.databases.get(resubmit.entries.get("OwnerDb", ""))
+    others = [one for one in evidence.nodes.get(resubmit.peer, ()) if former is None or one != former.id]
+    match resubmit.reason:
+        case "database-replaced":
+            if former is None or former.lost or not former.segments or others:
+                return Class.PROMOTED, "that database is gone"
+            if former.ends:
+                return Class.FALSE_PROMOTION, "that database is the only one in its owner's complete log"
+        case "database-rolled-back":
+            if former is not None and (former.rolled_back or former.lost):
+                return Class.PROMOTED, "the owner's log shows that it was set back"
+            if former is not None and former.ends:
+                return Class.FALSE_PROMOTION, "the owner's log was never set back"
+        case "heartbeat-lost":
+            again = [
+                event
+                for event in events
+                if event.node == resubmit.peer
+                and event.kind in SENT
+                and event.epoch < resubmit.epoch
+                and set(event.recipients) & set(resubmit.recipients)
+            ]
+            if again:
+                return Class.FALSE_PROMOTION, "its owner sent it as well"
+            if any(event.node == resubmit.peer and event.kind is Kind.TRANSFER for event in events):
+                return Class.PROMOTED, "its owner came back and followed"
+            if former is not None and (former.lost or others):
+                return Class.PROMOTED, "that database is gone"
+        case "owner-forgot":
+            begun = any(event.kind in ORIGINS and event.node == resubmit.peer for event in events)
+            if former is None or former.lost or former.rolled_back or others or not begun:
+                return Class.PROMOTED, "its owner's log does not know it, or was lost"
+        case "handed-over":
+            given = (one for one in events if one.kind is Kind.TRANSFER and one.node == resubmit.peer)
+            if any(one.epoch == resubmit.epoch for one in given):
+                return Class.PROMOTED, "its owner handed it over"
+            if former is not None and former.ends:
+                return Class.FALSE_PROMOTION, "its owner's complete log does not hand it over"
+        case "owner-retired":
+            return Class.PROMOTED, "an operator retired its owner"
+        case _:
+            pass
+    return Class.PROMOTED_UNVERIFIED, "the logs cannot tell"
+
+
+def removals(
+    events: Mapping[int, Event], traces: Mapping[str, Trace], places: Mapping[int, int]
+) -> Iterator[Finding]:
+    """``events``: all rows about a message by their index. ``places``: where each stands in its database."""
+    rows = [index for index, event in events.items() if event.kind is Kind.REMOVE]
+    if not rows:
+        return
+    removed = {number for index in rows for number in events[index].recipients}
+    asked = told_by(events[index] for index in rows) or "no row says by whom"
+    yield Finding(Class.REMOVED, asked, tuple(sorted(removed)), tuple(rows))
+    sent = [index for index, event in events.items() if event.kind in SENT and removed & {*event.recipients}]
+    for index in sent:
+        yield from _sent(index, removed & {*events[index].recipients}, events, traces, places)
+
+
+def _sent(
+    index: int,
+    removed: set[int],
+    events: Mapping[int, Event],
+    traces: Mapping[str, Trace],
+    places: Mapping[int, int],
+) -> Iterator[Finding]:
+    """A delivery to recipients that were removed, by that node or by another one."""
+    one = events[index]
+    here = [at for at, event in events.items() if event.database == one.database and _hears(event, removed)]
+    before = [at for at in here if places[at] < places[index]]
+    own = [at for at in here if events[at].kind is Kind.REMOVE and places[at] > places[index]]
+    # A database that was set back knows nothing of the rows that it gave up.
+    forgot = traces[one.database].database.rolled_back
+    numbers = tuple(sorted(removed))
+    if before and not forgot:
+        detail = f"{one.node} knew of the removal, and delivered it all the same"
+        yield Finding(Class.DELIVERED_AFTER_REMOVAL, detail, numbers, (*before, index))
+    elif own and not forgot:
+        detail = f"{one.node}: REMOVE of what it had delivered"
+        yield Finding(Class.INCONSISTENT, detail, numbers, (index, *own))
+    else:
+        detail = f"{one.node} delivered it before it heard of the removal"
+        yield Finding(Class.REMOVED_TOO_LATE, detail, numbers, (index,))
+
+
+def _hears(event: Event, removed: set[int]) -> bool:
+    """Is it a row by which its node knows that one of these is settled?"""
+    settled = event.kind is Kind.HADISCARD and event.reason in SETTLED_ELSEWHERE
+    return (settled or event.kind is Kind.REMOVE) and bool(removed & {*event.recipients})
+
+
+def waiting(events: Mapping[int, Event], traces: Mapping[str, Trace]) -> Mapping[int, Sequence[int]]:
+    """Recipients whom a node has, and whom an operator suspended: with the rows that say so.
+
+    Where a node that owns the message has resumed them, a copy that did not hear of that does not count.
+    """
+    found: dict[int, list[int]] = {}
+    resumed: set[int] = set()
+    for trace in traces.values():
+        if trace.ending in (Ending.HELD, Ending.TAIL):
+            for number in (trace.left & trace.suspended.keys()) - trace.resumed:
+                found.setdefault(number, []).append(trace.suspended[number])
+            resumed |= trace.resumed & trace.left if trace.owned else set()
+    rows: dict[int, list[int]] = {}
+    for number, some in found.items():
+        if number not in resumed:
+            rows[number] = sorted(some, key=lambda index: events[index].at)
+    return rows
+
+
+def told_by(events: Iterable[Event]) -> str:
+    """Who did it and why, each once."""
+    return "; ".join(dict.fromkeys(event.why for event in events if event.why))
+
+
+@dataclass(slots=True)
+class Words:
+    """Of recipients whose end no row at hand tells. ``borne_out``: the row may be one that a log lacks.
+    ``denied``: the log of each who told it is whole, and has them unsettled. ``alone``: no row says how far
+    that log had got, as an older version wrote it.
+    """
+
+    borne_out: set[int] = field(default_factory=set)
+    denied: set[int] = field(default_factory=set)
+    alone: set[int] = field(default_factory=set)
+
+
+def weighed(
+    rows: Iterable[Event], recipients: set[int], traces: Mapping[str, Trace], evidence: Evidence
+) -> Words:
+    """``rows``: HADISCARD, all that were told of the message. ``recipients``: those without an end."""
+    found = Words()
+    rows = tuple(rows)
+    heard: dict[str, set[int]] = defaultdict(set)
+    for row in rows:
+        heard[row.database] |= set(row.recipients)
+    for row in rows:
+        named = recipients & set(row.recipients)
+        teller, told = row.entries.get("TellerDb", ""), number_in(row.reference.rpartition(":")[2])
+        if not teller or told < 0:
+            found.alone |= named
+            continue
+        trace = traces.get(teller)
+        if _may_lack(teller, told, trace, evidence):
+            found.borne_out |= named
+            continue
+        denied = _denied(named, trace)
+        found.denied |= denied
+        found.borne_out |= named - denied - heard[teller]  # what the teller was told itself is a word, too
+    found.denied -= found.borne_out
+    found.alone -= found.borne_out | found.denied
+    return found
+
+
+def _may_lack(name: str, told: int, trace: Trace | None, evidence: Evidence) -> bool:
+    """May rows about the message be missing, up to that row of that database?"""
+    database = evidence.databases.get(name)
+    if database is None or not database.whole or database.rolled_back or database.last < told:
+        return True
+    return not (database.from_start or (trace is not None and trace.begun))
+
+
+def _denied(named: set[int], trace: Trace | None) -> set[int]:
+    """Those that who told of them had unsettled at its last row, or of which it never had a row.
+
+    A node whose rows are damaged knows what it was told, and writes no row of that.
+    """
+    if trace is None:
+        return named
+    return set() if trace.damage is Damage.ROWS else named & trace.left

@@ -33,12 +33,12 @@ from shadowaudit.core.events import (
 )
 from shadowaudit.core.facts import Fault
 from shadowaudit.core.fingerprint import digest, key_of, print_of, weight
+from shadowaudit.core.replies import accepted, refused
 from shadowaudit.core.text import number_in, restored
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import KEEP, Cells, Numbers, keys, packed
 from shadowaudit.logs.grid import Grid
 from shadowaudit.logs.kinds import KINDS, by_source, is_any
-from shadowaudit.logs.replies import elsewhere, unfitting
 from shadowaudit.logs.rows import moments
 
 Long = NDArray[np.int64]
@@ -388,3 +388,35 @@ def _moments(times: Cells, found: Long) -> None:
     left = np.flatnonzero(found == loops.NONE)
     if len(left):
         found[left] = moments(pa.array(times.at(left).texts(), pa.string()))
+
+
+Truth = NDArray[np.bool_]
+
+
+def unfitting(context: Cells, status: Cells, *, sent: Truth, failed: Truth, deferred: Truth) -> Truth:
+    """Which deliveries, bounces and attempts have a reply or a recipient's status of another event?"""
+    odd: Truth = sent | failed | deferred
+    rows = np.flatnonzero(odd)
+    odd[rows] = context.at(rows).begins(b"2") != sent[rows]
+    rows = np.flatnonzero(sent)
+    texts, of = status.at(rows).numbered()
+    odd[rows] |= np.array([not accepted(listed(text)) for text in texts.texts()], dtype=np.bool_)[of]
+    for row in np.flatnonzero(failed).tolist():
+        odd[row] |= not refused(listed(status.text(row)))
+    return odd
+
+
+def elsewhere(
+    context: Cells, copied: Truth, entries: Sequence[Mapping[str, str]], which: NDArray[Any]
+) -> Truth:
+    """Which rows HAREDIRECT do not begin with the good reply of the shadow server that they name?
+
+    ``entries[which[row]]`` are a row's. A row that tells of attempts before the last one is among them.
+    """
+    odd = copied.copy()
+    shadows = {one.get("Shadow", ""): number for number, one in enumerate(entries)}
+    number = np.array([shadows[one.get("Shadow", "")] for one in entries])[which]
+    for name, its in shadows.items():
+        rows = np.flatnonzero(copied & (number == its))
+        odd[rows] = ~context.at(rows).begins(f"{name}=2".encode())
+    return odd

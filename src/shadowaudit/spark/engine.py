@@ -9,7 +9,7 @@ Executors and driver share the logs, and nothing else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -25,7 +25,6 @@ from shadowaudit.engine.merge import buckets_for
 from shadowaudit.engine.port import EngineError, Job
 from shadowaudit.spark.places import Log, Ranges
 from shadowaudit.spark.states import BLOCK, BUCKET, FACTS, LOG, NAME, States, told
-from shadowaudit.spark.tasks import Tasks, on_server
 from shadowaudit.spark.verdict import JUDGED, MERGED, judging, merging
 
 _SETTINGS = {
@@ -157,3 +156,39 @@ def _said(text: str) -> str:
     python = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", text.partition("\n\tat ")[0], re.MULTILINE)
     java = re.findall(r"^: (?:[\w$]+\.)*([\w$]+: .+)$", text, re.MULTILINE)
     return str((python[-1:] or java[:1] or [text.strip().partition("\n")[0]])[0])[:300]
+
+
+def on_server(spark: Any) -> bool:
+    """Is it a session of a Connect server? Such a one has no SparkContext here."""
+    return not hasattr(spark, "sparkContext")
+
+
+class Tasks:
+    """Of the stages that run: done, and all."""
+
+    def __init__(self, spark: Any) -> None:
+        self._tracker: Any = None
+        self._told = (0, 0)
+        if on_server(spark):
+            spark.registerProgressHandler(self._hear)
+        else:
+            self._tracker = spark.sparkContext.statusTracker()
+
+    def now(self) -> tuple[int, int]:
+        """(0, 0) when nothing runs, or the session is being closed."""
+        if self._tracker is None:
+            return self._told
+        try:
+            found = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
+        except Exception:  # Java is going
+            return 0, 0
+        stages = [stage for stage in found if stage]
+        return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
+
+    def _hear(
+        self, *, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
+    ) -> None:
+        """As Spark Connect calls it."""
+        del inflight_tasks, operation_id
+        known = [] if done or stages is None else list(stages)
+        self._told = sum(one.num_completed_tasks for one in known), sum(one.num_tasks for one in known)

@@ -6,29 +6,34 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from shadowlab import layout, node_settings
 from shadowlab.chaos.catalogue import CATALOGUE
 from shadowlab.chaos.causes import explain, read
 from shadowlab.chaos.clients import ChaosClient
-from shadowlab.chaos.collecting import Collector, dropped
 from shadowlab.chaos.equipment import Equipment, equipped
 from shadowlab.chaos.faults import Hands
-from shadowlab.chaos.history import History, Struck, now
+from shadowlab.chaos.history import History, MailboxArrival, SendOutcome, Struck, now
+from shadowlab.chaos.letters import intact
 from shadowlab.chaos.plan import Plan, Planned, schedule
-from shadowlab.chaos.progress import Watching, watching
 from shadowlab.chaos.result import ChaosResult
 from shadowlab.chaos.verdict import weigh
-from shadowlab.chaos.wholeness import backlog, ended, missing, unsettled
 from shadowlab.cluster import Cluster, refuse_used, up
 from shadowlab.errors import LabError
 from shadowlab.guard import undisturbed
-from shadowlab.layout import MAILBOX
+from shadowlab.layout import MAILBOX, LabNode
+from shadowlab.mail import dropped_by
+from shadowlab.probing import NodeStatus, message, status
 from shadowlab.processes import ProcessState
+from shadowmailbox.maildir import messages
+from shadowrelay.cli.progress import Bar, bar
 
 OPTIONS = ("safety_net_hold_time=1m",)
 """Settings of a run. Settled mail is kept for a minute only: a long run would fill the disk."""
@@ -277,3 +282,119 @@ class _Run:
         history.close()
         seconds, problems = self._seconds or 0.0, tuple(self._problems)
         return ChaosResult(self._plan, history, verdict, causes, problems, seconds, self._interrupted)
+
+
+_INTERVAL = 0.5
+
+
+class Collector(threading.Thread):
+    """Notes every message that arrived, and removes its file, until ``over`` is set."""
+
+    def __init__(self, mailboxes: Path, history: History, over: threading.Event) -> None:
+        super().__init__(name="collector", daemon=True)
+        self._mailboxes, self._history, self._over = mailboxes, history, over
+
+    def run(self) -> None:
+        while not self._over.wait(_INTERVAL):
+            self.collect()
+
+    def collect(self) -> None:
+        for recipient, file in messages(self._mailboxes):
+            message_id, unchanged = intact(file.read_bytes())
+            at = int(file.name.partition(".")[0]) / 1e9
+            self._history.tell(MailboxArrival(at, message_id, recipient, damaged=not unchanged))
+            if unchanged:
+                file.unlink()
+            else:
+                file.rename(self._mailboxes.parent / f"changed-{file.name}")
+
+
+def dropped(log: Path) -> Iterator[MailboxArrival]:
+    """Second copies that the mailbox server dropped, from its log."""
+    for row in dropped_by(log):
+        yield MailboxArrival(row.at, row.message_id, row.recipient, dropped=True)
+
+
+class Watching:
+    """Shows what is being done. ``refresh`` is cheap: call it often."""
+
+    def __init__(self, shown: Bar, history: History) -> None:
+        self._shown, self._history = shown, history
+        self._began = time.monotonic()
+        self._doing = ""
+        self._counted = self._acknowledged = 0
+
+    def doing(self, text: str) -> None:
+        self._doing = text
+        self.refresh()
+
+    def refresh(self) -> None:
+        attempts = self._history.attempts
+        while self._counted < len(attempts):
+            self._acknowledged += attempts[self._counted].outcome is SendOutcome.ACKNOWLEDGED
+            self._counted += 1
+        text = (
+            f"{self._acknowledged} acknowledged, {len(self._history.arrivals)} delivered, "
+            f"{len(self._history.faults)} faults | {self._doing}"
+        )
+        self._shown.tell(text, time.monotonic() - self._began)
+
+
+@contextmanager
+def watching(history: History, seconds: float) -> Iterator[Watching]:
+    with bar("chaos", seconds) as shown:
+        yield Watching(shown, history)
+
+
+_OPEN = frozenset({"queued", "shadow", "set_aside"})
+
+
+def ended(cluster: Cluster, names: Sequence[str]) -> list[str]:
+    """The names of processes that do not run any more."""
+    return [name for name in names if cluster.process(name).state is ProcessState.GONE]
+
+
+def missing(nodes: Sequence[LabNode], since: float) -> str:
+    """What the cluster lacks to be whole; empty if nothing.
+
+    A contact counts if it is later than ``since``: before that, a node may count copies that are gone.
+    """
+    seen = {node.name: status(node) for node in nodes}
+    for name, found in seen.items():
+        short = name.partition(".")[0]
+        if found is None:
+            return f"{short} does not answer"
+        for peer in found.peers:
+            if not _met(peer, seen.get(str(peer["name"])), since):
+                return f"{short} has not met {str(peer['name']).partition('.')[0]}"
+        if found.exposed:
+            return f"{short} has {found.exposed} exposed messages"
+        if found.asking:
+            return f"{short} still asks about {found.asking} messages"
+        if found.promoting:
+            return f"{short} has yet to promote {found.promoting} messages"
+    return ""
+
+
+def unsettled(nodes: Sequence[LabNode], ids: Collection[str]) -> set[str]:
+    """The messages that some node has in transit or set aside."""
+    return {
+        one for one in ids if any((found := message(node, one)) and found["state"] in _OPEN for node in nodes)
+    }
+
+
+def backlog(nodes: Sequence[LabNode]) -> tuple[int, int] | None:
+    """Messages in all queues, and copies held; None if a node does not answer."""
+    seen = [status(node) for node in nodes]
+    found = [one for one in seen if one is not None]
+    if len(found) < len(seen):
+        return None
+    return sum(one.queued for one in found), sum(one.shadow_held for one in found)
+
+
+def _met(peer: Mapping[str, Any], itself: NodeStatus | None, since: float) -> bool:
+    if itself is None or peer["state"] != "reachable" or not peer["last_contact"]:
+        return False
+    known = peer["database_id"], peer["incarnation"]
+    contact = datetime.fromisoformat(str(peer["last_contact"])).timestamp()
+    return known == (itself.database_id, itself.incarnation) and contact >= since

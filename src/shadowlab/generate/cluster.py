@@ -16,7 +16,7 @@ from typing import Any
 
 from shadowlab.generate.message import Message
 from shadowlab.generate.stories import FAULTS, FILE_FAULTS, ordinary
-from shadowlab.generate.writing import NodeLog, WrittenRow
+from shadowlab.generate.writing import GeneratedRow, NodeLog
 
 BEGIN = 1_795_000_000_000  # 2026-11-18
 EVERY = 20  # milliseconds between two messages
@@ -96,7 +96,7 @@ def _written(
         log.snapshot(BEGIN - 1000, _uuid(chance), [], "start")
     found: dict[str, tuple[str, ...]] = {}
     left: list[Message] = []
-    waiting: list[tuple[int, int, int, WrittenRow]] = []
+    waiting: list[tuple[int, int, int, GeneratedRow]] = []
     count = others = 0
     at = BEGIN
     for message in _messages(messages, places, chance, found):
@@ -170,7 +170,7 @@ def _messages(
         yield message
 
 
-def _held(left: list[Message], node: int) -> Iterator[WrittenRow]:
+def _held(left: list[Message], node: int) -> Iterator[GeneratedRow]:
     for message in left:
         for who, role in message.left:
             if _NODES.index((message.owner, message.holder)[who]) == node:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from shadowlab.generate.writing import WrittenRow
+from shadowlab.generate.writing import GeneratedRow
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId
 
@@ -39,7 +39,7 @@ class Message:
     owner: str
     holder: str
     recipients: tuple[str, ...]
-    steps: list[tuple[int, int, WrittenRow]]
+    steps: list[tuple[int, int, GeneratedRow]]
     left: tuple[tuple[int, str], ...] = ()  # (node, role) that still have it when the log ends
     left_in: int = 1  # the epoch in which they have it
     sender: str = "sender@example.org"
@@ -48,7 +48,7 @@ class Message:
     others: list[Message] = field(default_factory=list)  # reports on it, and what gives it back
     found: tuple[str, ...] = ()  # of those: the classes that the audit has to find
 
-    def row(self, event: str, which: tuple[int, ...] = (), **more: Any) -> WrittenRow:
+    def row(self, event: str, which: tuple[int, ...] = (), **more: Any) -> GeneratedRow:
         """A row about these recipients, all of them unless named."""
         chosen = which or tuple(range(1, len(self.recipients) + 1))
         some = "+".join(map(str, chosen)) if len(chosen) < len(self.recipients) else ""
@@ -56,14 +56,14 @@ class Message:
         addresses = ";".join(self.recipients[number - 1] for number in chosen)
         digests = self.digests() if event in _DIGESTED else ""
         told: dict[str, Any] = {"sender": self.sender, "size": self.size, **more}
-        return WrittenRow(event, self.id, addresses, len(chosen), custom=custom, digests=digests, **told)
+        return GeneratedRow(event, self.id, addresses, len(chosen), custom=custom, digests=digests, **told)
 
     def digests(self, content: str = "") -> str:
         """The entries that say what it is; of another ``content``, if one is named."""
         made = hashlib.blake2b(f"{self.content or self.id}{content}".encode(), digest_size=32).hexdigest()
         return f";S:Content=xxh3-128:{made[:32]};S:Envelope=xxh3-128:{self.id.replace('-', '')}"
 
-    def add(self, after: int, who: int, row: WrittenRow) -> None:
+    def add(self, after: int, who: int, row: GeneratedRow) -> None:
         self.steps.append((self.at + after, who, row))
 
     # The rows of ordinary life.
@@ -160,7 +160,9 @@ class Message:
     def damaged(self, after: int, who: int, damage: str = "content") -> None:
         row = self.row("HADAMAGE", source="REDUNDANCY", context="it is not the one of the digest")
         if damage == "rows":
-            row = WrittenRow("HADAMAGE", self.id, "", 0, "REDUNDANCY", context="its rows cannot be believed")
+            row = GeneratedRow(
+                "HADAMAGE", self.id, "", 0, "REDUNDANCY", context="its rows cannot be believed"
+            )
         row.custom += f";S:Damaged={damage}"
         self.add(after, who, row)
 

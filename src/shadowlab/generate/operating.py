@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shadowlab.generate.message import HOLDER, OWNER, Message
-from shadowlab.generate.writing import WrittenRow
+from shadowlab.generate.writing import GeneratedRow
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId
 
@@ -16,7 +16,7 @@ _REASON = "spam of the night"
 
 def ordered(
     m: Message, event: str, after: int, which: tuple[int, ...] = (), who: int = OWNER, **more: Any
-) -> WrittenRow:
+) -> GeneratedRow:
     """A row of an operator's job about these recipients."""
     me = (m.owner, m.holder)[who]
     custom = f"{more.pop('custom', '')};S:Operator=kim;S:Reason={_REASON};S:Job={_JOB.format(m.at)}"

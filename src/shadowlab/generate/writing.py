@@ -18,7 +18,7 @@ VERSION = "01.00.0001.000"
 
 
 @dataclass(slots=True)
-class WrittenRow:
+class GeneratedRow:
     """What a row says; what the node adds stands in ``NodeLog.write``."""
 
     event: str
@@ -56,7 +56,7 @@ class NodeLog:
     _second: int = -1
     _moment: str = ""
 
-    def write(self, at: int, row: WrittenRow) -> None:
+    def write(self, at: int, row: GeneratedRow) -> None:
         """Add a row; ``at`` is in milliseconds."""
         self.sequence += 1
         self._first = self._first or self.sequence
@@ -79,13 +79,13 @@ class NodeLog:
         if self._size >= self.limit:
             self.close(at)
 
-    def snapshot(self, at: int, name: str, rows: list[WrittenRow], taken: str = "stop") -> None:
+    def snapshot(self, at: int, name: str, rows: list[GeneratedRow], taken: str = "stop") -> None:
         """What the node holds at that moment, and how much that is."""
         for row in rows:
             row.custom = f";S:Snapshot={name};S:Role={row.custom}"
             self.write(at, row)
         closing = f";S:Snapshot={name};S:Count={len(rows)};S:Taken={taken}"
-        self.write(at, WrittenRow("LOAD", "", "", 0, "BOOTLOADER", server=self.node, custom=closing))
+        self.write(at, GeneratedRow("LOAD", "", "", 0, "BOOTLOADER", server=self.node, custom=closing))
 
     def close(self, at: int) -> None:
         """Close the file, if there is one, as a node does."""

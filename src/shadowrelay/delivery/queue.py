@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from dataclasses import field
+from datetime import datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
@@ -15,17 +15,21 @@ import structlog
 
 from shadowrelay import failpoints, measures
 from shadowrelay.core.decisions import Part
+from shadowrelay.core.delivery import retry
 from shadowrelay.core.delivery.hosts import HostGroup
-from shadowrelay.core.delivery.settling import Ending, Hop, settle
+from shadowrelay.core.delivery.settling import AttemptResult, Ending, Expansion, Hop, expansion_of, settle
 from shadowrelay.core.filtering import in_queue
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.members.damage import found
+from shadowrelay.core.messages import Copy, Recipient
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.routing import Route
-from shadowrelay.core.reception.sites import SitePath
-from shadowrelay.core.recipients import LISTS, AddressBook, no_book
+from shadowrelay.core.reception.routing import Route, next_hop_of
+from shadowrelay.core.reception.sites import SitePath, fanned_out
+from shadowrelay.core.recipients import LISTS, AddressBook, Becomes, no_book
 from shadowrelay.core.reckoning import Endings
-from shadowrelay.core.steps import SendOn, Sent
+from shadowrelay.core.steps import SendOn, Sent, Transact, WriteReports
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import (
@@ -40,16 +44,15 @@ from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
 from shadowrelay.delivery.detour import Detour
 from shadowrelay.delivery.hosts import Hosts, worn_out
-from shadowrelay.delivery.lists import Lists
 from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
-from shadowrelay.delivery.script import deliver, write_down
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
 from shadowrelay.members.suspended import Suspended
 from shadowrelay.running import Performer
 from shadowrelay.smtp.sending.session import DeliverySession
+from shadowrelay.wire.xtext import typed_recipient
 
 log = structlog.get_logger(__name__)
 
@@ -440,3 +443,100 @@ def rerouted(hops: dict[NextHop, Outbound], fixed: Iterable[NextHop], hosts: Hos
         elif hops[name].server != server or hosts.moved(name):
             hops[name].server = server
             hops[name].restored()
+
+
+async def deliver(
+    copy: Copy, next_hop: NextHop, recipients: tuple[Recipient, ...], clock: Callable[[], datetime]
+) -> Copy | None:
+    """Send one fork and record the outcome. The result is the copy afterwards, None if it is gone.
+
+    Whatever happens to the message during the attempt, the attempt may finish: its outcome settles recipients
+    in any role.
+    """
+    sent = await SendOn(next_hop, copy, recipients)
+    if sent.damaged:
+        await Transact(lambda ledger: ledger.apply(found(ledger, copy.id, clock(), sent.damaged)))
+    return await write_down(copy, sent, clock)
+
+
+async def write_down(copy: Copy, sent: Sent, clock: Callable[[], datetime]) -> Copy | None:
+    """Settle the recipients that have results, and announce that.
+
+    An LMTP server answers for one recipient after the other, and may take minutes: each answer is recorded
+    when it comes.
+    """
+    reports = await WriteReports(copy, sent.results, sent.hop, sent.dsn_offered)
+    return await Transact(
+        lambda ledger: ledger.apply(
+            settle(ledger, copy.id, sent.results, (*reports, *sent.expansions), sent.hop, clock(), sent=copy)
+        )
+    )
+
+
+_HERE = Hop(server="", inside=False, mailbox=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Expands the lists of a fork. ``still_ours`` is asked first: another member may own the message."""
+
+    _book: Callable[[], AddressBook]
+    _still_ours: Callable[[ActiveFork], Awaitable[bool]]
+    _examiner: Examiner
+    _routes: Sequence[Route]
+    _policy: Policy
+    _ending: Callable[[], datetime]  # what would have ended by then has ended
+    _ways: Mapping[str, SitePath]
+
+    async def expand(self, claimed: ActiveFork) -> Sent:
+        """One result for each list of the fork. The message to the members refers to the content, which is
+        compared with its digest first.
+        """
+        if not await self._still_ours(claimed):
+            return Sent((), _HERE)
+        finding = await self._examiner.compare(claimed.copy, claimed.content)
+        if finding is Finding.DAMAGED:
+            return Sent((), _HERE)  # it waits for a good copy
+        if finding is Finding.UNREADABLE:
+            reply = "451 4.3.0 Local error: its content cannot be read"
+            return Sent(tuple(self._put_off(claimed, one, reply) for one in claimed.recipients), _HERE)
+        book, results, expansions = self._book(), [], []
+        for one in claimed.recipients:
+            result, expansion = self._expanded(claimed, one, book)
+            results.append(result)
+            expansions += [expansion] if expansion else []
+        return Sent(tuple(results), _HERE, expansions=tuple(expansions))
+
+    def _expanded(
+        self, claimed: ActiveFork, one: Recipient, book: AddressBook
+    ) -> tuple[AttemptResult, Expansion | None]:
+        expansion = expansion_of(claimed.copy, one, book, self._next_hop, typed_recipient)
+        if expansion is not None:
+            for loop in expansion.loops:
+                log.warning("list_inside_itself", message=claimed.copy.id, list=one.address, again=loop)
+            count = len(expansion.recipients)
+            expansion = replace(expansion, recipients=fanned_out(expansion.recipients, self._ways))
+            ending = Ending.POSTED if expansion.posted else Ending.EXPANDED
+            reply = f"250 2.1.5 Expanded to {count} recipient{'s' if count > 1 else ''}"
+            return AttemptResult(one.number, ending, reply, remote=False), expansion
+        found = book.resolve(one.address)
+        if found.what is Becomes.UNKNOWN:
+            reply = "550 5.1.1 No such recipient here"
+            return AttemptResult(one.number, Ending.REJECTED, reply, remote=False), None
+        if found.what is Becomes.LIST:
+            reply = "550 5.2.4 The list has no members"
+            return AttemptResult(one.number, Ending.REJECTED, reply, remote=False), None
+        # The file that had the list may come to this node yet.
+        return self._put_off(claimed, one, "451 4.2.4 This node has no list of that name"), None
+
+    def _put_off(self, claimed: ActiveFork, one: Recipient, reply: str) -> AttemptResult:
+        now, since = self._ending(), retry.since(claimed.copy, (one,)) + claimed.not_aged
+        if retry.expired(since, now, self._policy):
+            return AttemptResult(one.number, Ending.EXPIRED, reply, remote=False)
+        late = retry.delay_notice_due(one, since, now, self._policy)
+        pause: timedelta = retry.after(one.attempts + 1, self._policy)
+        return AttemptResult(one.number, Ending.DEFERRED, reply, pause, remote=False, late=late)
+
+    def _next_hop(self, address: str) -> NextHop:
+        """By the routes; without one the recipient is put off, as any other is, until there is one."""
+        return next_hop_of(address, self._routes) or NextHop("")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
+from email.utils import format_datetime
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,15 +15,25 @@ from shadowrelay import failpoints, measures
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
-from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Digests
+from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.messages import Digests, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
-from shadowrelay.core.reception.routing import Route
-from shadowrelay.core.reception.sites import SitePath
-from shadowrelay.core.recipients import LISTS, AddressBook, no_book
+from shadowrelay.core.reception.routing import Route, next_hop_of, postmaster_domain, route_for
+from shadowrelay.core.reception.sites import SitePath, fanned_out
+from shadowrelay.core.recipients import (
+    EMPTY,
+    LISTS,
+    AddressBook,
+    Becomes,
+    Rewriting,
+    in_ascii,
+    no_book,
+    once,
+    rewrite,
+)
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.core.workers import node_of
@@ -35,16 +46,15 @@ from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
-from shadowrelay.reception.addressing import Addressing
-from shadowrelay.reception.header_fields import completed, trace_field
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
 from shadowrelay.smtp.receiving.contract import Client, Delayed, Hangup
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
-from shadowrelay.wire.header import HeaderScan, came_by
+from shadowrelay.wire.header import HeaderScan, came_by, received_field
 from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
+from shadowrelay.wire.xtext import typed_recipient
 
 log = structlog.get_logger(__name__)
 
@@ -400,3 +410,108 @@ class IntakeSink:
         self._arrival = replace(self._arrival, envelope=envelope)
         self._added = len(added)
         return added + scan.section
+
+
+_ACCEPTED_DOMAIN = NextHop("accepted")
+
+
+class Addressing:
+    """The addresses of one connector. ``own``: this node's name. ``ways``: the paths to sites of other
+    boundaries. ``book``: the aliases and lists of this moment.
+    """
+
+    def __init__(
+        self,
+        own: ServerName,
+        accepted_domains: tuple[str, ...],
+        routes: Sequence[Route],
+        ways: Mapping[str, SitePath],
+        book: Callable[[], AddressBook],
+    ) -> None:
+        self._accepted = (Route(_ACCEPTED_DOMAIN, accepted_domains),)
+        self._postmaster_domain = postmaster_domain(own, accepted_domains)
+        self._routes = routes
+        self._ways = ways
+        self._book = book
+
+    def refused(self, rcpt: RcptTo, *, trusted: bool) -> Reply | None:
+        """Why RCPT is refused; None: it is accepted. ``trusted``: this client may send to any domain."""
+        address = self._address(rcpt)
+        if not trusted and route_for(address, self._accepted) is None:
+            return Reply(550, "5.7.1", "Relaying denied")
+        if (book := self._book()) is not EMPTY:
+            found = book.resolve(address)
+            if found.what in (Becomes.UNKNOWN, Becomes.LOOP):
+                return Reply(550, "5.1.1", "No such recipient here")
+            if found.what is Becomes.LIST:
+                return None
+            address = found.address
+        if route_for(address, self._routes) is None:
+            log.warning("no_route", recipient=address)
+            return Reply(451, "4.4.4", "No route to that domain for now")
+        return None
+
+    def recipients(
+        self, named: Sequence[RcptTo], *, merge: bool
+    ) -> tuple[tuple[Recipient, ...], tuple[Rewriting, ...]]:
+        """The recipients with their next hops, and which addresses were rewritten. ``merge``: a recipient
+        that was named several times, or two names for one address, make one recipient.
+        """
+        book = self._book()
+        found = tuple(
+            Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
+            for number, rcpt in enumerate(named, 1)
+        )
+        if merge and len(found) > 1:
+            found = once(found)
+        rewritings: tuple[Rewriting, ...] = ()
+        if book is not EMPTY:
+            found, rewritings = rewrite(found, book, typed_recipient, merge=merge)
+        routed = tuple(self._routed(one) for one in found)
+        return fanned_out(routed, self._ways) if self._ways else routed, rewritings
+
+    def _routed(self, recipient: Recipient) -> Recipient:
+        if recipient.next_hop:  # a list
+            return recipient
+        next_hop = next_hop_of(recipient.address, self._routes)
+        return replace(recipient, next_hop=next_hop) if next_hop else recipient
+
+    def _address(self, rcpt: RcptTo) -> str:
+        return rcpt.address if "@" in rcpt.address else f"{rcpt.address}@{self._postmaster_domain}"
+
+
+@lru_cache(maxsize=16)
+def _date(second: datetime) -> str:
+    """A date as header fields write it. Cached: many messages arrive within one second."""
+    return format_datetime(second)
+
+
+def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
+    """The Received field (RFC 5321 section 4.4). It names the recipient if there is only one: in ASCII as far
+    as that is possible, so that the field alone makes no message one that needs SMTPUTF8.
+    """
+    recipients = [one.address for one in arrival.recipients]
+    return received_field(
+        helo=session.helo,
+        address=session.address,
+        by=own,
+        protocol=session.protocol(smtputf8=arrival.envelope.smtputf8),
+        message_id=arrival.id,
+        date=_date(arrival.received_at.replace(microsecond=0)),
+        login=session.login,
+        recipient=(in_ascii(recipients[0]) or recipients[0]) if len(recipients) == 1 else "",
+    )
+
+
+def completed(arrival: Arrival, own: ServerName, names: Set[str], message_id: str) -> tuple[bytes, str]:
+    """For submission (RFC 6409 section 8): the fields that the header lacks, and the Message-ID.
+
+    ``names``: the fields that the header has. ``message_id``: its Message-ID, '' if it has none.
+    """
+    added = ""
+    if "message-id" not in names:
+        message_id = f"<{arrival.id}@{own}>"
+        added += f"Message-ID: {message_id}\r\n"
+    if "date" not in names:
+        added += f"Date: {_date(arrival.received_at.replace(microsecond=0))}\r\n"
+    return added.encode(), message_id

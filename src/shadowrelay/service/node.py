@@ -84,8 +84,8 @@ from shadowrelay.settings.routing import standing
 from shadowrelay.settings.workers import workers_in
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.shared_counts import SessionCounts
-from shadowrelay.smtp.sending.remembers import remembers_since
-from shadowrelay.tracking import lookup, tracing
+from shadowrelay.smtp.sending.session import remembers_since
+from shadowrelay.tracking import lookup
 from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.format import custom_entries, row_identity
 from shadowrelay.tracking.tail import LogDirectory
@@ -654,7 +654,7 @@ class TrackingLookup:
     async def trace(self, message_id: MessageId, older: str, most: int) -> tuple[list[Event], str]:
         """The events of a message, also those not written yet; and where older files begin, or ''."""
         waiting = [] if older else await self._database.transact(lambda ledger: unwritten(ledger, message_id))
-        look = partial(tracing.trace, self._directory, message_id, older, most, seconds)
+        look = partial(lookup.trace, self._directory, message_id, older, most, seconds)
         traced = await asyncio.to_thread(look)
         found = {}
         for one in waiting:  # read first: meanwhile a row may come into a file, and is the same

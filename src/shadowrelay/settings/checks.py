@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import ssl
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 
+from shadowrelay.admin.access import read_secret
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
+from shadowrelay.core.workers import node_of, worker_name
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, read_recipients
-from shadowrelay.settings.admin_checks import admin_checks, trace_checks
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.origins import Origin, origin_of
 from shadowrelay.settings.pinned import pinned_certificate
-from shadowrelay.settings.route_checks import Refuse, route_checks
 from shadowrelay.settings.routing import book_limits, routes
 from shadowrelay.settings.schema import (
     HopSettings,
+    MemberConnector,
     NextHopProtocol,
     PinnedPeer,
     ReceiveConnector,
@@ -28,7 +32,7 @@ from shadowrelay.settings.schema import (
 )
 from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
-from shadowrelay.settings.worker_checks import worker_checks
+from shadowrelay.settings.workers import called_at
 from shadowrelay.smtp.sending.hop import NoPassword, read_password
 
 _KEY = "a file in PEM, without a passphrase"
@@ -383,4 +387,216 @@ def _attempts(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
     if policy.shadow_redundancy_enabled and not any(getattr(policy, key) for key in keys):
         yield refuse(
             keys[0], "no attempt is left to find a shadow server", value="0", allowed=f"at least 1 {where}"
+        )
+
+
+def trace_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Traces need a library that is an extra of this package."""
+    if settings.traces.endpoint and not _can_trace():
+        yield refuse(
+            "traces.endpoint",
+            "the library for traces is not installed: pip install 'shadowrelay[traces]', or leave it out",
+            value=settings.traces.endpoint,
+        )
+
+
+def _can_trace() -> bool:
+    try:
+        return find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def admin_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Errors of the list ``admin.tokens``: names and secrets tell who asks, so each is there once."""
+    names: set[str] = set()
+    secrets = {settings.admin.token.get_secret_value(): "admin.token"} if settings.admin.token else {}
+    for index, token in enumerate(settings.admin.tokens):
+        at = f"admin.tokens[{index}]"
+        if token.name in names:
+            yield refuse(f"{at}.name", "another token has the same name", value=token.name)
+        names.add(token.name)
+        try:
+            secret = read_secret(token.file)
+        except FileNotFoundError:
+            yield refuse(f"{at}.file", "there is no such file", value=token.file)
+            continue
+        except OSError as error:
+            yield refuse(f"{at}.file", f"cannot be read: {error.strerror}", value=token.file)
+            continue
+        except ValueError as error:
+            yield refuse(f"{at}.file", str(error), value=token.file)
+            continue
+        if other := secrets.get(secret):
+            yield refuse(f"{at}.file", f"{other} is the same token", value=token.file)
+        secrets.setdefault(secret, f"{at}.file")
+
+
+Refuse = Callable[..., SettingError]
+
+RESERVED = frozenset({"local", "site"})
+"""Names of next hops that are no routes (docs/decisions/0034-from-hop-to-hop.md)."""
+
+
+_NOT_TO_STRANGERS = "with mx the DNS names the hosts, and the login would go to each of them"
+
+
+def route_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Errors of where routes lead, and of the table ``dns``."""
+    for name, route in settings.routes.items():
+        key = f"routes.{name}"
+        if name in RESERVED:
+            yield refuse(key, "no route may have this name", allowed="any other name")
+        yield from _ways(key, route, refuse, elsewhere=route.site not in (None, settings.site))
+        for other in route.alternatives:
+            if wrong := _unfit(settings, name, other):
+                yield refuse(f"{key}.alternatives", wrong, value=other)
+    for index, server in enumerate(settings.dns.servers):
+        if not _is_address(server.host):
+            yield refuse(f"dns.servers[{index}]", "not an IP address", value=server, allowed="address:port")
+
+
+def _ways(key: str, route: RouteSettings, refuse: Refuse, *, elsewhere: bool) -> Iterator[SettingError]:
+    """Check that a route has exactly one of host, hosts and mx, and that no host comes twice.
+
+    A route whose site is ``elsewhere`` needs none.
+    """
+    given = [
+        name for name, value in (("host", route.host), ("hosts", route.hosts), ("mx", route.mx)) if value
+    ]
+    if not given and not elsewhere:
+        yield refuse(f"{key}.host", "has to be set", allowed="one of host, hosts and mx")
+    for name in given[1:]:
+        yield refuse(f"{key}.{name}", f"{given[0]} is set too", allowed="one of host, hosts and mx")
+    if route.hosts and "port" in route.model_fields_set:
+        yield refuse(f"{key}.port", "each of hosts has its own port", value=route.port)
+    if route.mx and route.protocol.value == "lmtp":
+        yield refuse(f"{key}.mx", "the hosts that the DNS has speak SMTP", allowed='protocol = "smtp"')
+    for name in ("username", "password_file"):
+        if route.mx and getattr(route, name) is not None:
+            yield refuse(
+                f"{key}.{name}", _NOT_TO_STRANGERS, allowed="no login with mx; one with host or hosts"
+            )
+    seen = set()
+    for index, host in enumerate(route.hosts):
+        if str(host.address) in seen:
+            yield refuse(f"{key}.hosts[{index}]", "is there twice", value=host.address)
+        seen.add(str(host.address))
+
+
+def _unfit(settings: Settings, name: str, other: str) -> str:
+    """Why a route cannot be an alternative of another one; '' if it can."""
+    route, found = settings.routes[name], settings.routes.get(other)
+    if found is None:
+        return "there is no such route"
+    if found.inside != route.inside:
+        return f"of the two routes one is inside the boundary: {name if route.inside else other}"
+    if found.mx and not route.mx:
+        return f"has mx, and the next hop of {name} has no domain"
+    if name == other or name in _reached(settings, other):
+        return f"leads back to {name}"
+    return ""
+
+
+def _reached(settings: Settings, name: str) -> set[str]:
+    """The routes that a route's alternatives lead to."""
+    seen: set[str] = set()
+    ahead = [name]
+    while ahead:
+        found = settings.routes.get(ahead.pop())
+        for other in found.alternatives if found else ():
+            if other not in seen:
+                seen.add(other)
+                ahead.append(other)
+    return seen
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+_LONGEST_NAME = 253
+_LAST_PORT = 65535
+
+
+def worker_checks(settings: Settings, broken: frozenset[str], refuse: Refuse) -> Iterator[SettingError]:
+    """``broken``: top-level keys with errors of their own."""
+    if "name" not in broken:
+        yield from _name("name", settings.name, settings.workers, refuse)
+    for index, member in enumerate(settings.members):
+        if member.name != settings.name:
+            yield from _name(f"members[{index}].name", member.name, member.workers, refuse)
+    yield from _members_ports(settings, refuse)
+    if settings.workers > 1 and not broken & {"peer", "receive", "admin"}:
+        yield from _own_ports(settings, refuse)
+
+
+def _name(key: str, name: str, workers: int, refuse: Refuse) -> Iterator[SettingError]:
+    node = node_of(ServerName(name))
+    if node != name:
+        yield refuse(key, f"is the name of a worker of {node}", value=name, allowed="no name wK.…")
+    elif len(worker_name(node, workers)) > _LONGEST_NAME:
+        yield refuse(key, f"is too long: a worker has the name {worker_name(node, workers)}", value=name)
+
+
+def _members_ports(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    """Each worker of a member has a port of its own."""
+    taken: dict[HostPort, int] = {}
+    for index, member in enumerate(settings.members):
+        key, last = f"members[{index}].address", member.address.port + member.workers - 1
+        if last > _LAST_PORT:
+            yield refuse(key, f"its {member.workers} workers have no ports above it", value=member.address)
+            continue
+        for number in range(1, member.workers + 1):
+            at = HostPort(member.address.host, member.address.port + number - 1)
+            other = taken.setdefault(at, index)
+            first = settings.members[other].address
+            if other != index and first != member.address:  # the same address is an error already
+                yield refuse(
+                    key,
+                    f"a worker of {settings.members[other].name} has the port {at.port}",
+                    value=member.address,
+                )
+                break
+
+
+def _own_ports(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+    peer = settings.peer
+    if peer is None:
+        allowed = 'a table [peer] with listen, such as "127.0.0.1:2526": workers are members of each other'
+        yield refuse("peer", "has to be set", allowed=allowed)
+        return
+    listeners = {f"receive.{name}.listen": one.listen for name, one in settings.receive.items()}
+    listeners["admin.listen"] = settings.admin.listen
+    for key, listen in {"peer.listen": peer.listen, **listeners}.items():
+        if not listen.port:
+            yield refuse(key, "with workers the port has to be known", value=listen, allowed="a port from 1")
+    first, last = peer.listen.port, peer.listen.port + settings.workers - 1
+    if last > _LAST_PORT:
+        yield refuse(
+            "peer.listen", f"its {settings.workers} workers have no ports above it", value=peer.listen
+        )
+    for key, listen in listeners.items():
+        if first and first < listen.port <= last:
+            told = f"the workers of this node listen for members on the ports {first} to {last}"
+            yield refuse(key, told, value=listen)
+    yield from _secured(peer, refuse)
+
+
+def _secured(peer: MemberConnector, refuse: Refuse) -> Iterator[SettingError]:
+    """Without TLS the workers have to believe each other by their address."""
+    called = called_at(peer.listen).host
+    try:
+        address = ip_address(called)
+    except ValueError:
+        return
+    networks = peer.externally_secured
+    if not peer.tls and networks and not any(address in network for network in networks):
+        yield refuse(
+            "peer.externally_secured",
+            f"does not contain {called}, where the workers of this node call each other",
         )

@@ -27,7 +27,7 @@ from shadowrelay.core.requests import Place, Progress, Request, RequestState, Sk
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Ask, Unanswered
-from shadowrelay.safety_net.making import asked_elsewhere
+from shadowrelay.safety_net.resubmitting import asked_elsewhere
 
 EVERYBODY = Contacts(frozenset({B, C}), frozenset({B, C}), frozenset())
 NEW = resubmitted_id(REQUEST, M)

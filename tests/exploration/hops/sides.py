@@ -23,7 +23,7 @@ from shadowrelay.core.reception.redundancy import Answer, Arrival
 from shadowrelay.core.steps import AnyStep, Script, Transact
 from shadowrelay.core.tracking import HopDiscard, SentAgain
 from shadowrelay.delivery.hop_talk import greet, poll
-from shadowrelay.delivery.script import deliver
+from shadowrelay.delivery.queue import deliver
 from shadowrelay.reception.two_copies import make_redundant
 from shadowrelay.wire import hops as grammar
 from tests.simulation.memory_ledger import MemoryLedger, State

@@ -7,9 +7,9 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from shadowlab.chaos.collecting import Collector, dropped
 from shadowlab.chaos.history import History
 from shadowlab.chaos.letters import Parcel, compose, intact
+from shadowlab.chaos.running import Collector, dropped
 from shadowlab.chaos.verdict import weigh
 from shadowmailbox.maildir import MailboxCopy as Stored
 from shadowmailbox.maildir import store

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Protocol
 
@@ -11,6 +13,7 @@ from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.values import replace
 from shadowrelay.smtp.sending import tracked
 from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, Lookup, open_connection
 from shadowrelay.smtp.sending.hop import (
@@ -37,6 +40,7 @@ from shadowrelay.smtp.sending.message import (
 )
 from shadowrelay.smtp.sending.tracked import Tracks
 from shadowrelay.smtp.sending.transaction import DeliveryTransaction, Withdrawn
+from shadowrelay.wire.delivered_to import delivered_to_since
 
 __all__ = [
     "ConnectionFailed",
@@ -314,3 +318,23 @@ class DeliverySession:
         if self._connection is None:
             raise ConnectionFailed(step, "not connected")
         return self._connection
+
+
+async def remembers_since(
+    server: NextHopServer, timeout: float, lookup: Lookup | None = None
+) -> datetime | None:
+    """From when on; None if it drops nothing, or does not say. Asks in a short session without a login.
+
+    Raises ConnectionFailed.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            connection = await open_connection(replace(server, login=None), Awaited(), lookup)
+            try:
+                with contextlib.suppress(*SESSION_ERRORS):
+                    await connection.client.quit(timeout=server.timeouts.quit)
+            finally:
+                connection.protocol.abort()
+            return delivered_to_since(connection.extensions)
+    except TimeoutError:
+        raise ConnectionFailed("ehlo", "no answer in time") from None
