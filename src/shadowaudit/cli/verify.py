@@ -147,7 +147,6 @@ def command(
         # Loaded while the processes of the engine load what they need.
         with insisting():
             from shadowaudit.audit import Audit, Question
-            from shadowaudit.cli.verify import show
             from shadowaudit.logs.state import State
             from shadowaudit.report.page import write_report
         question = Question(lost=lost, allow_open=allow_open, since=since, until=until)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from typing import Protocol
 
 from aiosmtpd.proxy_protocol import ProxyData
 from aiosmtpd.smtp import Envelope, Session
 
 from shadowrelay.smtp.duplex import Interrupted, Why
 from shadowrelay.smtp.receiving.content import MESSAGE_TOO_BIG, Body, ContentCheck
-from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver, Service
 from shadowrelay.smtp.receiving.conversation import OK
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.replies import Reply
-
-if TYPE_CHECKING:
-    from shadowrelay.smtp.receiving.session import ReceiveSession
 
 SENDER_OK = Reply(250, "2.1.0", "Sender OK")
 RECIPIENT_OK = Reply(250, "2.1.5", "Recipient OK")
@@ -76,6 +74,22 @@ class MailTransaction(Envelope):
         return self.body
 
 
+class Hooked(Protocol):
+    """A session, as the hooks need it."""
+
+    client: Client
+    options: ConnectorOptions
+    receiver: Receiver
+
+    async def proxied(self, header: ProxyData) -> bool: ...
+
+    async def greeted(self, service: Service, name: str) -> bytes: ...
+
+    async def forget(self) -> None: ...
+
+    def answer(self, reply: Reply) -> Awaitable[None]: ...
+
+
 class Hooks:
     """One object for all sessions. Static methods, for a bound one would be made for each session."""
 
@@ -84,22 +98,20 @@ class Hooks:
 
     @staticmethod
     async def handle_PROXY(
-        server: ReceiveSession, session: Session, envelope: MailTransaction, header: ProxyData
+        server: Hooked, session: Session, envelope: MailTransaction, header: ProxyData
     ) -> bool:
         del session, envelope
         return await server.proxied(header)
 
     @staticmethod
-    async def handle_HELO(
-        server: ReceiveSession, session: Session, envelope: MailTransaction, name: str
-    ) -> bytes:
+    async def handle_HELO(server: Hooked, session: Session, envelope: MailTransaction, name: str) -> bytes:
         del envelope
         session.host_name = name
         return await server.greeted("SMTP", name)
 
     @staticmethod
     async def handle_EHLO(
-        server: ReceiveSession, session: Session, envelope: MailTransaction, name: str, offered: list[str]
+        server: Hooked, session: Session, envelope: MailTransaction, name: str, offered: list[str]
     ) -> list[bytes]:
         del envelope, offered
         session.host_name = name
@@ -107,7 +119,7 @@ class Hooks:
 
     @staticmethod
     async def handle_MAIL(
-        server: ReceiveSession, session: Session, envelope: MailTransaction, address: str, options: list[str]
+        server: Hooked, session: Session, envelope: MailTransaction, address: str, options: list[str]
     ) -> Reply:
         del session, options
         mail = envelope.mail
@@ -123,7 +135,7 @@ class Hooks:
 
     @staticmethod
     async def handle_RCPT(
-        server: ReceiveSession, session: Session, envelope: MailTransaction, address: str, options: list[str]
+        server: Hooked, session: Session, envelope: MailTransaction, address: str, options: list[str]
     ) -> Reply:
         del session, options
         rcpt = envelope.rcpt
@@ -141,13 +153,13 @@ class Hooks:
         return reply
 
     @staticmethod
-    async def handle_RSET(server: ReceiveSession, session: Session, envelope: MailTransaction) -> Reply:
+    async def handle_RSET(server: Hooked, session: Session, envelope: MailTransaction) -> Reply:
         del session, envelope
         await server.forget()
         return OK
 
     @staticmethod
-    async def handle_QUIT(server: ReceiveSession, session: Session, envelope: MailTransaction) -> Reply:
+    async def handle_QUIT(server: Hooked, session: Session, envelope: MailTransaction) -> Reply:
         """The library would cancel its own task after its reply."""
         del session, envelope
         await server.answer(BYE)
