@@ -328,7 +328,7 @@ def _give_clock(made: Station, found: Settings) -> None:
         node.book,
         node.ways,
     )
-    node.queue.detour = node.detour
+    node.queue.extra_hop = node.extra_hop
     node.queue.failed = node.acknowledgements.release
 
 

@@ -60,8 +60,8 @@ from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
-from shadowrelay.operator.counting import Counting
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.resubmit_estimate import ResubmitEstimate
 from shadowrelay.operator.retire import Retirement, retire
 from shadowrelay.operator.view import View
 from shadowrelay.smtp.members.client import NO_ANSWER
@@ -145,7 +145,7 @@ class FakeNode:
         self.scrub = Scrub(
             examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW, Indexes(self.database)
         )
-        counting = Counting(
+        counting = ResubmitEstimate(
             endings=lambda: Endings(NOW),
             database=self.database,
             policy=POLICY,

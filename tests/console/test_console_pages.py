@@ -23,7 +23,7 @@ from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.operating import By, Scope
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit_estimate import CannotDo
 
 SECRET, LOOKING = "a secret of the operator", "a secret that may only look"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"

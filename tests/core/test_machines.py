@@ -11,7 +11,7 @@ from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, li
 
 from shadowrelay.core.decisions import Member, Verdict, VerdictKind
 from shadowrelay.core.events import side_effects
-from shadowrelay.core.events.announcements import delivered
+from shadowrelay.core.events.discard_notices import delivered
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import Mark, MessageId, ServerName
 from shadowrelay.core.members.answers import answer

@@ -16,7 +16,7 @@ from stations import Station, boundary, eventually
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.database.queue import claim, unclaim
-from shadowrelay.delivery import detour
+from shadowrelay.delivery import extra_hop
 from shadowrelay.members import reconcile, repair
 
 HOSTS = {"mx1": "rack1", "mx2": "rack2", "mx3": "rack3"}
@@ -76,8 +76,8 @@ async def test_a_member_on_another_machine_delivers_and_the_owner_keeps_the_copy
         assert (await sent(owner, MESSAGE)).startswith("250 ")
         await delivered(other)
         assert "SEND" not in await owner.events()
-        assert owner.node.detour.counts == {"taken": 1, "alone": 0}
-        assert other.node.detour.counts == {"taken": 0, "alone": 0}
+        assert owner.node.extra_hop.counts == {"taken": 1, "alone": 0}
+        assert other.node.extra_hop.counts == {"taken": 0, "alone": 0}
 
         async def both_have_it() -> bool:
             copies = [*await owner.copies(), *await other.copies()]
@@ -155,7 +155,7 @@ async def test_if_nobody_elsewhere_can_be_reached_the_owner_delivers_and_says_so
         await sent(owner, MESSAGE)
         owner.run_queue()
         await delivered(owner)
-        assert owner.node.detour.counts == {"taken": 0, "alone": 1}
+        assert owner.node.extra_hop.counts == {"taken": 0, "alone": 1}
 
 
 async def test_nodes_whose_settings_contradict_each_other_do_not_pass_a_message_to_and_fro(
@@ -183,7 +183,7 @@ async def test_a_route_whose_destination_stands_elsewhere_or_nowhere_makes_no_ex
         owner.run_queue()
         await sent(owner, MESSAGE)
         await delivered(owner)
-        assert owner.node.detour.counts == {"taken": 0, "alone": 0}
+        assert owner.node.extra_hop.counts == {"taken": 0, "alone": 0}
 
 
 async def forked(owner: Station) -> Copy:
@@ -207,13 +207,13 @@ async def test_it_waits_for_an_attempt_of_another_fork(tmp_path: Path) -> None:
             assert (await owner.copies())[0].owned
             await owner.read(lambda ledger: unclaim(ledger, copy.id, NextHop("out")))
             await delivered(other)
-            assert owner.node.detour.counts["taken"] == 1
+            assert owner.node.extra_hop.counts["taken"] == 1
 
 
 async def test_it_does_not_wait_for_another_fork_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detour, "OTHER_FORKS", 0.1)
+    monkeypatch.setattr(extra_hop, "OTHER_FORKS", 0.1)
     async with ScriptedHop() as hop, ScriptedHop() as out:
         routes = {"mailboxes": to(hop, "rack1", "inside.test"), "out": to(out, "", **OUT)}
         async with nodes(tmp_path, "mx1", "mx2", routes=routes) as (owner, _):
@@ -221,4 +221,4 @@ async def test_it_does_not_wait_for_another_fork_for_long(
             await owner.read(lambda ledger: claim(ledger, NextHop("out"), owner.wall(), 1))
             owner.run_queue()
             await delivered(owner)
-            assert owner.node.detour.counts == {"taken": 0, "alone": 1}
+            assert owner.node.extra_hop.counts == {"taken": 0, "alone": 1}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from shadowrelay.core.events import announcements
+from shadowrelay.core.events import discard_notices
 from shadowrelay.core.members import answers, concluding, conversation, questions
 from shadowrelay.core.reception import arrivals, holding, redundancy
 from tests.proof.fault import Edit, Fault
@@ -228,7 +228,9 @@ HOLES = {
     25: Hole(
         "the owner from which a message was taken over does not hear of its removal",
         _two("cut mx1 > mx2", grain="talks", orders=True, causes=False),
-        edits=((announcements.order_listeners, "if former and former.lineage else ()", "if False else ()"),),
+        edits=(
+            (discard_notices.order_listeners, "if former and former.lineage else ()", "if False else ()"),
+        ),
     ),
     26: Hole(
         "a removal is acknowledged while an attempt is under way",

@@ -13,7 +13,7 @@ from sending import sent
 from stations import Station, boundary, eventually
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.events.announcements import announced
+from shadowrelay.core.events.discard_notices import announced
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Copy, Status
 from shadowrelay.core.values import replace

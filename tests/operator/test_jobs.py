@@ -19,9 +19,9 @@ from shadowrelay.core.messages import FOREVER, Stage, Status
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.database.queue import claim, unclaim
 from shadowrelay.members import reconcile, repair, replication, sharing
-from shadowrelay.operator import carrying, verbs
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator import job_runner, verbs
 from shadowrelay.operator.jobs import NoSuchJob
+from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.operator.retire import retire
 
 INSIDE = NextHop("inside")
@@ -32,7 +32,7 @@ QUEUE = Filter(queue=INSIDE)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
-    monkeypatch.setattr(carrying, "INTERVAL", 0.05)
+    monkeypatch.setattr(job_runner, "INTERVAL", 0.05)
     monkeypatch.setattr(replication, "REFRESH", 0.1)
 
 
@@ -47,7 +47,7 @@ def carrying_on(one: Station) -> None:
     one.run_links()
     one.run_reconcile()
     one.run(one.node.replication.run())
-    one.run(one.node.hand.carrying.run())
+    one.run(one.node.hand.job_runner.run())
 
 
 async def give(one: Station, verb: Verb, wanted: Filter = QUEUE, **more: Any) -> str:
@@ -154,7 +154,7 @@ async def test_an_unexpected_error_in_one_job_leaves_that_job_and_the_others_go_
         with capture_logs() as logs:
             await running(one)
             assert (await came_to(one, good, "done"))["did"] == 1
-            await one.node.hand.carrying.turn()
+            await one.node.hand.job_runner.turn()
         assert [(found["event"], found["job"]) for found in logs if found["log_level"] == "error"] == [
             ("job_failed", bad)
         ]
@@ -209,7 +209,7 @@ async def test_suspended_messages_wait_and_resumed_ones_are_due(tmp_path: Path) 
 async def test_a_job_goes_on_after_a_restart_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "LOOK", 2)
+    monkeypatch.setattr(job_runner, "LOOK", 2)
     one = await station(tmp_path, "mx1", [])
     try:
         for _ in range(5):
@@ -217,8 +217,8 @@ async def test_a_job_goes_on_after_a_restart_where_it_was(
         hand = one.node.hand
         job = await give(one, Verb.REMOVE)
         (record,) = await one.read(lambda ledger: ledger.jobs())
-        hand.carrying._working[record.id] = carrying._Working()
-        assert await hand.carrying._page(record)
+        hand.job_runner._working[record.id] = job_runner._Working()
+        assert await hand.job_runner._page(record)
         (progress,) = await one.read(lambda ledger: ledger.job_progress(record.id))
         assert (progress.did, progress.done) == (2, False)
         assert progress.after == sorted(copy.id for copy in await one.copies())[1]
@@ -247,16 +247,18 @@ async def test_a_stopped_job_goes_no_further_and_a_member_learns_it(tmp_path: Pa
 async def test_a_job_that_is_stopped_on_its_way_ends_after_the_part_that_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrying, "LOOK", 1)
+    monkeypatch.setattr(job_runner, "LOOK", 1)
     async with boundary(tmp_path, "mx1") as (one,):
         for _ in range(9):
             await sent(one, MESSAGE)
         job, stops = await give(one, Verb.REMOVE), []
         hand = one.node.hand
         monkeypatch.setattr(
-            hand.carrying, "changed", lambda: stops.append(asyncio.ensure_future(hand.jobs.stop(job, "ann")))
+            hand.job_runner,
+            "changed",
+            lambda: stops.append(asyncio.ensure_future(hand.jobs.stop(job, "ann"))),
         )
-        await asyncio.wait_for(hand.carrying.turn(), 10)
+        await asyncio.wait_for(hand.job_runner.turn(), 10)
         await asyncio.gather(*stops)
         assert (await hand.jobs.show(job))["phase"] == "stopped"
         assert 1 <= (await statuses(one)).count(Status.REMOVED) < 9
@@ -368,7 +370,7 @@ async def test_what_a_member_said_of_a_job_ends_with_its_disk(
     tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It had done something that a holder did not know yet, and said so. Then its disk was lost."""
-    monkeypatch.setattr(carrying, "LOOK", 1)
+    monkeypatch.setattr(job_runner, "LOOK", 1)
     async with boundary(tmp_path, "mx1", "mx2", "mx3") as (owner, one, other):
         await running(owner, one, other)
         for _ in range(9):

@@ -19,7 +19,7 @@ from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Stage, Status
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.members import reconcile, replication
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit_estimate import CannotDo
 
 INSIDE = NextHop("inside")
 RECORD = Suspension(

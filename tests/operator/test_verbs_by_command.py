@@ -28,7 +28,7 @@ from shadowrelay.core.jobs import Verb
 from shadowrelay.core.messages import Status
 from shadowrelay.database.queue import claim, unclaim
 from shadowrelay.members import reconcile, repair, replication
-from shadowrelay.operator import carrying
+from shadowrelay.operator import job_runner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.signals import INTERRUPTED
 
@@ -40,7 +40,7 @@ WHY = ("--reason", "a broken queue")
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
-    monkeypatch.setattr(carrying, "INTERVAL", 0.05)
+    monkeypatch.setattr(job_runner, "INTERVAL", 0.05)
     monkeypatch.setattr(replication, "REFRESH", 0.1)
 
 

@@ -21,7 +21,7 @@ from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import By
 from shadowrelay.core.reception import acknowledging
-from shadowrelay.reception import acknowledgements
+from shadowrelay.reception import delayed_acknowledgements
 
 DELAY: dict[str, Any] = {"receive": {"max_acknowledgement_delay": "20s"}}
 BRIEF: dict[str, Any] = {"receive": {"max_acknowledgement_delay": "200ms"}}
@@ -204,7 +204,7 @@ async def test_a_long_queue_is_not_waited_for(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_only_so_many_sessions_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acknowledgements, "MOST_WAITING", 1)
+    monkeypatch.setattr(delayed_acknowledgements, "MOST_WAITING", 1)
     async with alone(tmp_path, 9, run=False) as found:
         sending = asyncio.ensure_future(sent(found, MESSAGE))
         await eventually(waits(found))

@@ -180,7 +180,7 @@ class Process:
             "expiry": expiry,
             "records": node.replication,
             "requests": node.resubmitting,
-            "jobs": node.hand.carrying,
+            "jobs": node.hand.job_runner,
             "announcing": node.hand.announcing,
             "workers": node.hand.workers,
         }.items():

@@ -47,7 +47,7 @@ from shadowrelay.database import announced
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.operator.announcing import AnnouncementRefused
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.service.node import Node
 from shadowrelay.settings import Settings, settings_from_tree
 from shadowrelay.wire.announcements import Announcement, format_signed, parse_signed

@@ -25,8 +25,8 @@ from shadowrelay.core.switches import Switch
 from shadowrelay.members.answering import _received_at
 from shadowrelay.wire import hops, xoperate, xqdiscard, xshadow
 from shadowrelay.wire.announcements import parse_signed
+from shadowrelay.wire.json_fields import Malformed
 from shadowrelay.wire.records import record_from
-from shadowrelay.wire.told import Malformed
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 MESSAGE = "01900000-0000-7000-8000-000000000001"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spelling import greetings, marks, message_ids, numbers
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
-from shadowrelay.core.events.announcements import HOP_EPOCH
+from shadowrelay.core.events.discard_notices import HOP_EPOCH
 from shadowrelay.core.identifiers import (
     Beginning,
     DatabaseId,

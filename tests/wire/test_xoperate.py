@@ -15,8 +15,8 @@ from spelling import EPOCH, message_ids, names, numbers
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Act, Scope
 from shadowrelay.core.requests import BEGIN, Place, Progress, Request, RequestState, Selector, Skipped
+from shadowrelay.wire.json_fields import MOST_TEXT
 from shadowrelay.wire.records import record_from, record_told
-from shadowrelay.wire.told import MOST_TEXT
 from shadowrelay.wire.xoperate import TooLong, format_act, format_answer, parse_act, parse_answer
 from shadowrelay.wire.xshadow import MAX_LINE, Malformed
 

@@ -13,7 +13,7 @@ from spelling import lines, queries, recipient_lists
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.digests import of_content
-from shadowrelay.core.events.announcements import RECIPIENTS_PER_EVENT
+from shadowrelay.core.events.discard_notices import RECIPIENTS_PER_EVENT
 from shadowrelay.core.identifiers import Incarnation, Mark, MessageId
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
 from shadowrelay.core.members.damage import Wanted

@@ -10,7 +10,7 @@ from typing import Any
 
 from shadowaudit.report.charts import bars, distribution, over_time
 from shadowaudit.report.rendering import rendered
-from shadowaudit.summary import sheets, steps
+from shadowaudit.summary import steps, tables
 from shadowaudit.summary.computing import total
 from shadowaudit.summary.model import FLOWS, Flow, Hop, Summary
 from shadowaudit.summary.units import at_most, octets, plain, share
@@ -32,9 +32,9 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         "summary.html",
         "shadowaudit.summary",
         summary=summary,
-        heading=sheets.title(summary),
-        remarks=sheets.remarks(summary),
-        unread=" ".join(sheets.unread(summary)),
+        heading=tables.title(summary),
+        remarks=tables.remarks(summary),
+        unread=" ".join(tables.unread(summary)),
         uri=uri,
         version=version,
         made_at=f"{datetime.fromisoformat(made_at):%Y-%m-%d %H:%M} UTC",
@@ -42,41 +42,41 @@ def page(summary: Summary, uri: str, version: int, made_at: str) -> str:
         charts=_charts(summary),
         groups=_sheets(summary),
         folded=[
-            one for one in (sheets.days(summary), sheets.hours(summary), sheets.sizes(summary)) if one.rows
+            one for one in (tables.days(summary), tables.hours(summary), tables.sizes(summary)) if one.rows
         ],
     )
 
 
-def _sheets(summary: Summary) -> list[Sequence[sheets.Sheet]]:
+def _sheets(summary: Summary) -> list[Sequence[tables.SummaryTable]]:
     """Those that stand together. Charts show hours and sizes."""
-    told: list[Sequence[sheets.Sheet]] = [
-        [sheets.nodes(summary)],
-        [sheets.recipients(summary), sheets.senders(summary)],
-        [sheets.hops(summary)],
-        [sheets.deferrals(summary)],
-        [sheets.bounces(summary)],
-        [sheets.promotions(summary)],
-        [sheets.exposure(summary), sheets.duplicates(summary)],
+    told: list[Sequence[tables.SummaryTable]] = [
+        [tables.nodes(summary)],
+        [tables.recipients(summary), tables.senders(summary)],
+        [tables.hops(summary)],
+        [tables.deferrals(summary)],
+        [tables.bounces(summary)],
+        [tables.promotions(summary)],
+        [tables.exposure(summary), tables.duplicates(summary)],
     ]
     if summary.found is not None:
-        told.append([sheets.found(summary)])
-    found = ([_named_first(sheet) for sheet in group if sheet.rows] for group in told)
+        told.append([tables.found(summary)])
+    found = ([_named_first(table) for table in group if table.rows] for group in told)
     return [some for some in found if some]
 
 
-def _named_first(sheet: sheets.Sheet) -> sheets.Sheet:
+def _named_first(table: tables.SummaryTable) -> tables.SummaryTable:
     """A phone shows the first columns: replies, or names, which the text has last, as they may be long."""
-    kinds = [kind for _, kind in sheet.columns]
-    first = sheets.TEXT if sheets.TEXT in kinds else sheets.NAME
+    kinds = [kind for _, kind in table.columns]
+    first = tables.TEXT if tables.TEXT in kinds else tables.NAME
     order = sorted(range(len(kinds)), key=lambda number: kinds[number] != first)
-    rows = [[row[number] for number in order] for row in sheet.rows]
-    return replace(sheet, columns=[sheet.columns[number] for number in order], rows=rows)
+    rows = [[row[number] for number in order] for row in table.rows]
+    return replace(table, columns=[table.columns[number] for number in order], rows=rows)
 
 
 def _tiles(summary: Summary) -> list[dict[str, str]]:
     flow = summary.totals
     within = summary.hops.together.percentiles.get(95)
-    told = sheets.totals(summary)
+    told = tables.totals(summary)
     received, size, recipients, _, _, delivered, deferred, failed, promoted, given_back, _, dropped, _ = told
     exposed = (f"{flow.exposed:,}", f"accepted with one copy, {share(flow.exposed, flow.received)}")
     time_taken = (at_most(within), "95 % are delivered within")

@@ -4,44 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shadowaudit.summary import sheets
+from shadowaudit.summary import tables
 from shadowaudit.summary.model import Summary
-from shadowaudit.summary.sheets import ID, NUMBER, Sheet
+from shadowaudit.summary.tables import ID, NUMBER, SummaryTable
 
 _LEAST = 20  # columns of a line that are shown however narrow the terminal is
 
 
 def lines(summary: Summary, uri: str, version: int, width: int | None = None) -> Iterator[str]:
     """The text, line by line. ``width``: where the terminal ends; None: nothing is cut."""
-    yield sheets.title(summary)
+    yield tables.title(summary)
     yield f"Tables: {uri}, version {version}"
     if summary.first is None:
         yield from ("", "There is no mail in these days.")
         if summary.unread.rows:
-            yield " ".join(sheets.unread(summary)) + "."
+            yield " ".join(tables.unread(summary)) + "."
         return
     yield from _titled("Totals")
-    for number, what in sheets.totals(summary):
+    for number, what in tables.totals(summary):
         yield f"{number:>14}  {what}"
-    yield from (f"  {remark}" for remark in sheets.remarks(summary))
-    for sheet in sheets.every(summary):
-        yield from _titled(sheet.title)
-        yield from _table(sheet, width)
-        if sheet.note:
-            yield f"  {sheet.note}"
+    yield from (f"  {remark}" for remark in tables.remarks(summary))
+    for table in tables.every(summary):
+        yield from _titled(table.title)
+        yield from _table(table, width)
+        if table.note:
+            yield f"  {table.note}"
 
 
 def _titled(title: str) -> tuple[str, str, str]:
     return "", title, "-" * len(title)
 
 
-def _table(sheet: Sheet, width: int | None) -> Iterator[str]:
+def _table(table: SummaryTable, width: int | None) -> Iterator[str]:
     """Ids are for programs and pages: they are left out."""
-    shown = [number for number, (_, kind) in enumerate(sheet.columns) if kind != ID]
-    rows = [[title for title, _ in sheet.columns], *sheet.rows]
+    shown = [number for number, (_, kind) in enumerate(table.columns) if kind != ID]
+    rows = [[title for title, _ in table.columns], *table.rows]
     cells = [[row[number] for number in shown] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [sheet.columns[number][1] == NUMBER for number in shown]
+    right = [table.columns[number][1] == NUMBER for number in shown]
     for row in cells:
         parts = (
             f"{cell:>{size}}" if number else f"{cell:<{size}}"

@@ -11,7 +11,7 @@ from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin.access import Session
 from shadowrelay.admin.guard import FORM, RequestRefused, kind_of
-from shadowrelay.wire.told import is_text
+from shadowrelay.wire.json_fields import is_text
 
 MOST_OCTETS = 64 * 1024
 """Octets that a request's body may have."""

@@ -10,7 +10,7 @@ from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.operator.confirming import TimeShown, confirm_time, time_shown
 from shadowrelay.shown.status import TimeEntry
-from shadowrelay.wire.told import MOST_TEXT
+from shadowrelay.wire.json_fields import MOST_TEXT
 
 
 class TimeRoutes:

@@ -25,10 +25,10 @@ from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.recipients import canonical
-from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.jobs import NoSuchJob
+from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import JobEntry, JobPreview, SuspensionRecord
-from shadowrelay.wire.told import MOST_NAMES, MOST_TEXT
+from shadowrelay.wire.json_fields import MOST_NAMES, MOST_TEXT
 
 CONDITIONS = {
     "ids",

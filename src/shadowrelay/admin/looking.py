@@ -22,7 +22,7 @@ from shadowrelay.operator.view import Json
 from shadowrelay.shown.messages import MessageAnswer, MessagesPage
 from shadowrelay.shown.queues import HopLook
 from shadowrelay.shown.status import DrainEntry, StatusEntry
-from shadowrelay.wire.told import is_text
+from shadowrelay.wire.json_fields import is_text
 
 T = TypeVar("T")
 

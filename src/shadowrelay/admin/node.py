@@ -287,7 +287,7 @@ class RunningNode(Protocol):
         ...
 
     def extra_hops(self) -> Mapping[str, int]:
-        """Messages for this node's machine since the start, by what became of them (``Detour.counts``)."""
+        """Messages for this node's machine since the start, by what became of them (``ExtraHop.counts``)."""
         ...
 
     def measures(self) -> Measures:

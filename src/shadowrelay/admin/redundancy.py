@@ -11,7 +11,7 @@ from shadowrelay.admin.render_resubmit import having
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.operator.redundancy import RedundancyShown
 from shadowrelay.shown.records import RedundancyEntry
-from shadowrelay.wire.told import MOST_TEXT
+from shadowrelay.wire.json_fields import MOST_TEXT
 
 _VALUES = {"on": True, "off": False}
 

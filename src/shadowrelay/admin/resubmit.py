@@ -23,8 +23,8 @@ from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
 from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
 from shadowrelay.database import resubmission
-from shadowrelay.operator.counting import CannotDo
 from shadowrelay.operator.resubmit import Ambiguous, NoSuchRequest, Resubmission
+from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.messages import SafetyNetPage
 from shadowrelay.shown.records import ResubmitChanged, ResubmitEntry, ResubmitPreview
 

@@ -27,7 +27,7 @@ from shadowrelay.console.words import many
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.operating import Scope, Told
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit_estimate import CannotDo
 
 _MEANINGS = {
     Verb.RETRY: "The mail is tried now, also what waits for its next attempt.",

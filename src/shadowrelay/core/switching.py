@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Verdict, VerdictKind, Write
-from shadowrelay.core.events.announcements import addressed
+from shadowrelay.core.events.discard_notices import addressed
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, HolderState

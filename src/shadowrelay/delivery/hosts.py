@@ -221,7 +221,7 @@ class Hosts:
         known.fewer_until = asyncio.get_running_loop().time() + pause
         return True
 
-    def end_rests(self, hosts: Iterable[Host]) -> None:
+    def clear_backoff(self, hosts: Iterable[Host]) -> None:
         """These hosts may be tried at once. That they failed is remembered."""
         for host in hosts:
             if known := self._known.get((host.name, host.port)):

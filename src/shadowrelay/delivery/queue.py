@@ -42,7 +42,7 @@ from shadowrelay.database.queue import (
 )
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 from shadowrelay.delivery.attempt import Outbound, Sender
-from shadowrelay.delivery.detour import Detour
+from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
@@ -99,7 +99,7 @@ class Queue:
         self._reporter = reporter
         self._policy = policy
         self._clock = clock
-        self.detour: Detour | None = None
+        self.extra_hop: ExtraHop | None = None
         self._workers: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()  # sessions being closed in the background
         self._stopping = False
@@ -251,7 +251,7 @@ class Queue:
         if self.suspended(claimed.next_hop):  # since the claim
             await self._settle(claimed, lambda _: None)
             return None
-        if self.detour and self.detour.wanted(claimed) and await self.detour.take(claimed):
+        if self.extra_hop and self.extra_hop.wanted(claimed) and await self.extra_hop.take(claimed):
             await self._settle(claimed, lambda _: None)
             return None
         if claimed.copy.digests is None:
@@ -322,7 +322,7 @@ class Queue:
 
     def try_now(self, next_hop: NextHop) -> None:
         """An operator wants mail for that next hop, or for all of that route, tried now."""
-        end_rests(self.hops, self.hosts, next_hop)
+        clear_backoff(self.hops, self.hosts, next_hop)
         self.wake.set()
 
     def _close_idle(self, waiting: Set[NextHop]) -> None:
@@ -417,17 +417,17 @@ class StillOurs:
         log.warning("cut_off_from_holder", member=member)
 
 
-def end_rests(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHop) -> None:
+def clear_backoff(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHop) -> None:
     """Let that next hop, or all next hops of that route, be tried now. Failures are remembered: one session
     goes first.
     """
     for name, outbound in hops.items():
         if in_queue(wanted, name):
             outbound.retry_at = None
-            hosts.end_rests(host for some in outbound.known.values() for host in some)
+            hosts.clear_backoff(host for some in outbound.known.values() for host in some)
             for group in hosts.ways(name):
                 if isinstance(group, HostGroup):
-                    hosts.end_rests(group.hosts)
+                    hosts.clear_backoff(group.hosts)
 
 
 def rerouted(hops: dict[NextHop, Outbound], fixed: Iterable[NextHop], hosts: Hosts) -> None:

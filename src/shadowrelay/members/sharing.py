@@ -25,8 +25,8 @@ from shadowrelay.core.replicating import Merging, Rules, merge
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.steps import Operate, Transact, Unanswered
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.wire.json_fields import duration_in
 from shadowrelay.wire.records import record_from, record_told
-from shadowrelay.wire.told import duration_in
 from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import structlog
 
-from shadowrelay.core.events.announcements import whole
+from shadowrelay.core.events.discard_notices import whole
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.operating import Act, Scope, Told, act_about
@@ -24,7 +24,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.asking import AskMember, asked_all
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.records import (
     FilterEntry,

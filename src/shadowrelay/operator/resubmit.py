@@ -16,8 +16,8 @@ from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.safety_net.requesting import Declined
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.transport import DatabaseFailed
-from shadowrelay.operator.counting import CannotDo, Counting, Left
 from shadowrelay.operator.preview import Preview
+from shadowrelay.operator.resubmit_estimate import CannotDo, Left, ResubmitEstimate
 from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xshadow import Malformed
 
@@ -95,7 +95,7 @@ class Figures:
 class Resubmission:
     """One node's. ``having``: which members have a request. ``wake``: a request changed."""
 
-    counting: Counting
+    counting: ResubmitEstimate
     having: Callable[[Request], Sequence[Having]]
     wake: Callable[[], None]
     _left: tuple[datetime, int] | None = None

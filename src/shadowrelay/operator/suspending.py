@@ -8,7 +8,7 @@ from datetime import datetime
 import structlog
 
 from shadowrelay.core import suspending
-from shadowrelay.core.events.announcements import whole
+from shadowrelay.core.events.discard_notices import whole
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.safety_net.resubmission import Contacts
@@ -20,7 +20,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.asking import AskMember, asked_all
-from shadowrelay.operator.counting import CannotDo
+from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
 from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xoperate import TooLong, format_act

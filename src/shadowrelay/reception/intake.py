@@ -45,7 +45,7 @@ from shadowrelay.in_hand import NOWHERE
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.in_force import InForce
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.reception.acknowledgements import Acknowledgements, LateSender, Waiting
+from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements, LateSender, Waiting
 from shadowrelay.reception.shadow_session import ShadowSession
 from shadowrelay.reception.two_copies import Decided, make_redundant, offer
 from shadowrelay.running import Countdown, Performer
@@ -97,7 +97,7 @@ class Intake:
         clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],
-        acknowledgements: Acknowledgements | None = None,
+        acknowledgements: DelayedAcknowledgements | None = None,
         wall: Callable[[datetime], datetime] | None = None,
     ) -> None:
         self.wall = wall or (lambda at: at)  # what the wall clock says for a time of ours

@@ -37,7 +37,7 @@ INTERVAL = 1.0  # seconds between looks
 PATIENCE = 10.0  # seconds that one question may take
 
 
-class Resubmitting:
+class ResubmitStage:
     """Makes the messages that requests call for, once the members have told what they know of these."""
 
     def __init__(

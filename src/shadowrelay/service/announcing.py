@@ -31,7 +31,7 @@ from shadowrelay.service.membership import Membership
 from shadowrelay.settings import MemberSettings
 from shadowrelay.settings.values import HostPort, parse_dialled
 from shadowrelay.wire.announcements import Announcement, parse_signed, signed_octets
-from shadowrelay.wire.told import MOST_TEXT
+from shadowrelay.wire.json_fields import MOST_TEXT
 from shadowrelay.wire.xshadow import Malformed
 
 log = structlog.get_logger(__name__)

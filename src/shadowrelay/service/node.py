@@ -31,7 +31,7 @@ from shadowrelay.database.outbox import rows_about, unwritten
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.attempt import Outbound
-from shadowrelay.delivery.detour import Detour
+from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.hosts import Hosts
@@ -56,23 +56,23 @@ from shadowrelay.members.suspended import Suspended
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, Acts
 from shadowrelay.operator.bounce import give_up
-from shadowrelay.operator.carrying import Carrying
 from shadowrelay.operator.confirming import doubt_told
-from shadowrelay.operator.counting import Counting, RouteServer
 from shadowrelay.operator.drain import Drain, Draining
+from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.resubmit import Resubmission
+from shadowrelay.operator.resubmit_estimate import ResubmitEstimate, RouteServer
 from shadowrelay.operator.retire import Retirement
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event, event
 from shadowrelay.operator.verbs import ReportWriter
 from shadowrelay.operator.view import View
-from shadowrelay.reception.acknowledgements import Acknowledgements
+from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
-from shadowrelay.safety_net.resubmitting import Resubmitting
+from shadowrelay.safety_net.resubmitting import ResubmitStage
 from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.current import Current, recipients_of
@@ -195,7 +195,7 @@ class Node:
             clock,
         )
         self.hosts.avoided, self.hosts.took = self.hop_shadows.avoided, self.hop_shadows.took
-        self.acknowledgements = Acknowledgements(
+        self.acknowledgements = DelayedAcknowledgements(
             database, self.policy, clock, self.hop_failed, self.suspended, self.current.promotion
         )
         self.queue.failed = self.acknowledgements.release
@@ -239,7 +239,7 @@ class Node:
             clock=clock,
         )
         self.redirecting = Redirecting(giving, boundary, draining=lambda: self.draining.active)
-        self.detour = self.queue.detour = Detour(standing(settings), giving, boundary)
+        self.extra_hop = self.queue.extra_hop = ExtraHop(standing(settings), giving, boundary)
 
     def _make_records(self) -> None:
         """The records that every member has, and what they ask of this node."""
@@ -255,7 +255,7 @@ class Node:
         )
         self.replication.suspensions_read = self._suspensions_read
         self.records = SharedRecords(self.replication, self.contacts, clock, self._record_taken)
-        self.resubmitting = Resubmitting(
+        self.resubmitting = ResubmitStage(
             self.members,
             database,
             self.replication,
@@ -276,7 +276,7 @@ class Node:
             mint=mint,
             clock=clock,
         )
-        self.counting = Counting(
+        self.counting = ResubmitEstimate(
             database=database,
             policy=self.policy,
             clock=clock,
@@ -334,7 +334,7 @@ class Node:
                 share=self.replication.share,
                 in_force=self.replication.look,
             ),
-            carrying=Carrying(
+            job_runner=JobRunner(
                 database=database,
                 writer=ReportWriter(self.reporter),
                 contacts=self.contacts,
@@ -413,7 +413,7 @@ class Node:
 
     def _job_changed(self) -> None:
         self.replication.wake.set()
-        self.hand.carrying.wake.set()
+        self.hand.job_runner.wake.set()
 
     def _why_away(self, name: ServerName) -> str:
         found = away(self.member_statuses()).get(name)
@@ -527,7 +527,7 @@ class Node:
         return self.in_force.redundancy
 
     def extra_hops(self) -> Mapping[str, int]:
-        return self.detour.counts
+        return self.extra_hop.counts
 
     def measures(self) -> Measures:
         return Measures(
@@ -582,7 +582,7 @@ class Node:
 
     def _record_taken(self, kind: str) -> None:
         if kind == Job.kind:
-            self.hand.carrying.wake.set()
+            self.hand.job_runner.wake.set()
 
     async def retire(self, name: ServerName, operator: str) -> Retirement:
         done = await self.membership.retire(name, operator)

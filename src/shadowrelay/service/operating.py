@@ -21,12 +21,12 @@ from shadowrelay.members.pool import seconds
 from shadowrelay.members.replication import Replication
 from shadowrelay.members.sharing import RULES
 from shadowrelay.operator.acts import Action, ActRefused
-from shadowrelay.operator.carrying import Carrying
-from shadowrelay.operator.counting import RouteServer
+from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.preview import Away
 from shadowrelay.operator.reloading import ClusterReload, Reloads
 from shadowrelay.operator.resubmit import Having
+from shadowrelay.operator.resubmit_estimate import RouteServer
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.view import View
 from shadowrelay.service.announcing import Announcing
@@ -52,7 +52,7 @@ class Rereads(Reloads, Protocol):
 @dataclass(slots=True, kw_only=True)
 class OperatorServices:
     """One node's. ``access``: who may ask. ``events``: its tracking events. ``view``: what all nodes see.
-    ``carrying`` is the stage that carries jobs out. ``here``: what reads its settings again, once it serves.
+    ``job_runner`` carries jobs out. ``here``: what reads its settings again, once it serves.
     """
 
     access: Access
@@ -61,7 +61,7 @@ class OperatorServices:
     reloading: ClusterReload
     jobs: Jobs
     suspensions: Suspending
-    carrying: Carrying
+    job_runner: JobRunner
     announcing: Announcing
     leaving: Leaving
     workers: ClusterWorkers

@@ -154,7 +154,7 @@ class Reloading:
             node.hosts.take(hops, ways)
             node.queue.rerouted(routes(settings))
             node.counting.servers = listed(node.routes, node.hosts)
-            node.detour.stand(standing(settings))
+            node.extra_hop.stand(standing(settings))
             members()
             for connector, other in becomes:
                 connector.become(other)

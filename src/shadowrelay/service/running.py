@@ -296,7 +296,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         ),
         group.create_task(node.replication.run(), name="replication"),
         group.create_task(node.resubmitting.run(), name="resubmitting"),
-        group.create_task(node.hand.carrying.run(), name="jobs"),
+        group.create_task(node.hand.job_runner.run(), name="jobs"),
         group.create_task(node.hop_shadows.run(), name="hop shadows"),
         group.create_task(take_snapshots(database, node.clock, listed=listed), name="snapshots"),
     ]

@@ -14,7 +14,7 @@ import json
 import re
 
 from shadowrelay.core.values import dataclass
-from shadowrelay.wire.told import count_in, object_of, text_in
+from shadowrelay.wire.json_fields import count_in, object_of, text_in
 from shadowrelay.wire.xshadow import Malformed, server_name
 
 MOST_OCTETS = 4096

@@ -19,7 +19,7 @@ from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.spans import Span
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
-from shadowrelay.wire.told import (
+from shadowrelay.wire.json_fields import (
     count_in,
     duration_in,
     flag_in,

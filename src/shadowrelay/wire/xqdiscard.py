@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
-from shadowrelay.core.events.announcements import unread_said
+from shadowrelay.core.events.discard_notices import unread_said
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.claims import Claim, Sighting
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation

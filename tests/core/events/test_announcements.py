@@ -8,7 +8,7 @@ from decision_inputs import holder
 from ledger_at_hand import DB, NOW, B, C, M, message
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
-from shadowrelay.core.events.announcements import addressed, delivered, listeners
+from shadowrelay.core.events.discard_notices import addressed, delivered, listeners
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import HolderState, Stage, Status
 

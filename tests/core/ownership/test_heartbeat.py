@@ -10,7 +10,7 @@ from decision_inputs import POLICY, holder, take_over
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, lineage, message
 
 from shadowrelay.core.decisions import Decision, DiscardEvent, Member, Part, Verdict, VerdictKind
-from shadowrelay.core.events.announcements import listeners
+from shadowrelay.core.events.discard_notices import listeners
 from shadowrelay.core.identifiers import Beginning, Continuity, DatabaseId, Lineage, MessageId, RequestId
 from shadowrelay.core.jobs import JobProgress
 from shadowrelay.core.messages import Confirmation, HolderState, Reason, Role

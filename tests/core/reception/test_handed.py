@@ -19,7 +19,7 @@ from shadowrelay.core.decisions import (
 )
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Report, settle
 from shadowrelay.core.digests import of_envelope
-from shadowrelay.core.events.announcements import RECIPIENTS_PER_EVENT
+from shadowrelay.core.events.discard_notices import RECIPIENTS_PER_EVENT
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.hops import Handed, HopPeer
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, NextHop, ServerName

@@ -14,7 +14,7 @@ from datetime import datetime
 from shadowrelay.core.decisions import Decision, SaveCopy
 from shadowrelay.core.delivery.journal import JournalCopy
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, Report, forks, settle
-from shadowrelay.core.events.announcements import MILLISECOND, addressed, order_listeners, orders, whole
+from shadowrelay.core.events.discard_notices import MILLISECOND, addressed, order_listeners, orders, whole
 from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import FOREVER, Copy, Recipient, Stage, Status

@@ -10,7 +10,7 @@ from shadowrelay.core.decisions import Content, DamagedRow, Decision, SaveCopy, 
 from shadowrelay.core.delivery.hop_shadows import Tracker, taken
 from shadowrelay.core.delivery.journal import JournalCopy, journaled, queue_once
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.events.announcements import addressed, announced, listeners, to_giver, unread
+from shadowrelay.core.events.discard_notices import addressed, announced, listeners, to_giver, unread
 from shadowrelay.core.events.reports import derived_id
 from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop

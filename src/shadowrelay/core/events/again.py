@@ -19,7 +19,7 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import addressed, known, to_giver
+from shadowrelay.core.events.discard_notices import addressed, known, to_giver
 from shadowrelay.core.identifiers import DatabaseId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Copy, HolderState

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy
-from shadowrelay.core.events.announcements import announced
+from shadowrelay.core.events.discard_notices import announced
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, SaveCopy, Verdict, VerdictKind
-from shadowrelay.core.events.announcements import known as all_known
+from shadowrelay.core.events.discard_notices import known as all_known
 from shadowrelay.core.events.side_effects import waited_in_vain
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger

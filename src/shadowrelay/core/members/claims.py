@@ -13,7 +13,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Part, Verdict, VerdictKind
-from shadowrelay.core.events.announcements import known
+from shadowrelay.core.events.discard_notices import known
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.members.answers import answer

@@ -18,8 +18,8 @@ from shadowrelay.core.decisions import (
     Verdict,
     VerdictKind,
 )
-from shadowrelay.core.events.announcements import STATUS
 from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.events.discard_notices import STATUS
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, ServerName
 from shadowrelay.core.ledger import Ledger

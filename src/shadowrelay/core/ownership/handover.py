@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from shadowrelay.core.decisions import Decision, Verdict, VerdictKind
-from shadowrelay.core.events.announcements import addressed
+from shadowrelay.core.events.discard_notices import addressed
 from shadowrelay.core.identifiers import Continuity, ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
-from shadowrelay.core.events.announcements import MILLISECOND
+from shadowrelay.core.events.discard_notices import MILLISECOND
 from shadowrelay.core.identifiers import FIRST, RequestId, ServerName
 from shadowrelay.core.jobs import Filter, Job, JobProgress, JobState, Verb
 from shadowrelay.core.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import ALL, Decision, Part, SaveCopy, Verdict, VerdictKind, Write
-from shadowrelay.core.events.announcements import addressed
+from shadowrelay.core.events.discard_notices import addressed
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.messages import Copy, HolderState

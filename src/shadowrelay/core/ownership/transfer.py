@@ -10,7 +10,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, Member, SaveCopy, Verdict, VerdictKind, Write
-from shadowrelay.core.events.announcements import addressed, delivered, orders
+from shadowrelay.core.events.discard_notices import addressed, delivered, orders
 from shadowrelay.core.events.reports import is_derived
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Incarnation, Mark, MessageId, ServerName

@@ -16,7 +16,8 @@ from shadowrelay.core.decisions import (
     VerdictKind,
     Write,
 )
-from shadowrelay.core.events.announcements import (
+from shadowrelay.core.events.discard import remembered_for
+from shadowrelay.core.events.discard_notices import (
     STATUS,
     addressed,
     delivered,
@@ -26,7 +27,6 @@ from shadowrelay.core.events.announcements import (
     unread,
     unread_said,
 )
-from shadowrelay.core.events.discard import remembered_for
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, RequestId, ServerName
 from shadowrelay.core.ledger import Ledger

@@ -18,7 +18,7 @@ from shadowrelay.core.decisions import (
     Write,
 )
 from shadowrelay.core.digests import of_envelope
-from shadowrelay.core.events.announcements import addressed, delivered, orders, to_giver
+from shadowrelay.core.events.discard_notices import addressed, delivered, orders, to_giver
 from shadowrelay.core.events.side_effects import report_is_safe
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, ServerName

@@ -22,7 +22,7 @@ _FLOW = ("received", "octets", "delivered", "deferred", "failed", "promoted", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class SummaryTable:
     """``columns``: title and kind of each. ``rows``: cells, safe to print. ``note``: what to know of it."""
 
     title: str
@@ -90,22 +90,22 @@ def _total(many: int, what: str, rest: str = "") -> tuple[str, str]:
     return f"{many:,}", f"{what if many == 1 else what + 's'}{rest}"
 
 
-def days(summary: Summary) -> Sheet:
+def days(summary: Summary) -> SummaryTable:
     """Each day."""
     return _flows("Per day", "day", summary.days)
 
 
-def days_or_months(summary: Summary) -> Sheet:
+def days_or_months(summary: Summary) -> SummaryTable:
     """Months, if there are many days."""
     many = len(summary.days) > DAYS
     return _flows("Per month", "month", by_month(summary.days)) if many else days(summary)
 
 
-def hours(summary: Summary) -> Sheet:
+def hours(summary: Summary) -> SummaryTable:
     """Each hour of a few days; of more days, the mean of each hour of the day."""
     if summary.hours:
         return _flows("Per hour", "hour", {f"{hour:%m-%d %H}h": flow for hour, flow in summary.hours.items()})
-    return Sheet(
+    return SummaryTable(
         "Per hour of the day, mean of all days",
         (("hour", NAME), *((name, NUMBER) for name in ("received", "delivered", "deferred", "failed"))),
         [_mean(hour, flow, len(summary.days)) for hour, flow in summary.of_day.items()]
@@ -120,19 +120,19 @@ def by_month(flows: Mapping[date, Flow]) -> dict[str, Flow]:
     return {month: total(flow for _, flow in some) for month, some in months}
 
 
-def nodes(summary: Summary) -> Sheet:
+def nodes(summary: Summary) -> SummaryTable:
     return _flows("Per node", "node", {plain(name): flow for name, flow in summary.nodes.items()})
 
 
-def recipients(summary: Summary) -> Sheet:
+def recipients(summary: Summary) -> SummaryTable:
     return _domains("Recipient domains", summary.recipients)
 
 
-def senders(summary: Summary) -> Sheet:
+def senders(summary: Summary) -> SummaryTable:
     return _domains("Sender domains", summary.senders)
 
 
-def sizes(summary: Summary) -> Sheet:
+def sizes(summary: Summary) -> SummaryTable:
     found, note = summary.sizes, ""
     if found.messages:
         half = found.percentiles[50]
@@ -144,10 +144,10 @@ def sizes(summary: Summary) -> Sheet:
         cells = (f"{octets(edges.least)} – {octets(edges.below)}", f"{messages:,}")
         rows.append((*cells, share(messages, found.messages), octets(some)))
     columns = (("size", NUMBER), ("messages", NUMBER), ("share", NUMBER), ("octets", NUMBER))
-    return Sheet("Sizes", columns, rows, note)
+    return SummaryTable("Sizes", columns, rows, note)
 
 
-def hops(summary: Summary) -> Sheet:
+def hops(summary: Summary) -> SummaryTable:
     """Next hops with most deliveries, and all together."""
     less = 1 - 1 / (1 + steps.WIDTH)
     note = (
@@ -162,27 +162,27 @@ def hops(summary: Summary) -> Sheet:
             name = "all" if hop is summary.hops.together else plain(hop.next_hop)
             rows.append((f"{hop.deliveries:,}", *times, name))
     columns = (("deliveries", NUMBER), *((f"p{one} ≤", NUMBER) for one in steps.PERCENTS), ("next hop", NAME))
-    return Sheet(_top("Time to delivery, by next hop", summary.hops), columns, rows, note)
+    return SummaryTable(_top("Time to delivery, by next hop", summary.hops), columns, rows, note)
 
 
-def deferrals(summary: Summary) -> Sheet:
+def deferrals(summary: Summary) -> SummaryTable:
     return _reasons("Deferrals", summary.deferrals)
 
 
-def bounces(summary: Summary) -> Sheet:
+def bounces(summary: Summary) -> SummaryTable:
     return _reasons("Bounces", summary.bounces)
 
 
-def promotions(summary: Summary) -> Sheet:
+def promotions(summary: Summary) -> SummaryTable:
     rows = [
         (f"{one.messages:,}", plain(one.node), plain(one.owner), plain(one.reason))
         for one in summary.promotions
     ]
     columns = (("messages", NUMBER), ("node", NAME), ("took over from", NAME), ("reason", NAME))
-    return Sheet("Promotions", columns, rows)
+    return SummaryTable("Promotions", columns, rows)
 
 
-def exposure(summary: Summary) -> Sheet:
+def exposure(summary: Summary) -> SummaryTable:
     """By node, and the days with most."""
     rows = [
         (f"{flow.exposed:,}", share(flow.exposed, flow.received), plain(node))
@@ -193,24 +193,28 @@ def exposure(summary: Summary) -> Sheet:
     most = ", ".join(f"{day} ({-many:,})" for many, day in found[:3])
     note = f"on {counted(len(found), 'day')}; most on {most}" if found and len(summary.days) > 1 else ""
     columns = (("messages", NUMBER), ("of received", NUMBER), ("node", NAME))
-    return Sheet("Exposure: accepted with one copy", columns, rows, note)
+    return SummaryTable("Exposure: accepted with one copy", columns, rows, note)
 
 
-def duplicates(summary: Summary) -> Sheet:
+def duplicates(summary: Summary) -> SummaryTable:
     rows = [
         (f"{flow.dropped_as_duplicates:,}", plain(node))
         for node, flow in summary.nodes.items()
         if flow.dropped_as_duplicates
     ]
-    return Sheet("Duplicates dropped by a mailbox server", (("messages", NUMBER), ("node", NAME)), rows)
+    return SummaryTable(
+        "Duplicates dropped by a mailbox server", (("messages", NUMBER), ("node", NAME)), rows
+    )
 
 
-def found(summary: Summary) -> Sheet:
+def found(summary: Summary) -> SummaryTable:
     """What the last verdict found."""
     rows = [(f"{one.messages:,}", plain(one.severity), plain(one.name)) for one in summary.found or ()]
     columns = (("messages", NUMBER), ("severity", NAME), ("class", NAME))
     nothing = [("0", "–", "nothing")]
-    return Sheet("What the last verdict found, in all days", columns, rows or nothing, _judged(summary))
+    return SummaryTable(
+        "What the last verdict found, in all days", columns, rows or nothing, _judged(summary)
+    )
 
 
 def _judged(summary: Summary) -> str:
@@ -225,7 +229,7 @@ def _judged(summary: Summary) -> str:
     return told
 
 
-def _flows(title: str, first: str, flows: Mapping[Any, Flow]) -> Sheet:
+def _flows(title: str, first: str, flows: Mapping[Any, Flow]) -> SummaryTable:
     rows = [
         (
             str(key),
@@ -233,7 +237,7 @@ def _flows(title: str, first: str, flows: Mapping[Any, Flow]) -> Sheet:
         )
         for key, flow in flows.items()
     ]
-    return Sheet(title, ((first, NAME), *((name, NUMBER) for name in _FLOW)), rows)
+    return SummaryTable(title, ((first, NAME), *((name, NUMBER) for name in _FLOW)), rows)
 
 
 def _mean(hour: int, flow: Flow, many: int) -> Sequence[str]:
@@ -241,16 +245,16 @@ def _mean(hour: int, flow: Flow, many: int) -> Sequence[str]:
     return (f"{hour:02}-{hour + 1:02}", *(f"{getattr(flow, name) / many:,.1f}" for name in names))
 
 
-def _domains(title: str, domains: Domains) -> Sheet:
+def _domains(title: str, domains: Domains) -> SummaryTable:
     rows = [
         (f"{one.messages:,}", f"{one.addresses:,}", octets(one.octets), plain(one.domain))
         for one in domains.top
     ]
     columns = (("messages", NUMBER), ("addresses", NUMBER), ("octets", NUMBER), ("domain", NAME))
-    return Sheet(_top(title, domains), columns, rows)
+    return SummaryTable(_top(title, domains), columns, rows)
 
 
-def _reasons(title: str, reasons: Reasons) -> Sheet:
+def _reasons(title: str, reasons: Reasons) -> SummaryTable:
     rows = [
         (f"{one.times:,}", f"{one.recipients:,}", plain(one.next_hop), plain(one.reply), plain(one.example))
         for one in reasons.top
@@ -263,18 +267,18 @@ def _reasons(title: str, reasons: Reasons) -> Sheet:
         ("example", ID),
     )
     shown = f" ({len(reasons.top)} of {reasons.all:,} reasons)" if len(reasons.top) < reasons.all else ""
-    return Sheet(f"{title}: {reasons.times:,}{shown}", columns, rows)
+    return SummaryTable(f"{title}: {reasons.times:,}{shown}", columns, rows)
 
 
 def _top(title: str, some: Any) -> str:
     return f"{title} ({len(some.top)} of {some.all:,})" if len(some.top) < some.all else title
 
 
-def every(summary: Summary) -> Iterable[Sheet]:
+def every(summary: Summary) -> Iterable[SummaryTable]:
     """All that have rows, in order."""
     of_verdict = () if summary.found is None else (found(summary),)
     traffic = (days_or_months, hours, nodes, recipients, senders, sizes, hops)
     trouble = (deferrals, bounces, promotions, exposure, duplicates)
-    for sheet in (*(one(summary) for one in (*traffic, *trouble)), *of_verdict):
-        if sheet.rows:
-            yield sheet
+    for table in (*(one(summary) for one in (*traffic, *trouble)), *of_verdict):
+        if table.rows:
+            yield table

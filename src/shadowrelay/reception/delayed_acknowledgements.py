@@ -59,7 +59,7 @@ def _nowhere(_: Sequence[NextHop]) -> Sequence[NextHop]:
     return ()
 
 
-class Acknowledgements:
+class DelayedAcknowledgements:
     """The delayed acknowledgements of a node.
 
     ``retrying``: whether a next hop has failed and took no mail since. ``suspended``: whether an operator
@@ -158,7 +158,7 @@ class Acknowledgements:
 class LateSender:
     """A sender whose 250 may wait: what it said, as it said it."""
 
-    acknowledgements: Acknowledgements
+    acknowledgements: DelayedAcknowledgements
     delay: timedelta
     session: Client
     mail: MailFrom
@@ -180,7 +180,13 @@ class Waiting(Delayed):
     __slots__ = ("_due", "_end", "_ends", "_known", "_of", "_sent", "crowded", "hops", "message_id", "until")
 
     def __init__(
-        self, of: Acknowledgements, message_id: MessageId, sent: AsSent, delay: timedelta, *, crowded: bool
+        self,
+        of: DelayedAcknowledgements,
+        message_id: MessageId,
+        sent: AsSent,
+        delay: timedelta,
+        *,
+        crowded: bool,
     ) -> None:
         super().__init__(())
         self.message_id, self.until, self.crowded = message_id, of.clock() + delay, crowded

@@ -81,7 +81,7 @@ class _Came:
 
 
 @dataclass(slots=True, kw_only=True)
-class Carrying:
+class JobRunner:
     """One node's. ``try_now``: ends the rest of a next hop. ``changed``: mail may be due now. ``tell``:
     members have to hear of a job's progress.
     """

@@ -31,7 +31,7 @@ LOOK = 0.05  # seconds between two looks at them
 TAKEN, ALONE = "taken", "alone"
 
 
-class Detour:
+class ExtraHop:
     """Decides which member delivers. ``counts``: messages for this machine, by TAKEN (another member delivers
     it) and ALONE (this node does, because nobody elsewhere takes it).
     """

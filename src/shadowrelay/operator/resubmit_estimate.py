@@ -62,7 +62,7 @@ class RouteServer:
 
 
 @dataclass(slots=True, kw_only=True)
-class Counting:
+class ResubmitEstimate:
     """One node's. The callables are the node's (service.node).
 
     ``away``: members that cannot be reached. ``ask``: asks a member, within that many seconds.
