@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from shadowrelay.cli import main
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.giving import Giving
-from shadowrelay.members.in_force import InForce
 from shadowrelay.operator import redirect
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
@@ -38,7 +38,7 @@ def _quiet() -> Iterator[None]:
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
     async with a_node(tmp_path) as made:
-        in_force = InForce(POLICY)
+        in_force = EffectivePolicy(POLICY)
         place = MemberPlace(OURS, "here", "rack1")
         boundary = Boundary(place, (MemberPlace(MX2, "here", "rack2"),), POLICY)
 

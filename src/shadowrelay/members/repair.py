@@ -30,7 +30,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed, to_release
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.running import Performer
 
@@ -96,7 +96,7 @@ class Repair:
         database: TransportDatabase,
         boundary: Boundary,
         examiner: Examiner,
-        in_force: InForce,
+        in_force: EffectivePolicy,
         clock: Callable[[], datetime],
         changed: Callable[[], None] = lambda: None,
     ) -> None:

@@ -28,7 +28,7 @@ from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.sharing import RULES, News, Shared, news_of, received, share
 from shadowrelay.members.telling import incarnations
@@ -111,7 +111,7 @@ class Replication:
         members: Members,
         database: TransportDatabase,
         contacts: Callable[[], Contacts],
-        in_force: InForce,
+        in_force: EffectivePolicy,
         endings: Callable[[], Endings],
         switched: Callable[[], None],
         retire: Callable[[RetiredMember], Awaitable[None]],

@@ -25,7 +25,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import awaited, to_hand_over
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import seconds
 from shadowrelay.smtp.receiving.connector import Connector
 
@@ -42,7 +42,7 @@ class Drain:
 
     database: TransportDatabase
     boundary: Boundary
-    in_force: InForce
+    in_force: EffectivePolicy
     clock: Callable[[], datetime]
     changed: Callable[[], None]  # called when there is something to say to the members
     _given: Counter[ServerName] = field(default_factory=Counter)

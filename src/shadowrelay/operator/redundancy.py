@@ -13,7 +13,7 @@ from shadowrelay.core.switching import REDUNDANCY, flipped
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database import views
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.operator.acts import NO_ACTION
 from shadowrelay.operator.resubmit import Having
 
@@ -51,7 +51,7 @@ class RedundancySwitch:
 
     name: ServerName
     database: TransportDatabase
-    in_force: InForce
+    in_force: EffectivePolicy
     having: Callable[[Switch], Sequence[Having]]
     share: Callable[[], Awaitable[None]]
     mint: Callable[[datetime], MessageId]

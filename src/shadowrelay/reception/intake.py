@@ -43,7 +43,7 @@ from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.in_hand import NOWHERE
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements, LateSender, Waiting
 from shadowrelay.reception.shadow_session import ShadowSession
@@ -93,7 +93,7 @@ class Intake:
         database: TransportDatabase,
         boundary: Boundary,
         options: IntakeOptions,
-        in_force: InForce,
+        in_force: EffectivePolicy,
         clock: Callable[[], datetime],
         mint: Callable[[datetime], MessageId],
         in_flight: set[MessageId],

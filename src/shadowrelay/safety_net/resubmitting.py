@@ -25,7 +25,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.indexes import SETTLED
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.replication import Replication
@@ -49,7 +49,7 @@ class ResubmitStage:
         others: Callable[[ServerName], Others],
         examiner: Examiner,
         ready: Callable[[], bool],
-        in_force: InForce,
+        in_force: EffectivePolicy,
         endings: Callable[[], Endings],
         indexes: Indexes,
     ) -> None:

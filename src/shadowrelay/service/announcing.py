@@ -26,7 +26,7 @@ from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
 from shadowrelay.operator.asking import AskMember
-from shadowrelay.service.current import Current
+from shadowrelay.service.live_settings import LiveSettings
 from shadowrelay.service.membership import Membership
 from shadowrelay.settings import MemberSettings
 from shadowrelay.settings.values import HostPort, parse_dialled
@@ -56,7 +56,7 @@ _PART = MOST_TEXT
 class Announcing:
     """One node's. ``ask``: asks members."""
 
-    current: Current
+    current: LiveSettings
     clock: NodeClock
     database: TransportDatabase
     boundary: Boundary

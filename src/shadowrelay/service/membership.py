@@ -24,7 +24,7 @@ from shadowrelay.members.link import Link
 from shadowrelay.members.pool import Members
 from shadowrelay.operator.retire import Retirement, retire
 from shadowrelay.service.adapters import addresses, machines
-from shadowrelay.service.current import Current
+from shadowrelay.service.live_settings import LiveSettings
 from shadowrelay.settings import MemberSettings, Settings
 from shadowrelay.settings.workers import with_counts
 
@@ -49,7 +49,7 @@ class Membership:
     """
 
     name: ServerName
-    current: Current
+    current: LiveSettings
     clock: Callable[[], datetime]
     database: TransportDatabase
     boundary: Boundary

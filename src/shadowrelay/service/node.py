@@ -41,8 +41,8 @@ from shadowrelay.delivery.reports import Reporter
 from shadowrelay.ids import mint
 from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.giving import TAKES, Giving, takes, unwilling
-from shadowrelay.members.in_force import InForce
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import Link
@@ -75,7 +75,7 @@ from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import ResubmitStage
 from shadowrelay.service.adapters import addresses, hosts, resolver
 from shadowrelay.service.announcing import Announcing
-from shadowrelay.service.current import Current, recipients_of
+from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
 from shadowrelay.service.operating import OperatorServices, Rereads, SharedRecords, away, listed
 from shadowrelay.settings import Settings
@@ -117,8 +117,8 @@ class Node:
         database.ledger.ahead = self.clock.ahead
         self.started_at = self.clock()
         self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
-        self.current = Current(settings, recipients_of(settings))
-        self.policy, self.in_force = self.current.policy, InForce(settings.policy())
+        self.current = LiveSettings(settings, recipients_of(settings))
+        self.policy, self.in_force = self.current.policy, EffectivePolicy(settings.policy())
         self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []

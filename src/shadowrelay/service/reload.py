@@ -19,7 +19,7 @@ from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import log_limits, resolver, servers
 from shadowrelay.service.certificates import Certificates
-from shadowrelay.service.current import recipients_of
+from shadowrelay.service.live_settings import recipients_of
 from shadowrelay.service.node import Node
 from shadowrelay.service.operating import listed
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings

@@ -8,7 +8,7 @@ from shadowrelay.core.switching import in_force
 from shadowrelay.core.values import replace
 
 
-class InForce:
+class EffectivePolicy:
     """Knows the policy in force, in the memory of this process. ``switch``: the record, if there is one.
 
     Whoever asks whether shadow redundancy is on asks here, each time: it may change between two questions.

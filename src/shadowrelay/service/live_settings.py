@@ -35,7 +35,7 @@ def recipients_of(settings: Settings) -> RecipientsFile | None:
         raise NodeFailed(f"recipients_file: {error}") from error
 
 
-class CurrentPolicy(Policy):
+class LivePolicy(Policy):
     """A policy whose values are always those of ``now``. ``now`` has all of one moment."""
 
     __slots__ = ("now",)
@@ -53,10 +53,10 @@ def _of_now(name: str) -> Any:
 
 
 for _tunable in fields(Policy):
-    setattr(CurrentPolicy, _tunable.name, _of_now(_tunable.name))
+    setattr(LivePolicy, _tunable.name, _of_now(_tunable.name))
 
 
-class CurrentList(Sequence[V]):
+class LiveList(Sequence[V]):
     """A list of now."""
 
     def __init__(self, now: tuple[V, ...]) -> None:
@@ -76,7 +76,7 @@ class CurrentList(Sequence[V]):
         return iter(self.now)
 
 
-class CurrentMap(Mapping[K, V]):
+class LiveMap(Mapping[K, V]):
     """A table of now."""
 
     def __init__(self, now: Mapping[K, V]) -> None:
@@ -95,16 +95,16 @@ class CurrentMap(Mapping[K, V]):
         return bool(self.now)
 
 
-class Current:
+class LiveSettings:
     """What the settings of now say to many parts of a node."""
 
     def __init__(self, settings: Settings, recipients: RecipientsFile | None) -> None:
         self.settings = settings
         self.recipients = recipients
-        self.policy = CurrentPolicy(settings.policy())
-        self.routes = CurrentList[Route](routes(settings))
-        self.ways: CurrentMap[str, SitePath] = CurrentMap(ways(settings))
-        self.journals: CurrentMap[NextHop, tuple[str, NextHop]] = CurrentMap(journals(settings))
+        self.policy = LivePolicy(settings.policy())
+        self.routes = LiveList[Route](routes(settings))
+        self.ways: LiveMap[str, SitePath] = LiveMap(ways(settings))
+        self.journals: LiveMap[NextHop, tuple[str, NextHop]] = LiveMap(journals(settings))
         self._promotion = promotion(settings)
 
     def book(self) -> AddressBook:
@@ -115,7 +115,7 @@ class Current:
 
     def prepare(self, settings: Settings, recipients: RecipientsFile | None) -> Callable[[], None]:
         """Make everything of other settings. What is returned takes it, and cannot fail."""
-        made = Current(settings, recipients)
+        made = LiveSettings(settings, recipients)
 
         def take() -> None:
             self.settings, self.recipients = made.settings, made.recipients
