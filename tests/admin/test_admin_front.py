@@ -6,12 +6,10 @@ import asyncio
 import json
 import re
 import socket
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-import pytest
-from admin_node import MX2, MX3, NOW, OURS, Got, ask, attempted, fill, held, meet, message_id, received
+from admin_node import MX2, MX3, OURS, Got, ask, attempted, fill, held, meet, message_id, received
 from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
 from told_by_models import exact
@@ -21,13 +19,10 @@ from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.ownership.handover import Remains
-from shadowrelay.shown.fold import LEAST, MOST, SUM
 from shadowrelay.shown.messages import SafetyNetPage
 from shadowrelay.workers import proxy
 from shadowrelay.workers.front import build_front
-from shadowrelay.workers.metrics import GAUGES
 
-METRICS = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 TOKEN = "a token of sixteen"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 JSON = {"content_type": "application/json"}
@@ -95,7 +90,7 @@ async def test_without_a_worker_the_answer_says_why_and_the_list_of_workers_too(
         assert (await ask(front.port, "/api/v1/workers/2/status")).status == 503
         scraped = await ask(front.port, "/metrics")
         assert scraped.status == 200
-        assert "shadowrelay_ready 0.0" in scraped.text
+        assert "shadowrelay_ready" not in scraped.text
         assert 'shadowrelay_worker_serving{worker="1"} 0.0' in scraped.text
 
 
@@ -323,72 +318,33 @@ async def scraped(front: Fronted, target: str = "/metrics") -> dict[str, float]:
     }
 
 
-async def test_metrics_of_the_node_are_sums_and_maxima_of_those_of_its_workers(tmp_path: Path) -> None:
+async def test_metrics_are_those_of_each_worker_with_its_number_and_nothing_is_added_up(
+    tmp_path: Path,
+) -> None:
     async with a_front(tmp_path) as front:
         first, second = (one.node for one in front.each)
         await fill(first, meet(MX2), received(1, MX2))
         await fill(second, meet(MX2), received(7, MX2), received(9, None))
-        second.certificates = {"peer.certificate": NOW - timedelta(days=1)}
-        first.measured.acknowledgement.observe(0.2)
         second.measured.acknowledgement.observe(0.3)
-        one, whole = [await scraped(front, target) for target in ("/metrics?by=worker", "/metrics")]
-        assert whole["shadowrelay_queued_messages"] == 3
-        assert one["shadowrelay_queued_messages,worker=2"] == 2
-        assert whole["shadowrelay_oldest_queued_seconds"] == 9 * 60
-        assert whole["shadowrelay_logins_total,result=failed"] == 4
-        assert whole["shadowrelay_acknowledgement_seconds_count"] == 2
-        assert whole["shadowrelay_acknowledgement_seconds_sum"] == pytest.approx(0.5)
-        assert whole["shadowrelay_acknowledgement_seconds_bucket,le=+Inf"] == 2
-        assert whole["shadowrelay_ready"] == 1
-        until = "shadowrelay_certificate_expiry_timestamp_seconds,setting=peer.certificate"
-        assert whole[until] == (NOW - timedelta(days=1)).timestamp()
-        assert whole["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20
-        assert whole["shadowrelay_worker_serving,worker=2"] == 1
-        assert (await ask(front.port, "/metrics?by=host")).status == 400
+        found = await scraped(front)
+        assert [found[f"shadowrelay_queued_messages,worker={one}"] for one in (1, 2)] == [1, 2]
+        counted = "shadowrelay_acknowledgement_seconds"
+        assert [found[f"{counted}_count,worker={one}"] for one in (1, 2)] == [0, 1]
+        assert found[f"{counted}_bucket,le=+Inf,worker=2"] == 1
+        assert found["shadowrelay_logins_total,result=failed,worker=2"] == 2
+        assert [one for one in found if "worker=" not in one] == []
         front.each[1].state = "leaving"  # an alarm for workers that do not serve must not name it
         assert "shadowrelay_worker_serving,worker=2" not in await scraped(front)
 
 
-async def test_every_metric_of_a_worker_is_a_counter_a_histogram_or_a_gauge_with_a_rule(
-    tmp_path: Path,
-) -> None:
-    async with a_front(tmp_path, 1) as front:
-        page = (await ask(front.port, "/metrics?by=worker")).text
-    gauges = {
-        family.name
-        for family in text_string_to_metric_families(page)
-        if family.type == "gauge" and family.name != "shadowrelay_worker_serving"
-    }
-    types = {family.type for family in text_string_to_metric_families(page)}
-    assert types == {"gauge", "counter", "histogram"}
-    assert gauges <= set(GAUGES), "say in workers/metrics.py what the gauge of a node is"
-    assert set(GAUGES) - gauges <= {"shadowrelay_resubmit_left_messages"}
-
-
-def test_the_page_of_metrics_says_what_each_gauge_of_a_node_is() -> None:
-    for of, words in ((SUM, "the sum"), (MOST, "the greatest"), (LEAST, "the least")):
-        row = re.search(
-            rf"^\| {words} of those of its workers \| (.*) \|$", METRICS.read_text(), re.MULTILINE
-        )
-        assert row
-        told = {f"shadowrelay_{name}" for name in re.findall(r"`(\w+)`", row[1])}
-        assert told == {name for name, what in GAUGES.items() if what is of}
-
-
-async def test_counters_of_the_node_never_fall_though_a_worker_ends(tmp_path: Path) -> None:
+async def test_metrics_of_a_worker_that_does_not_answer_are_missing(tmp_path: Path) -> None:
     async with a_front(tmp_path) as front:
-        name = "shadowrelay_acknowledgement_seconds_count"
-        for one in front.each:
-            one.node.measured.acknowledgement.observe(0.1)
-        assert (await scraped(front))[name] == 2
         await front.each[1].die()
-        assert (await scraped(front))[name] == 2
-        assert (await scraped(front))["shadowrelay_worker_restarts_total,worker=2"] == 1
-        front.each[1].node.measured = type(front.each[1].node.measured)()
-        front.each[1].begin()
-        assert (await scraped(front))[name] == 2
-        front.each[1].node.measured.acknowledgement.observe(0.1)
-        assert (await scraped(front))[name] == 3
+        found = await scraped(front)
+        assert found["shadowrelay_worker_restarts_total,worker=2"] == 1
+        assert found["shadowrelay_worker_serving,worker=2"] == 0
+        assert "shadowrelay_ready,worker=2" not in found
+        assert found["shadowrelay_ready,worker=1"] == 1
 
 
 async def test_a_body_that_is_too_long_goes_to_no_worker(tmp_path: Path) -> None:

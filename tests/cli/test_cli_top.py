@@ -26,7 +26,7 @@ from test_admin_events import writing
 from shadowrelay.admin.client import AdminClient, NodeEvent
 from shadowrelay.cli import main
 from shadowrelay.cli.top_app import TopApp
-from shadowrelay.cli.top_figures import SeenNode, figures, look, looks, pace, quantile
+from shadowrelay.cli.top_figures import Look, SeenNode, figures, looks, pace, quantile
 from shadowrelay.cli.top_frame import Sorted, TopFrame, ago, draw
 from shadowrelay.cli.top_watch import NodesWatch, told
 from shadowrelay.core.delivery.settling import Ending
@@ -55,6 +55,12 @@ NOW = datetime(2026, 11, 27, 2, 0, 7, tzinfo=UTC)
 
 def page(*, received: int = 10, sent: int = 4, queued: int = 7) -> str:
     return PAGE.format(received=received, sent=sent, queued=queued)
+
+
+def look(text: str, at: float) -> Look:
+    """That of a node of one worker."""
+    (found,) = looks(text, at).values()
+    return found
 
 
 def seen() -> SeenNode:
@@ -121,8 +127,7 @@ class Fronted:
     url, token = "http://mx1:1", None
     received = 10
 
-    def metrics(self, *, by_worker: bool = False) -> str:
-        assert by_worker
+    def metrics(self) -> str:
         self.received += 4
         given = page(received=self.received).strip().splitlines()
         told = [f'shadowrelay_worker_serving{{worker="{one}"}} {one < 3:d}' for one in (1, 2, 3)]
@@ -166,6 +171,28 @@ def test_each_worker_is_a_line_if_asked_and_all_of_them_are_heard() -> None:
     while len(watch.events) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert sorted(watch.events) == ["02:00:00 mx1 FAIL 1", "02:00:00 mx1 FAIL 2"]
+
+
+def test_a_node_of_several_workers_is_one_line_with_their_sums_if_none_is_asked_for() -> None:
+    fronted: Any = Fronted()
+    watch = NodesWatch([fronted], 0.01)
+    watch.once()
+    (node,) = watch.nodes
+    assert (node.name, node.why) == ("mx1.example.net", "")
+    assert node.look
+    assert (node.look.value("queued_messages"), node.look.value("ready")) == (14, 1)
+    told = figures(watch.nodes)
+    assert told["waiting"]["exposed"] == 4
+    assert {one["next_hop"]: (one["messages"], one["oldest"]) for one in told["queues"]} == {
+        "inside": (6, 200.0),
+        "outside": (14, 20.0),
+    }
+    each = NodesWatch([fronted], 0.01, workers=True)
+    each._seen = watch._seen
+    assert told["rates"]["accepted"] == sum(one.pace.rates["accepted"] for one in each.nodes) > 0
+    fronted.metrics = lambda: 'shadowrelay_worker_serving{worker="1"} 0\n'
+    watch._look(fronted)
+    assert [one.why for one in watch.nodes] == ["none of its workers answers"]
 
 
 def test_a_node_of_one_worker_is_its_first_worker() -> None:

@@ -91,9 +91,9 @@ class AdminClient:
         del model
         return cast(_Model, self._ask("DELETE", path, {}))
 
-    def metrics(self, *, by_worker: bool = False) -> str:
-        """The page of metrics, as text; ``by_worker``: with a label for each. Raises ApiError."""
-        at = self._at("/metrics?by=worker" if by_worker else "/metrics")
+    def metrics(self) -> str:
+        """The page of metrics, as text. Raises ApiError."""
+        at = self._at("/metrics")
         with self._reporting(), self._opened(Request(at)) as answer:  # noqa: S310  the scheme was checked
             return str(answer.read(MOST).decode("utf-8"))
 

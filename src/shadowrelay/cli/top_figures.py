@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from typing_extensions import TypedDict
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _EVENTS = "shadowrelay_tracking_events_total"
 _READY = "shadowrelay_ready"
+_SERVING = "shadowrelay_worker_serving"
 _RATES = {
     "accepted": ("RECEIVE",),
     "delivered": ("SEND", "SENDEXTERNAL", "DELIVER"),
@@ -41,21 +42,19 @@ class Look:
         return self.values.get(f"shadowrelay_{name}", 0.0)
 
 
-def look(page: str, at: float) -> Look:
-    """What a page of metrics says of a node. Raises ValueError if it is none."""
-    return _look([one for one in _samples(page) if "worker" not in one.labels], at)
-
-
 def looks(page: str, at: float) -> dict[int, Look]:
     """What a page of metrics says of each worker that answers, by number: a node of one worker is its first.
     Raises ValueError if it is none.
     """
     by_worker: dict[int, list[Sample]] = {}
-    for one in _samples(page):
+    samples = _samples(page)
+    for one in samples:
         by_worker.setdefault(int(one.labels.get("worker", "1")), []).append(one)
     answering = {
         number: some for number, some in by_worker.items() if any(one.name == _READY for one in some)
     }
+    if not answering and any(one.name == _SERVING for one in samples):
+        raise ValueError("none of its workers answers")
     return {number: _look(some, at) for number, some in sorted((answering or {1: []}).items())}
 
 
@@ -146,6 +145,37 @@ class SeenNode:
     look: Look | None = None
     pace: NodePace = field(default_factory=lambda: NodePace({}, {}))
     why: str = ""
+
+
+def together(workers: Sequence[SeenNode]) -> SeenNode:
+    """The workers of a node as one, by their numbers: the sums of those that answer."""
+    answering = [(one.look, one.pace) for one in workers if one.look and not one.why]
+    if len(answering) < 2:
+        return next((one for one in workers if not one.why), workers[0])
+    looked = [look for look, _ in answering]
+    done = NodePace(
+        SUM_BY_NAME.over([one.rates for _, one in answering]),
+        SUM_BY_NAME.over([one.latency for _, one in answering]),
+    )
+    return replace(workers[0], look=_sum(looked), pace=done, why="")
+
+
+def _sum(looked: Sequence[Look]) -> Look:
+    """Messages add up; the node is ready while one worker is, and reaches a member if all workers do."""
+    values: dict[str, float] = {}
+    queues: dict[str, tuple[float, float]] = {}
+    peers: dict[str, dict[str, float]] = {}
+    for one in looked:
+        for name, value in one.values.items():
+            before = values.get(name, 0.0)
+            values[name] = before + value if name.endswith("_messages") else max(before, value)
+        for hop, (messages, oldest) in one.queues.items():
+            known = queues.get(hop, (0.0, 0.0))
+            queues[hop] = known[0] + messages, max(known[1], oldest)
+        for peer, seen in one.peers.items():
+            reached = peers.setdefault(peer, {"reachable": 1.0})
+            reached["reachable"] = min(reached["reachable"], seen.get("reachable", 1.0))
+    return replace(looked[0], values=values, queues=queues, peers=peers)
 
 
 class TopQueue(TypedDict):

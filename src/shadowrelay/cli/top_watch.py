@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
-from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, look, looks, pace
+from shadowrelay.cli.top_figures import Look, NodePace, SeenNode, looks, pace, together
 from shadowrelay.cli.viewing import clean
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import label, worker_name
@@ -43,7 +43,7 @@ class NodesWatch:
     """
 
     def __init__(self, clients: Sequence[AdminClient], interval: float, *, workers: bool = False) -> None:
-        """``workers``: look at each worker of a node."""
+        """``workers``: each worker of a node is shown by itself."""
         self._clients = clients
         self._interval = interval
         self._workers = workers
@@ -55,11 +55,11 @@ class NodesWatch:
 
     @property
     def nodes(self) -> list[SeenNode]:
-        return [
-            replace(one, name=self._name_of(url, number))
-            for url, workers in list(self._seen.items())
-            for number, one in sorted(workers.items())
-        ]
+        found: list[SeenNode] = []
+        for url, workers in list(self._seen.items()):
+            each = [replace(one, name=self._name_of(url, number)) for number, one in sorted(workers.items())]
+            found += each if self._workers else [replace(together(each), name=self._names[url])]
+        return found
 
     def _name_of(self, url: str, number: int) -> str:
         """The name of a node, or of a worker; its URL before it is known."""
@@ -94,8 +94,8 @@ class NodesWatch:
     def _look(self, client: AdminClient) -> None:
         before = self._seen[client.url]
         try:
-            page, at = client.metrics(by_worker=self._workers), time.monotonic()
-            found = looks(page, at) if self._workers else {1: look(page, at)}
+            page, at = client.metrics(), time.monotonic()
+            found = looks(page, at)
         except (ApiError, ValueError) as error:
             why = clean(error).partition(" --admin or ")[0]
             self._seen[client.url] = {number: replace(one, why=why) for number, one in before.items()}

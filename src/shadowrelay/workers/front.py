@@ -9,10 +9,16 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version as installed
 from typing import Any, Protocol
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -45,7 +51,6 @@ from shadowrelay.shown.status import (
     StatusEntry,
     TimeEntry,
 )
-from shadowrelay.workers.metrics import PLAIN, NodeMetrics, Scraped
 from shadowrelay.workers.proxy import PATIENCE, Call, WorkerProxy, WorkerReply, call_of
 from shadowrelay.workers.worker import WorkerState
 
@@ -55,6 +60,9 @@ QUICK = 2.0
 
 SCRAPE = 5.0
 """Seconds that a worker may take for its metrics: a scraper waits for ten by default."""
+
+PLAIN = "text/plain; version=0.0.4"
+"""The format in which workers are asked for their metrics."""
 
 _LOOKING = 10.0
 """Seconds that a worker may take to look for a message."""
@@ -112,8 +120,6 @@ class Front(Guarded):
         self._supervisor = supervisor
         self._proxy = proxy
         self._sessions = SessionRoutes(self)
-        self._metrics = NodeMetrics()
-        self._rendering = asyncio.Lock()
 
     def own_routes(self) -> list[Route]:
         """What the front answers by itself, or asks of all workers."""
@@ -182,24 +188,22 @@ class Front(Guarded):
         return json_response(told, 200 if ready else 503)
 
     async def _scraped(self, request: Request) -> Response:
-        by = request.query_params.get("by")
-        if by not in (None, "worker") or set(request.query_params) - {"by"}:
-            raise RequestRefused(400, "the only parameter is by=worker")
+        """The metrics of all workers, each with its number as a label: who scrapes them adds them up."""
         asked = self._call(request, target=b"/metrics")
         kept = [(key, value) for key, value in asked.headers if not key.startswith(b"accept")]
         call = Call(method="GET", target=asked.target, headers=[*kept, (b"accept", PLAIN.encode())])
-        scraped = await asyncio.gather(*(self._page(one, call) for one in self._supervisor.workers()))
-        async with self._rendering:
-            page, content_type = await asyncio.to_thread(
-                self._metrics.render, scraped, request.headers.get("accept", ""), by_worker=by is not None
-            )
+        workers = self._supervisor.workers()
+        pages = await asyncio.gather(*(self._page(one, call) for one in workers))
+        page, content_type = await asyncio.to_thread(
+            metrics_of, list(zip(workers, pages, strict=True)), request.headers.get("accept", "")
+        )
         return Response(page, headers={**PRIVATE, "content-type": content_type})
 
-    async def _page(self, worker: WorkerState, call: Call) -> Scraped:
+    async def _page(self, worker: WorkerState, call: Call) -> str:
         if worker.state not in ("serving", "leaving"):  # one that starts may be silent for long
-            return Scraped(worker, None)
+            return ""
         said = await self._proxy.read(worker, call, SCRAPE)
-        return Scraped(worker, said.body.decode("utf-8", "replace") if said.done else None)
+        return said.body.decode("utf-8", "replace") if said.done else ""
 
     # Workers
 
@@ -443,6 +447,55 @@ class MessageRoutes:
 def _as_said(one: WorkerReply) -> Response:
     headers = {**PRIVATE, "content-type": one.headers.get("content-type", "application/json")}
     return Response(one.body, one.status, headers)
+
+
+def metrics_of(scraped: Sequence[tuple[WorkerState, str]], accept: str) -> tuple[bytes, str]:
+    """The page of metrics of these workers, made of their own pages, and its content type, in the format that
+    the scraper accepts. Nothing is added up.
+    """
+    encode: Callable[[CollectorRegistry], bytes]
+    encode, content_type = choose_encoder(accept)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families([*_of_supervisor([one for one, _ in scraped]), *_labelled(scraped)]))
+    return encode(registry), content_type
+
+
+class _Families(Collector):
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def _of_supervisor(workers: Sequence[WorkerState]) -> Iterator[Metric]:
+    serving = GaugeMetricFamily(
+        "shadowrelay_worker_serving",
+        "1 while this worker of the node serves; there is none of a worker that leaves or has left.",
+        labels=["worker"],
+    )
+    restarts = CounterMetricFamily(
+        "shadowrelay_worker_restarts",
+        "Ends of this worker's process that nobody asked for, since the node's start.",
+        labels=["worker"],
+    )
+    for worker in workers:
+        if worker.state not in ("leaving", "ended"):
+            serving.add_metric([str(worker.number)], int(worker.state == "serving"))
+        restarts.add_metric([str(worker.number)], worker.restarts)
+    yield serving
+    yield restarts
+
+
+def _labelled(scraped: Sequence[tuple[WorkerState, str]]) -> Iterable[Metric]:
+    made: dict[str, Metric] = {}
+    for worker, page in scraped:
+        for family in text_string_to_metric_families(page):
+            into = made.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+            for sample in family.samples:
+                labels = {"worker": str(worker.number), **sample.labels}
+                into.samples.append(Sample(sample.name, labels, sample.value))
+    return made.values()
 
 
 def _shown(worker: WorkerState) -> dict[str, Any]:
