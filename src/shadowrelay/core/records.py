@@ -71,6 +71,7 @@ class RecordPart:
 
 
 R = TypeVar("R", bound=Record)
+P = TypeVar("P", bound=RecordPart)
 
 
 def next_revision(known: int, now: datetime) -> int:

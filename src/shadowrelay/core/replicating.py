@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reckoning import Endings
-from shadowrelay.core.records import Record, RecordPart, merged
+from shadowrelay.core.records import R, RecordPart, merged
 from shadowrelay.core.shared_records import ForgetRecord
 from shadowrelay.core.tracking import QueueActed
 from shadowrelay.core.values import dataclass
-
-R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import Job, JobProgress
-from shadowrelay.core.records import Record, RecordPart
+from shadowrelay.core.records import P, R, Record, RecordPart
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
-
-R = TypeVar("R", bound=Record)
-P = TypeVar("P", bound=RecordPart)
 
 
 @dataclass(frozen=True, slots=True)

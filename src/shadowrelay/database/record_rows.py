@@ -14,7 +14,7 @@ from typing import TypeVar, assert_never
 
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.jobs import Job, JobProgress
-from shadowrelay.core.records import Record, RecordPart
+from shadowrelay.core.records import P, R, Record, RecordPart
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.shared_records import ForgetRecord, ForgetTold, RecordLedger, RecordWrite
@@ -30,8 +30,6 @@ from shadowrelay.wire.records import record_from, record_told
 SQL = load("queries.sql")
 
 T = TypeVar("T")
-R = TypeVar("R", bound=Record)
-P = TypeVar("P", bound=RecordPart)
 
 _KINDS: dict[str, type[Record]] = {one.kind: one for one in (Request, Job, Suspension, Switch, RetiredMember)}
 _PARTS: dict[str, type[RecordPart]] = {one.kind.kind: one for one in (Progress, JobProgress)}
