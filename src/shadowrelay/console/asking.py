@@ -25,7 +25,7 @@ _LEAST = 4  # letters of an id that may stand for it
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """A look that says nothing sensible is the fault of who asks."""
+    """A malformed query is the client's error (400)."""
     try:
         yield
     except ActRefused as refused:

@@ -141,7 +141,7 @@ class Membership:
         return [one for name, one in found.items() if name not in over - held]
 
     def may_leave(self) -> bool:
-        """May one leave that was waited for, because nothing is held either way now?"""
+        """Whether a member that was leaving may go: neither side holds a copy for the other."""
         tally = self.database.ledger.tally
         return any(not (tally.held_for(name) or tally.held_by_each().get(name)) for name in self._waited_for)
 

@@ -51,21 +51,19 @@ class Rereads(Reloads, Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class OperatorServices:
-    """One node's. ``access``: who may ask. ``events``: its tracking events. ``view``: what all nodes see.
-    ``job_runner`` carries jobs out. ``here``: what reads its settings again, once it serves.
-    """
+    """What an operator may ask of one node, by its API and by XOPERATE."""
 
-    access: Access
+    access: Access  # who may ask
     events: TrackingEvents
-    view: View
+    view: View  # what all nodes see
     reloading: ClusterReload
     jobs: Jobs
     suspensions: Suspending
-    job_runner: JobRunner
+    job_runner: JobRunner  # carries jobs out
     announcing: Announcing
     leaving: Leaving
     workers: ClusterWorkers
-    here: Callable[[], Rereads | None]
+    here: Callable[[], Rereads | None]  # what reads the settings again, once the node serves
     traces: Traces | None = None
 
     def certificates(self) -> Mapping[str, datetime]:

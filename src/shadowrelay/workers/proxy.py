@@ -232,7 +232,7 @@ class WorkerProxy:
 
 
 class Passed(Response):
-    """The answer of a worker, passed on as it comes. One that breaks off breaks off for the client too."""
+    """A worker's answer, passed on as it comes. If it ends early, so does the client's."""
 
     def __init__(self, answer: httpx.Response, worker: WorkerState) -> None:
         self._answer, self._worker = answer, worker

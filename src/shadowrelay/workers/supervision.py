@@ -26,53 +26,42 @@ SILENT = 12
 
 
 class State(StrEnum):
-    """STARTING: the process runs, and does not serve yet. SERVING: it takes mail. LEAVING: it is emptied, and
-    ends for good. WAITING: it ended, and starts again later. ENDED: it has no process, and gets none.
-    """
+    """How a worker is."""
 
-    STARTING = "starting"
-    SERVING = "serving"
-    LEAVING = "leaving"
-    WAITING = "waiting"
-    ENDED = "ended"
+    STARTING = "starting"  # its process runs, and does not serve yet
+    SERVING = "serving"  # it takes mail
+    LEAVING = "leaving"  # it is being emptied, and ends for good
+    WAITING = "waiting"  # its process ended, and starts again later
+    ENDED = "ended"  # it has no process, and gets none
 
 
 class Do(StrEnum):
-    """START: start its process. LEAVE: tell it to leave. END: tell its process to end. ASK: ask whether it
-    still answers. KILL: end its process, which hangs.
-    """
+    """What the supervisor does with a worker next."""
 
-    START = "start"
-    LEAVE = "leave"
-    END = "end"
-    ASK = "ask"
-    KILL = "kill"
+    START = "start"  # start its process
+    LEAVE = "leave"  # tell the worker to leave
+    END = "end"  # tell its process to end
+    ASK = "ask"  # ask whether it still answers
+    KILL = "kill"  # end its process, which hangs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What the supervisor knows of one worker.
-
-    ``since``: when the state began; ``again_at``: when a WAITING worker is started. ``failures``: ends in a
-    row that nobody asked for; ``restarts``: all of these; ``why``: the reason of the last one. ``leaves``:
-    the node does not want the worker any more. ``empty``: it owns nothing and holds nothing. ``told``: its
-    process was told to end. ``ask_at``: when it is asked whether it answers; ``silent``: questions in a row
-    that it did not answer; ``hangs``: its process was killed for that.
-    """
+    """What the supervisor knows of one worker. Times are those of the clock that is passed in."""
 
     number: int
     state: State = State.WAITING
-    since: float = 0.0
-    again_at: float = 0.0
-    failures: int = 0
-    restarts: int = 0
-    why: str = ""
-    leaves: bool = False
-    empty: bool = False
-    told: bool = False
-    ask_at: float = 0.0
-    silent: int = 0
-    hangs: bool = False
+    since: float = 0.0  # the state began
+    again_at: float = 0.0  # a WAITING worker is started
+    failures: int = 0  # ends in a row that nobody asked for
+    restarts: int = 0  # all such ends
+    why: str = ""  # the reason of the last one
+    leaves: bool = False  # the node does not want the worker any more
+    empty: bool = False  # it owns nothing and holds nothing
+    told: bool = False  # its process was told to end
+    ask_at: float = 0.0  # the next question whether it answers
+    silent: int = 0  # questions in a row that it did not answer
+    hangs: bool = False  # its process was killed for its silence
 
 
 WatchedWorkers = Mapping[int, Watched]
