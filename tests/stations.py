@@ -314,7 +314,7 @@ def _give_clock(made: Station, found: Settings) -> None:
     """Give the queue a clock of its own."""
     node, database = made.node, made.database
     reporter = replace(node.reporter, clock=made.clock)
-    node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, made.clock)
+    node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, node.policy, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
     node.hosts.took = node.hop_shadows.took
     node.queue = Queue(

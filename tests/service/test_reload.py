@@ -1,17 +1,21 @@
-"""A settings file that cannot be made changes nothing of a node, not even what could be made of it."""
+"""A settings file that cannot be made changes nothing of a node; one that is taken counts in all parts."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shadowrelay.core.delivery.hosts import Host
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.service import connectors
 from shadowrelay.service.reload import Reloading
 from shadowrelay.settings import Settings, settings_from_tree
-from tests.stations import boundary
+from shadowrelay.smtp.sending.hop import ConnectionFailed
+from tests.stations import MachineClocks, boundary
 
 
 class NoWriter:
@@ -67,3 +71,20 @@ async def test_a_file_that_cannot_be_made_after_its_check_changes_nothing(
         assert node.policy.resubmit_rate == 7
         assert not node.boundary.watches
         assert reloading.warning == ""
+
+
+async def test_a_host_that_fails_after_a_reload_rests_as_long_as_the_changed_file_says(
+    tmp_path: Path,
+) -> None:
+    host = Host(NextHop("inside"), "127.0.0.1", 9)
+    gone = ConnectionFailed("connect", "refused")
+    async with boundary(tmp_path, "mx1", clocks={"mx1": MachineClocks()}) as (one,):
+        node = one.node
+        node.connectors = one.connectors
+        file = other(node.settings, queue_glitch_retry_interval="1h")
+        named = {"peer": one.connectors[0], "receive.default": one.connectors[1]}
+        reloading = Reloading(node, lambda: file, named, NoWriter(), asyncio.Event())  # type: ignore[arg-type]
+        assert (await reloading.reload()).taken
+        rests_until = node.hosts.failed(host, gone, several=False).rests_until
+        assert rests_until is not None
+        assert rests_until - node.clock() > timedelta(minutes=30)

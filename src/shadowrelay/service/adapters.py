@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.sites import site_hop
 from shadowrelay.core.reckoning import NEVER
 from shadowrelay.core.values import replace
@@ -156,9 +157,9 @@ def resolver(settings: Settings) -> Resolver:
     return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
 
 
-def hosts(settings: Settings, found: Resolver, clock: Callable[[], datetime]) -> Hosts:
-    """The hosts of the next hops of the settings."""
-    return Hosts(servers(settings), hop_groups(settings), found, settings.policy(), clock, random.random)
+def hosts(settings: Settings, found: Resolver, policy: Policy, clock: Callable[[], datetime]) -> Hosts:
+    """The hosts of the next hops of the settings. ``policy``: that of now, which a reload changes."""
+    return Hosts(servers(settings), hop_groups(settings), found, policy, clock, random.random)
 
 
 def _login(route: HopSettings) -> Login | None:

@@ -167,7 +167,7 @@ class Node:
             clock.wall,
         )
         self.resolver = resolver(settings)
-        self.hosts = hosts(settings, self.resolver, clock)
+        self.hosts = hosts(settings, self.resolver, self.policy, clock)
         self.hop_conversations = self.hosts.talk = HopConversations(
             database, clock, enabled=self.redundancy_on
         )
