@@ -19,7 +19,7 @@ from sending import MESSAGE, sender, sent
 from stations import Station, eventually, station
 from structlog.testing import capture_logs
 
-from shadowrelay.admin import render, render_messages
+from shadowrelay.admin import render
 from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.messages import Copy, Recipient, Stage, Status, Unread
@@ -198,7 +198,7 @@ async def test_queue_and_message_and_metric_say_what_happened_until_an_operator_
         copy = await only(found)
         known = await found.read(lambda ledger: message(ledger, copy.id))
         assert known is not None
-        (said,) = render_messages.message(known, found.node.hop, (), now)["recipients"]
+        (said,) = render.message(known, found.node.hop, (), now)["recipients"]
         assert said["why"] == f"127.0.0.1:{hop.port} took the content once, its answer cannot be read"
         await found.read(lambda ledger: ledger.apply(operated.suspend(ledger, copy.id, None, BY, now)))
         await found.read(lambda ledger: ledger.apply(operated.retry(ledger, copy.id, None, BY, now)))

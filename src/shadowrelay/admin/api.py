@@ -43,6 +43,8 @@ from shadowrelay.database.queue_views import depths
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
+from shadowrelay.shown.records import RetiredAnswer
+from shadowrelay.shown.rendering import rendered
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -196,18 +198,8 @@ class _Api(Answers):
         if state is MemberState.UNTRIED and not (known and known.retired):
             raise RequestRefused(409, f"{name} was not tried yet: wait for the first heartbeat")
         done = await self.node.retire(name, session_of(request).operator)
-        return json_response(
-            {
-                "name": name,
-                "retired": True,
-                "already": done.already,
-                "promoted": done.promoted,
-                "copies_lost": done.lost,
-                "events_dropped": done.events,
-                "did": done.told(),
-                "to_do": f"The other members are told. Take {name} out of the settings.",
-            }
-        )
+        to_do = f"The other members are told. Take {name} out of the settings."
+        return json_response(rendered(RetiredAnswer, done, retired=True, did=done.told(), to_do=to_do))
 
     async def resume(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self.clock()

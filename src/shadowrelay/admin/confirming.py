@@ -7,8 +7,7 @@ from starlette.requests import Request
 from shadowrelay.admin.body import body_of, operator_of, text_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
-from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.operator.confirming import TimeShown, confirm_time, time_shown
+from shadowrelay.operator.confirming import confirm_time, time_shown
 from shadowrelay.shown.status import TimeEntry
 from shadowrelay.wire.json_fields import MOST_TEXT
 
@@ -21,26 +20,12 @@ class TimeRoutes:
 
     async def show(self, request: Request) -> TimeEntry:
         del request
-        return self._told(time_shown(self._node.clock))
+        return time_shown(self._node.name, self._node.clock)
 
     async def confirm(self, request: Request) -> TimeEntry:
         body = await body_of(request, {"operator", "reason"})
         reason, operator = text_of(body, "reason"), operator_of(body)
         if max(len(reason), len(operator)) > MOST_TEXT:
             raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
-        return self._told(await confirm_time(self._node.clock, self._node.save_time, operator, reason))
-
-    def _told(self, shown: TimeShown) -> TimeEntry:
-        return {
-            "name": self._node.name,
-            "reckoned": timestamp(shown.reckoned),
-            "wall": timestamp(shown.wall),
-            "ahead": shown.ahead.total_seconds(),
-            "stepped": shown.stepped.total_seconds(),
-            "doubts": list(shown.doubts),
-            "uncertain": shown.uncertain.total_seconds(),
-            "members": [
-                {"name": name, "ahead": round(by.total_seconds(), 3)}
-                for name, by in sorted(shown.members.items())
-            ],
-        }
+        node = self._node
+        return await confirm_time(node.name, node.clock, node.save_time, operator, reason)

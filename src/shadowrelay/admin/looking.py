@@ -7,7 +7,7 @@ from datetime import datetime
 from importlib.metadata import version as installed
 from typing import TypeVar
 
-from shadowrelay.admin import render, render_messages
+from shadowrelay.admin import render
 from shadowrelay.admin.guard import MOST_PER_PAGE
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import MessageId, NextHop
@@ -82,13 +82,9 @@ class Looking:
         """All that this node knows of one next hop. ``queue`` is None if it has no mail for it."""
         now, hop = self.clock(), self.node.hop(name)
         found = next((one for one in await self._queues(now) if one.next_hop == name), None)
-        return {
-            "queue": render.queue(self.node.name, found, hop, now) if found else None,
-            **render.next_hop(hop, now),
-            "error": hop.error,
-            "suspension": render.suspension(await self._ask(lambda ledger: ledger.suspension(name)), now),
-            "attempts": [render.attempt(one) for one in self.node.recent(name)],
-        }
+        suspension = await self._ask(lambda ledger: ledger.suspension(name))
+        shown = render.queue(self.node.name, found, hop, now) if found else None
+        return render.hop_look(hop, suspension, self.node.recent(name), shown, now)
 
     async def _queues(self, now: datetime) -> list[QueueView]:
         """The queues. Those of a million messages take a while to count, and are shown again for a while."""
@@ -112,12 +108,12 @@ class Looking:
     async def known(self, ids: Sequence[MessageId]) -> Json:
         """What this node knows of some messages."""
         found = await self._ask(lambda ledger: search.known(ledger, ids))
-        return {"messages": [render_messages.known(one) for one in found]}
+        return {"messages": [render.known(one) for one in found]}
 
     async def messages(self, state: views.MessageState, after: str, most: int) -> MessagesPage:
         """A page of the messages in a state."""
         found = await self._ask(lambda ledger: views.page(ledger, state, after, most + 1))
-        shown = [render_messages.summary(item) for item in found]
+        shown = [render.summary(item) for item in found]
         return {"messages": shown[:most], "next": shown[most - 1]["id"] if len(shown) > most else None}
 
     async def message(self, wanted: str) -> MessageAnswer | list[MessageId]:
@@ -133,7 +129,7 @@ class Looking:
         if view is None:
             return like
         refusals = self.node.refusals(view.id)
-        shown = render_messages.message(view, self.node.hop, refusals, self.clock())
+        shown = render.message(view, self.node.hop, refusals, self.clock())
         rows, copy = view.damaged, view.copy
         waits = needed(copy) if copy else bool(rows and not rows.set_aside)
         shown["waits_for"] = sorted(self.node.waits_for(view.id)) if waits else []

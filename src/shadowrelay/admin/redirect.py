@@ -7,8 +7,8 @@ from starlette.requests import Request
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.operator.redirect import RedirectProgress, RedirectRefused
+from shadowrelay.shown.rendering import rendered
 from shadowrelay.shown.status import RedirectEntry
 
 
@@ -38,18 +38,4 @@ class RedirectRoutes:
 def _told(name: ServerName, seen: RedirectProgress | None) -> RedirectEntry:
     if seen is None:
         return {"name": name, "running": False, "to": None}
-    return {
-        "name": name,
-        "running": not seen.ended,
-        "to": seen.to,
-        "began_at": timestamp(seen.began_at),
-        "done": seen.done,
-        "ended": seen.ended or None,
-        "queued": seen.queued,
-        "handed_over": seen.handed_over,
-        "copied": seen.copied,
-        "not_yet_taken": seen.awaited,
-        "left": dict(seen.left),
-        "reply": seen.reply,
-        "warning": seen.warning,
-    }
+    return rendered(RedirectEntry, seen, name=name, running=not seen.ended, ended=seen.ended or None)

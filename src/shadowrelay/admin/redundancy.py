@@ -7,9 +7,6 @@ from starlette.requests import Request
 from shadowrelay.admin.body import body_of, operator_of, text_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
-from shadowrelay.admin.render_resubmit import having
-from shadowrelay.core.tracking_row import timestamp
-from shadowrelay.operator.redundancy import RedundancyShown
 from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.wire.json_fields import MOST_TEXT
 
@@ -24,7 +21,7 @@ class RedundancyRoutes:
 
     async def show(self, request: Request) -> RedundancyEntry:
         del request
-        return self._told(await self._node.redundancy.show())
+        return await self._node.redundancy.show()
 
     async def turn(self, request: Request) -> RedundancyEntry:
         body = await body_of(request, {"value", "operator", "reason"})
@@ -35,29 +32,4 @@ class RedundancyRoutes:
         operator = operator_of(body)
         if max(len(reason), len(operator)) > MOST_TEXT:
             raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
-        return self._told(
-            await self._node.redundancy.turn(on=_VALUES[value], operator=operator, reason=reason)
-        )
-
-    def _told(self, shown: RedundancyShown) -> RedundancyEntry:
-        switch = shown.switch
-        return {
-            "name": self._node.name,
-            "on": shown.on,
-            "settings_file": shown.file,
-            "overruled": shown.overruled,
-            "queued": shown.queued,
-            "exposed": shown.exposed,
-            "held": shown.held,
-            "switch": {
-                "on": switch.value,
-                "revision": switch.revision,
-                "operator": switch.operator,
-                "reason": switch.reason,
-                "changed_by": switch.changed_by,
-                "changed_at": timestamp(switch.changed_at),
-            }
-            if switch
-            else None,
-            "members": [having(one) for one in shown.having],
-        }
+        return await self._node.redundancy.turn(on=_VALUES[value], operator=operator, reason=reason)

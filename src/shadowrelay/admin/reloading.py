@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused
 from shadowrelay.shown.nodes import ReloadsAnswer
 from shadowrelay.shown.records import AnnouncedAnswer, MemberEntry, MembersAnswer
+from shadowrelay.shown.rendering import rendered
 from shadowrelay.shown.status import ReloadEntry
 
 
@@ -45,11 +45,8 @@ class MemberRoutes:
     async def list(self, request: Request) -> MembersAnswer:
         """The members of this node, and where it has each from."""
         del request
-        shown: Sequence[MemberEntry] = [
-            {"name": one.name, "address": one.address, "site": one.site, "host": one.host, "from": one.source}
-            for one in self._node.hand.announcing.members()
-        ]
-        return {"name": self._node.name, "members": shown}
+        members = self._node.hand.announcing.members()
+        return {"name": self._node.name, "members": [rendered(MemberEntry, one) for one in members]}
 
     async def announce(self, request: Request) -> AnnouncedAnswer:
         """Take a member that the authority announces."""

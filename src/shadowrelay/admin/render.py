@@ -1,51 +1,82 @@
-"""Renders the node, its members and its queues as JSON. Times are ISO 8601 in UTC; null means unknown."""
+"""Renders what a node knows as the models of ``shown``. Times are ISO 8601 in UTC; null means unknown."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from shadowrelay.admin.node import (
     HopStatus,
-    HostStatus,
-    LateStatus,
     MemberState,
     MemberStatus,
+    RefusalView,
     RunningNode,
     ScrubState,
 )
-from shadowrelay.core.decisions import Member
+from shadowrelay.core.decisions import DamagedRow, Member
 from shadowrelay.core.delivery.hop_watch import HopWatch
-from shadowrelay.core.identifiers import Mark, ServerName
+from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.forecast import Forecast
 from shadowrelay.core.members.pace import Round, share
 from shadowrelay.core.members.second_opinion import others
+from shadowrelay.core.messages import Confirmation, Copy, Recipient, Role, Stage
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.opening import Opening
 from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
-from shadowrelay.database.views import Counts, Snapshot
+from shadowrelay.database.resubmission import Kept, MadeCount
+from shadowrelay.database.search import Known
+from shadowrelay.database.views import MessageView, Snapshot
 from shadowrelay.delivery.recent import RecentAttempt
+from shadowrelay.operator.preview import Preview, Share
+from shadowrelay.operator.resubmit import Shown
+from shadowrelay.shown.fold import fold
+from shadowrelay.shown.messages import (
+    DamagedMessage,
+    GoneMessage,
+    KeptEntry,
+    KeptRecipient,
+    MessageAnswer,
+    MessageBrief,
+    MessageEntry,
+    MessageSummary,
+    RecipientEntry,
+    RememberedMessage,
+)
 from shadowrelay.shown.queues import (
     AttemptEntry,
+    HeldForHop,
+    HopLook,
     HopShadowQueueEntry,
-    HostEntry,
-    NextHopEntry,
     QueueEntry,
     ShadowQueueEntry,
-    SuspensionEntry,
 )
+from shadowrelay.shown.records import (
+    MailCounts,
+    NodeEstimate,
+    ResubmitCounts,
+    ResubmitEntry,
+    ResubmitMade,
+    ResubmitPreview,
+    ResubmitProgress,
+    SelectorEntry,
+    ShareEstimate,
+    UnreachableEstimate,
+)
+from shadowrelay.shown.rendering import rendered, required
 from shadowrelay.shown.status import (
     CorruptDatabase,
     CountsEntry,
     DrainEntry,
-    LateEntry,
     PeerEntry,
-    RoundEntry,
     ScrubEntry,
     StatusEntry,
     WholeRound,
@@ -54,62 +85,38 @@ from shadowrelay.shown.status import (
 
 def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> StatusEntry:
     ready, why = node.ready()
-    lineage = seen.lineage
-    return {
-        "name": node.name,
-        "site": node.site,
-        "host": node.host,
-        "version": version,
-        "started_at": timestamp(node.started_at),
-        "uptime": round((now - node.started_at).total_seconds(), 3),
-        "ready": ready,
-        "not_ready_because": why if not ready else "",
-        "warning": node.warning(),
-        "draining": node.draining.active,
-        "redundancy": node.redundancy_on(),
-        "database_id": lineage.database_id,
-        "incarnation": lineage.incarnation,
-        "sequence": lineage.sequence,
-        **counts(seen.counts),
-        "overdue_since": maybe(min(_overdue(node, seen, now), default=None)),
-        "refused": min(node.refused_copies(), seen.counts.exposed),
-        "kept_for_hops": sum(seen.hops.values()),
-        "acknowledged_late": late(node.late()),
-        "discard_events": sum(seen.events.values()),
-        "commits": node.database.commits,
-        "resubmitted": seen.tracked.get("RESUBMIT", 0),
-        "scrub": scrub(node.scrub),
-        "indexes_rebuilt": seen.damage.get(Counted.INDEX, 0),
-        "corrupt_database": corrupt_database(node.database.opened),
-        "peers": peers(node, seen),
-    }
+    return rendered(
+        StatusEntry,
+        node,
+        version=version,
+        uptime=round((now - node.started_at).total_seconds(), 3),
+        ready=ready,
+        not_ready_because="" if ready else why,
+        warning=node.warning(),
+        draining=node.draining.active,
+        redundancy=node.redundancy_on(),
+        database_id=seen.lineage.database_id,
+        incarnation=seen.lineage.incarnation,
+        sequence=seen.lineage.sequence,
+        **rendered(CountsEntry, seen.counts),
+        overdue_since=min(_overdue(node, seen, now), default=None),
+        refused=min(node.refused_copies(), seen.counts.exposed),
+        kept_for_hops=sum(seen.hops.values()),
+        acknowledged_late=node.late(),
+        discard_events=sum(seen.events.values()),
+        commits=node.database.commits,
+        resubmitted=seen.tracked.get("RESUBMIT", 0),
+        scrub=scrub(node.scrub),
+        indexes_rebuilt=seen.damage.get(Counted.INDEX, 0),
+        corrupt_database=corrupt_database(node.database.opened),
+        peers=peers(node, seen),
+    )
 
 
 def _overdue(node: RunningNode, seen: Snapshot, now: datetime) -> Iterator[datetime]:
     for hop, unsent in seen.unsent.items():
         if since := overdue(unsent, node.hop(hop), now):
             yield since
-
-
-def late(found: LateStatus) -> LateEntry:
-    return {"longest": found.longest.total_seconds(), "waiting": found.waiting}
-
-
-def counts(seen: Counts) -> CountsEntry:
-    return {
-        "queued": seen.queued,
-        "exposed": seen.exposed,
-        "asking": seen.asking,
-        "in_doubt": seen.in_doubt,
-        "set_aside": seen.set_aside,
-        "damaged": seen.damaged,
-        "damaged_aside": seen.damaged_aside,
-        "promoting": seen.promoting,
-        "shadow_held": seen.shadow_held,
-        "safety_net": seen.safety_net,
-        "oldest_queued": maybe(seen.oldest_queued),
-        "oldest_held": maybe(seen.oldest_held),
-    }
 
 
 def corrupt_database(opened: Opening) -> CorruptDatabase | None:
@@ -129,63 +136,24 @@ def corrupt_database(opened: Opening) -> CorruptDatabase | None:
 
 def scrub(found: ScrubState) -> ScrubEntry:
     """The round under way, and the last complete round since the start."""
-    return {
-        "interval": found.interval.total_seconds(),
-        "progress": round(share(found.now.done, found.now.of), 4) if found.now.began_at else None,
-        "at_once": found.now.at_once,
-        **_round(found.now),
-        "complete_at": maybe(found.now.complete_at),
-        "last": _whole(found.last) if found.last else None,
-    }
+    now, last = found.now, found.last
+    took = last.complete_at - last.began_at if last and last.complete_at and last.began_at else timedelta(0)
+    return rendered(
+        ScrubEntry,
+        now,
+        interval=found.interval,
+        progress=round(share(now.done, now.of), 4) if now.began_at else None,
+        **_rebuilt(now),
+        last=last and rendered(WholeRound, last, seconds=round(took.total_seconds(), 3), **_rebuilt(last)),
+    )
 
 
-def _whole(found: Round) -> WholeRound:
-    took = found.complete_at - found.began_at if found.complete_at and found.began_at else timedelta(0)
-    return {
-        "at_once": found.at_once,
-        **_round(found),
-        "complete_at": maybe(found.complete_at),
-        "seconds": round(took.total_seconds(), 3),
-    }
-
-
-def _round(found: Round) -> RoundEntry:
-    return {
-        "round": found.number,
-        "began_at": maybe(found.began_at),
-        "messages": found.done.messages,
-        "messages_of": found.of.messages,
-        "octets": found.done.octets,
-        "octets_of": found.of.octets,
-        "damaged_content": found.contents,
-        "damaged_rows": found.rows,
-        "mended": found.mended,
-        "unreadable": found.unreadable,
-        "compared": found.compared,
-        "damaged_indexes": len(found.rebuilt),
-        "rebuilt": sorted(set(found.rebuilt)),
-    }
+def _rebuilt(found: Round) -> dict[str, Any]:
+    return {"damaged_indexes": len(found.rebuilt), "rebuilt": sorted(set(found.rebuilt))}
 
 
 def drain(node: RunningNode, left: Remains) -> DrainEntry:
-    return {
-        "name": node.name,
-        "draining": node.draining.active,
-        "done": left.done,
-        "arriving": left.arriving,
-        "queued": left.queued,
-        "exposed": left.exposed,
-        "set_aside": left.set_aside,
-        "held_for": _by_name(left.held_for),
-        "held_by": _by_name(left.held_by),
-        "handed_over": _by_name(left.handed_over),
-        "not_yet_taken": _by_name(left.awaited),
-        "kept_for_hops": _by_name(left.hops),
-    }
-
-
-def _by_name(counts: Mapping[ServerName, int]) -> dict[str, int]:
-    return {str(name): number for name, number in counts.items()}
+    return rendered(DrainEntry, left, name=node.name, draining=node.draining.active)
 
 
 def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
@@ -264,27 +232,19 @@ def what_next(
 
 def _peer(peer: MemberStatus, member: Member, seen: Snapshot, following: str) -> PeerEntry:
     lineage = member.lineage
-    return {
-        "name": peer.name,
-        "site": peer.site,
-        "host": peer.host,
-        "address": peer.address,
-        "state": peer.state.value,
-        "since": maybe(peer.since),
-        "last_contact": maybe(peer.last_contact),
-        "step": peer.step,
-        "error": peer.error,
-        "failures": peer.failures,
-        "retired": member.retired,
-        "database_id": lineage.database_id if lineage else None,
-        "incarnation": lineage.incarnation if lineage else None,
-        "sequence": lineage.sequence if lineage else None,
-        "applied": mark(member.applied),
-        "shadow_held": seen.held_for.get(peer.name, 0),
-        "holds_ours": seen.held_by.get(peer.name, 0),
-        "events_waiting": seen.events.get(lineage.database_id, 0) if lineage else 0,
-        "next": following,
-    }
+    return rendered(
+        PeerEntry,
+        peer,
+        retired=member.retired,
+        database_id=lineage and lineage.database_id,
+        incarnation=lineage and lineage.incarnation,
+        sequence=lineage and lineage.sequence,
+        applied=member.applied,
+        shadow_held=seen.held_for.get(peer.name, 0),
+        holds_ours=seen.held_by.get(peer.name, 0),
+        events_waiting=seen.events.get(lineage.database_id, 0) if lineage else 0,
+        next=following,
+    )
 
 
 UNREAD = "it took the content, its answer cannot be read"
@@ -302,55 +262,44 @@ def overdue(unsent: datetime | None, hop: HopStatus, now: datetime) -> datetime 
 
 def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> QueueEntry:
     since = overdue(found.unsent, hop, now)
-    return {
-        "identity": f"{name}\\{found.next_hop}",
-        "next_hop": found.next_hop,
-        "status": _queue_status(found, hop, now),
-        "messages": found.messages,
-        "waiting": found.waiting,
-        "recipients": found.recipients,
-        "active": found.active,
-        "asking": found.asking,
-        "exposed": found.exposed,
-        "unread": found.unread,
-        "oldest": timestamp(found.oldest),
-        "next_attempt": maybe(found.due and hop.tried_at(found.due, now)),
-        "overdue_since": maybe(since),
-        "last_error": found.last_error,
-        "why": (hop.keeps(now) if found.waiting or hop.resting(now) or hop.suspension else "")
+    return rendered(
+        QueueEntry,
+        found,
+        sessions=hop.sessions,
+        places=hop.places,
+        failures=hop.failures,
+        rests_until=hop.rests_until if hop.resting(now) else None,
+        awaits=hop.awaits,
+        awaits_since=hop.awaits_since,
+        hosts=hop.hosts,
+        identity=f"{name}\\{found.next_hop}",
+        status=_queue_status(found, hop, now),
+        next_attempt=found.due and hop.tried_at(found.due, now),
+        overdue_since=since,
+        why=(hop.keeps(now) if found.waiting or hop.resting(now) or hop.suspension else "")
         or hop.awaited(now)
         or (f"{UNREAD}, for {found.unread} recipients" if found.unread else "")
         or (f"overdue: mail is due since {timestamp(since)}, and nothing keeps it" if since else ""),
-        "suspension": suspension(hop.suspension, now),
-        **next_hop(hop, now),
-    }
+        suspension=in_force(hop.suspension, now),
+    )
 
 
-def next_hop(hop: HopStatus, now: datetime) -> NextHopEntry:
-    """What this process knows of a next hop, with mail for it or without."""
-    return {
-        "sessions": hop.sessions,
-        "places": hop.places,
-        "failures": hop.failures,
-        "rests_until": maybe(hop.rests_until) if hop.resting(now) else None,
-        "awaits": hop.awaits,
-        "awaits_since": maybe(hop.awaits_since),
-        "hosts": [_host(one) for one in hop.hosts],
-    }
-
-
-def _host(found: HostStatus) -> HostEntry:
-    return {
-        "host": found.host,
-        "route": found.route,
-        "group": found.group,
-        "preference": found.preference,
-        "weight": found.weight,
-        "sessions": found.sessions,
-        "failures": found.failures,
-        "last_error": found.error,
-        "rests_until": maybe(found.rests_until),
-    }
+def hop_look(
+    hop: HopStatus,
+    suspended: Suspension | None,
+    attempts: Sequence[RecentAttempt],
+    shown: QueueEntry | None,
+    now: datetime,
+) -> HopLook:
+    """All that this node knows of one next hop."""
+    return rendered(
+        HopLook,
+        hop,
+        rests_until=hop.rests_until if hop.resting(now) else None,
+        queue=shown,
+        suspension=in_force(suspended, now),
+        attempts=[rendered(AttemptEntry, one, seconds=round(one.seconds, 3)) for one in attempts],
+    )
 
 
 def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
@@ -367,61 +316,272 @@ def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
     return "retry" if found.due > now else "ready"
 
 
-def attempt(found: RecentAttempt) -> AttemptEntry:
-    return {
-        "at": timestamp(found.at),
-        "message": found.message,
-        "host": found.host,
-        "outcome": found.outcome,
-        "reply": found.reply,
-        "seconds": round(found.seconds, 3),
-    }
-
-
-def suspension(found: Suspension | None, now: datetime) -> SuspensionEntry | None:
+def in_force(found: Suspension | None, now: datetime) -> Suspension | None:
     """The suspension of a queue, if it is in force."""
-    if found is None or not found.in_force(now):
-        return None
-    return {
-        "operator": found.operator,
-        "reason": found.reason,
-        "since": timestamp(found.changed_at),
-        "until": maybe(found.until),
-    }
+    return found if found and found.in_force(now) else None
 
 
 def shadow_queue(name: str, found: ShadowQueue, peer: PeerEntry | None) -> ShadowQueueEntry:
-    return {
-        "identity": f"{name}\\Shadow\\{found.primary}",
-        "primary": found.primary,
-        "primary_state": peer["state"] if peer else MemberState.NOT_CONFIGURED.value,
-        "messages": found.messages,
-        "oldest": timestamp(found.oldest),
-        "next_hops": [
-            {"next_hop": hop, "messages": messages, "recipients": recipients}
-            for hop, messages, recipients in found.next_hops
-        ],
-        "next": peer["next"] if peer else "",
-    }
+    names = HeldForHop.__annotations__
+    return rendered(
+        ShadowQueueEntry,
+        found,
+        identity=f"{name}\\Shadow\\{found.primary}",
+        primary_state=peer["state"] if peer else MemberState.NOT_CONFIGURED,
+        next_hops=[dict(zip(names, one, strict=True)) for one in found.next_hops],
+        next=peer["next"] if peer else "",
+    )
 
 
 def hop_queue(name: str, found: HopQueue, watch: HopWatch, policy: Policy) -> HopShadowQueueEntry:
     """The shadow queue of a hop beyond the boundary."""
     state = "failing" if watch.failures else "untried" if watch.talked_at is None else "reachable"
+    return rendered(
+        HopShadowQueueEntry,
+        found,
+        identity=f"{name}\\Shadow\\{found.hop}",
+        state="given_up" if watch.gone(policy) else state,
+        failures=watch.failures,
+        error=watch.error,
+    )
+
+
+# Messages
+
+
+def summary(item: Copy | DamagedRow) -> MessageSummary:
+    """A message in a list. If its rows are damaged, hardly anything is known."""
+    if isinstance(item, DamagedRow):
+        return _unbelievable(item)
+    return rendered(
+        MessageSummary,
+        item,
+        state=_state(item),
+        next_hops=_next_hops(item),
+        recipients=len(item.recipients),
+        unsettled=len(item.unsettled),
+        holders=[holder.name for holder in item.holders],
+    )
+
+
+def _state(copy: Copy) -> str:
+    """A shadow copy says so instead of its stage."""
+    return "shadow" if copy.held else copy.stage.value
+
+
+def _next_hops(copy: Copy) -> list[str]:
+    return sorted({recipient.next_hop for recipient in copy.recipients})
+
+
+def _unbelievable(rows: DamagedRow) -> MessageSummary:
+    unknown: dict[str, Any] = dict.fromkeys(required(MessageBrief) | {"recipients", "holders"})
+    return rendered(
+        MessageSummary,
+        rows,
+        **unknown
+        | {
+            "id": rows.message_id,
+            "state": Stage.SET_ASIDE if rows.set_aside else Stage.DAMAGED,
+            "damage": "rows",
+            "found_at": rows.found_at if rows.found_at.timestamp() else None,
+            "why": rows.what,
+            "settled": [{"number": number, "status": status} for number, status in rows.settled],
+        },
+    )
+
+
+_MOST_ADDRESSES = 5
+
+
+def known(found: Known) -> dict[str, Any]:
+    """What this node has of a message, or remembers of it, in a list of what was found."""
+    copy, outcome, revoked = found.copy, found.outcome, found.tombstone
+    item = copy or found.damaged
+    shown = summary(item) if item else {"id": found.id, "state": "gone"}
     return {
-        "identity": f"{name}\\Shadow\\{found.hop}",
-        "next_hop": found.hop,
-        "messages": found.messages,
-        "oldest": maybe(found.oldest),
-        "state": "given_up" if watch.gone(policy) else state,
-        "failures": watch.failures,
-        "error": watch.error,
+        **shown,
+        "role": copy and copy.role.value,
+        "stage": copy and copy.stage.value,
+        "rank": copy and copy.rank,
+        "message_id": copy and copy.envelope.message_id,
+        "addresses": [one.address for one in copy.recipients[:_MOST_ADDRESSES]] if copy else None,
+        "statuses": dict(Counter(one.status.value for one in copy.recipients)) if copy else None,
+        "outcome": outcome and {"epoch": outcome.epoch, "settled": list(outcome.delivered)},
+        "revoked": revoked and {"epoch": revoked.epoch, "rank": revoked.rank},
     }
 
 
-def maybe(moment: datetime | None) -> str | None:
-    return None if moment is None else timestamp(moment)
+def message(
+    view: MessageView, hop: Callable[[NextHop], HopStatus], refusals: Sequence[RefusalView], now: datetime
+) -> MessageAnswer:
+    """All that this node knows of one message; without a copy, what it remembers."""
+    remembered, copy = rendered(RememberedMessage, view), view.copy
+    if view.damaged:
+        damaged: DamagedMessage = {**remembered, **summary(view.damaged)}
+        return damaged
+    if copy is None:
+        gone: GoneMessage = {**remembered, "state": "gone", "damage": None}
+        return gone
+    return rendered(
+        MessageEntry,
+        copy,
+        **remembered,
+        state=_state(copy),
+        next_hops=_next_hops(copy),
+        unsettled=len(copy.unsettled),
+        recipients=[_recipient(copy, item, view, hop(item.next_hop), now) for item in copy.recipients],
+        hops=view.hops,
+        refusals=refusals if copy.exposed else (),
+    )
 
 
-def mark(point: Mark | None) -> str | None:
-    return None if point is None else str(point)
+def _recipient(
+    copy: Copy, recipient: Recipient, view: MessageView, hop: HopStatus, now: datetime
+) -> RecipientEntry:
+    doing = _doing(copy, recipient, view, now)
+    kept = doing == "ready" or (doing == "retry" and hop.resting(now))
+    return rendered(
+        RecipientEntry,
+        recipient,
+        doing=doing,
+        why=hop.keeps(now) if kept else _unread(recipient),
+        next_attempt=hop.tried_at(recipient.next_attempt, now) if kept else recipient.next_attempt,
+        suspended=None if recipient.settled else recipient.suspended,
+    )
+
+
+def _unread(recipient: Recipient) -> str:
+    """Why a recipient waits longer than after a failure."""
+    unread = recipient.unread
+    if recipient.settled or unread is None or not unread.tries:
+        return ""
+    tries = "once" if unread.tries == 1 else f"{unread.tries} times"
+    return f"{unread.host} took the content {tries}, its answer cannot be read"
+
+
+def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> str:
+    if recipient.settled:
+        return "done"
+    if copy.stage is Stage.SET_ASIDE:
+        return "waits for the operator"
+    if copy.role is Role.SHADOW:
+        return "held"
+    if recipient.next_hop in view.active:
+        return "active"
+    if copy.damaged:
+        return "waits for a good copy"
+    if copy.confirmation is Confirmation.ASK:
+        return "asking"
+    if recipient.is_suspended(now):
+        return "suspended"
+    return "retry" if recipient.next_attempt and recipient.next_attempt > now else "ready"
+
+
+# Requests
+
+
+def request(found: Shown) -> ResubmitEntry:
+    """A request with how far each node is. A sum has the parts that are on record, whoever else has mail."""
+    parts = {(one.node, one.owner): one for one in found.progress}
+    pairs = {*parts, *((node, owner) for node, left in found.left.items() for owner in left)}
+    progress = [_progress(found, pair, parts.get(pair)) for pair in sorted(pairs)]
+    sums = fold(ResubmitCounts, progress)
+    return rendered(
+        ResubmitEntry,
+        found,
+        request=told(found.request),
+        made=sums.get("made", 0),
+        skipped=sums.get("skipped", {}),
+        left=(sums.get("left") or 0) if found.left else None,
+        progress=progress,
+    )
+
+
+def told(found: Request) -> ResubmitMade:
+    """A request without its progress."""
+    wanted = found.selector
+    return rendered(
+        ResubmitMade,
+        found,
+        selector=rendered(
+            SelectorEntry,
+            wanted,
+            since=_exact(wanted.since),
+            until=_exact(wanted.until),
+            sender="<>" if wanted.sender == "" else wanted.sender,
+        ),
+    )
+
+
+def _progress(found: Shown, pair: tuple[ServerName, ServerName], one: Progress | None) -> ResubmitProgress:
+    node, owner = pair
+    left = found.left.get(node)
+    return rendered(
+        ResubmitProgress,
+        one or Progress(request=found.request.id, node=node, owner=owner),
+        skipped=dict(one.skipped) if one else {},
+        left=None if left is None else left.get(owner, 0),
+        rate=found.rates.get(pair),
+        reached=one and one.place.at,
+    )
+
+
+def preview(found: Preview, now: datetime) -> ResubmitPreview:
+    """What a request would do."""
+    return rendered(
+        ResubmitPreview,
+        found.total,
+        at_most=found.most,
+        nodes=[
+            rendered(
+                NodeEstimate,
+                one.own,
+                node=one.node,
+                refused=_refused(one.own),
+                reaches_back_to=one.reaches_back_to,
+            )
+            for one in found.nodes
+        ],
+        held=[{**_share(one), "why": one.why} for one in found.shares],
+        unreachable=[
+            rendered(
+                UnreachableEstimate,
+                one,
+                answered_at=None if one.answered_in is None else now + one.answered_in,
+                answered_in=None if one.answered_in is None else round(one.answered_in.total_seconds(), 3),
+                held=_share(one.share),
+            )
+            for one in found.unreached
+        ],
+        refused=_refused(found.total),
+        warnings=found.warnings,
+    )
+
+
+def _share(found: Share) -> ShareEstimate:
+    return rendered(
+        ShareEstimate,
+        found,
+        **rendered(MailCounts, found.count),
+        holders={name: rendered(MailCounts, count) for name, count in sorted(found.holders.items())},
+    )
+
+
+def _refused(count: MadeCount) -> dict[str, int]:
+    return {name: number for name, number in asdict(count).items() if name not in MailCounts.__annotations__}
+
+
+def kept(found: Kept) -> KeptEntry:
+    """A message in Safety Net."""
+    names = KeptRecipient.__annotations__
+    return rendered(
+        KeptEntry,
+        found,
+        place=f"{_exact(found.settled_at)}/{found.id}",  # the next page begins after it
+        recipients=[dict(zip(names, one, strict=True)) for one in found.recipients],
+    )
+
+
+def _exact(moment: datetime) -> str:
+    """To the microsecond: a window, or a place in it, must not move."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import Request as HttpRequest
 
-from shadowrelay.admin import render_resubmit
+from shadowrelay.admin import render
 from shadowrelay.admin.body import (
     address_pattern,
     body_of,
@@ -40,26 +40,26 @@ class ResubmitRoutes:
         self._clock = clock
 
     async def list(self, request: HttpRequest) -> dict[str, Any]:
-        shown = {"requests": [render_resubmit.request(one) for one in await self._resubmission().all()]}
+        shown = {"requests": [render.request(one) for one in await self._resubmission().all()]}
         return paged(request.query_params, shown, "requests", "id")
 
     async def show(self, request: HttpRequest) -> ResubmitEntry:
         found = await self._found(request)
-        return render_resubmit.request(await self._resubmission().show(found, session_of(request).operator))
+        return render.request(await self._resubmission().show(found, session_of(request).operator))
 
     async def preview(self, request: HttpRequest) -> ResubmitPreview:
         body = await body_of(request, {"selector", "gone", "operator"})
         selector, gone = self.selector(_object(body, "selector")), _gone(body)
         with refusing():
             found = await self._resubmission().preview(selector, gone, operator_of(body))
-        return render_resubmit.preview(found, self._clock())
+        return render.preview(found, self._clock())
 
     async def add(self, request: HttpRequest) -> ResubmitChanged:
         body = await body_of(request, {"selector", "gone", "operator", "reason"})
         selector, gone = self.selector(_object(body, "selector")), _gone(body)
         with refusing():
             made = await self._resubmission().add(selector, gone, operator_of(body), text_of(body, "reason"))
-        return {"request": render_resubmit.told(made)}
+        return {"request": render.told(made)}
 
     async def pause(self, request: HttpRequest) -> ResubmitChanged:
         return await self._change(request, RequestState.PAUSED)
@@ -79,7 +79,7 @@ class ResubmitRoutes:
         found = await self._found(request)
         with refusing():
             changed = await self._resubmission().change(found, state, operator_of(body), gone)
-        return {"request": render_resubmit.told(changed)}
+        return {"request": render.told(changed)}
 
     async def safety_net(self, request: HttpRequest) -> SafetyNetPage:
         given = dict(request.query_params)
@@ -96,7 +96,7 @@ class ResubmitRoutes:
         found = await self._resubmission().counting.database.read(
             lambda readers: resubmission.page(readers[0], selector, place, most + 1)
         )
-        shown = [render_resubmit.kept(one) for one in found[:most]]
+        shown = [render.kept(one) for one in found[:most]]
         following = shown[-1]["place"] if len(found) > most else None
         return {"messages": shown, "next": following}
 
@@ -141,7 +141,7 @@ class refusing:
             raise RequestRefused(404, str(error)) from error
         if isinstance(error, Ambiguous):
             raise RequestRefused(
-                409, str(error), {"requests": [render_resubmit.told(one) for one in error.found]}
+                409, str(error), {"requests": [render.told(one) for one in error.found]}
             ) from error
         if isinstance(error, CannotDo):
             raise RequestRefused(400, str(error)) from error

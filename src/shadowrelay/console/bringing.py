@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from shadowrelay.admin import render_resubmit
+from shadowrelay.admin import render
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
@@ -56,7 +56,7 @@ class SafetyNetPages:
         ]
 
     async def _list(self, request: Request) -> Response:
-        found = [render_resubmit.request(one) for one in await self._node.resubmission.all()]
+        found = [render.request(one) for one in await self._node.resubmission.all()]
         shown = {
             "requests": [{**one, "about": _about(one["request"]["selector"])} for one in found],
             "fields": _FIELDS,
@@ -96,7 +96,7 @@ class SafetyNetPages:
         except RequestRefused as refused:
             shown |= {"why": refused.sentence, "possible": False}
             return self._frame.show(request, "act.html", shown, status=refused.status)
-        told = render_resubmit.preview(found, now)
+        told = render.preview(found, now)
         count = many(told["messages"], "message")
         away = ", ".join(one["member"] for one in told["unreachable"])
         meaning = f"{count} with {octets(told['octets'])} would be sent again to {_about(hidden)}."

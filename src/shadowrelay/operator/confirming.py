@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
 import structlog
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.reckoning import Doubt
-from shadowrelay.core.values import dataclass
 from shadowrelay.node_clock import NodeClock
+from shadowrelay.shown.rendering import rendered
+from shadowrelay.shown.status import TimeEntry
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeShown:
-    """``ahead``: how far the wall clock is ahead of reckoned time; ``stepped``: how far ahead of what is
-    agreed. ``uncertain``: the length of an absence that nothing has confirmed. ``members``: how far the wall
-    clocks of those that told theirs are ahead of this one.
-    """
-
-    reckoned: datetime
-    wall: datetime
-    ahead: timedelta
-    stepped: timedelta
-    doubts: tuple[Doubt, ...]
-    uncertain: timedelta
-    members: Mapping[ServerName, timedelta]
-
-
-def time_shown(clock: NodeClock) -> TimeShown:
+def time_shown(name: ServerName, clock: NodeClock) -> TimeEntry:
     found, reading = clock.look(), clock.read()
     pending = found.reckoning.pending
-    return TimeShown(
+    return rendered(
+        TimeEntry,
+        reading,
+        name=name,
         reckoned=found.reckoning.at(reading.boot),
-        wall=reading.wall,
         ahead=found.reckoning.ahead_now(reading),
         stepped=found.step,
-        doubts=tuple(sorted(found.doubts)),
+        doubts=sorted(found.doubts),
         uncertain=pending[1] - pending[0] if pending else timedelta(0),
-        members=clock.differences(reading),
+        members=[
+            {"name": member, "ahead": round(by.total_seconds(), 3)}
+            for member, by in sorted(clock.differences(reading).items())
+        ],
     )
 
 
 async def confirm_time(
-    clock: NodeClock, save: Callable[[], Awaitable[None]], operator: str, reason: str
-) -> TimeShown:
+    name: ServerName, clock: NodeClock, save: Callable[[], Awaitable[None]], operator: str, reason: str
+) -> TimeEntry:
     """The wall clock is right now, whatever the members say. Durable when this returns. Again: no change."""
     clock.confirm()
     await save()
-    shown = time_shown(clock)
-    log.warning("time_confirmed", operator=operator, reason=reason, ahead=shown.ahead.total_seconds())
+    shown = time_shown(name, clock)
+    log.warning("time_confirmed", operator=operator, reason=reason, ahead=shown["ahead"])
     return shown
 
 

@@ -37,6 +37,7 @@ from shadowrelay.shown.records import (
     MailCounts,
     SampledMessage,
 )
+from shadowrelay.shown.rendering import rendered
 from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xoperate import TooLong, format_act
 from shadowrelay.wire.xshadow import Malformed
@@ -224,7 +225,7 @@ class Jobs:
             lambda ledger: {one.node: one for one in ledger.job_progress(job.id)}
         )
         contacts, heard = self.contacts(), dict(answers)
-        nodes = [_node(self.name, progress.get(self.name), has=True, why="")]
+        nodes = [_node(job, self.name, progress.get(self.name), has=True, why="")]
         for name in sorted(contacts.members):
             known, why = progress.get(name), "" if name in contacts.reachable else self.why_away(name)
             answer = heard.get(name)
@@ -242,7 +243,7 @@ class Jobs:
             if not has and not why:
                 refusal = self.refusal(job.id, name)
                 why = f"it refuses: {refusal}" if refusal else "it has not heard of the job yet"
-            nodes.append(_node(name, known, has=has, why=why))
+            nodes.append(_node(job, name, known, has=has, why=why))
         return {**shown(job), "phase": _phase(job, nodes).value, **fold(JobCounts, nodes), "nodes": nodes}
 
     async def _asked_all(self, act: Act, patience: float) -> list[tuple[ServerName, Told | str]]:
@@ -291,21 +292,7 @@ MOST_SHOWN = 5
 
 def shown(job: Job) -> JobMade:
     """A job as the API shows it, without how far it is."""
-    return {
-        "id": job.id,
-        "verb": job.verb.value,
-        "filter": filter_shown(job.filter),
-        "operator": job.operator,
-        "reason": job.reason,
-        "made_by": job.made_by,
-        "made_at": timestamp(job.made_at),
-        "until": timestamp(job.until) if job.until else None,
-        "with_report": job.with_report,
-        "state": job.state.value,
-        "revision": job.revision,
-        "changed_by": job.changed_by,
-        "changed_at": timestamp(job.changed_at),
-    }
+    return rendered(JobMade, job, filter=filter_shown(job.filter))
 
 
 def filter_shown(wanted: Filter) -> FilterEntry:
@@ -315,20 +302,10 @@ def filter_shown(wanted: Filter) -> FilterEntry:
     return cast(FilterEntry, record_told(wanted) | seconds)
 
 
-def _node(name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> JobNode:
-    return {
-        "node": name,
-        "answers": not why or has,
-        "has": has,
-        "why": why,
-        "did": known.did if known else 0,
-        "late": known.late if known else 0,
-        "waiting": known.waiting if known else 0,
-        "pending": known.pending if known else 0,
-        "done": bool(known and known.done),
-        "closed": bool(known and known.closed),
-        "after": (known.after if known else "") or None,
-    }
+def _node(job: Job, name: ServerName, known: JobProgress | None, *, has: bool, why: str) -> JobNode:
+    progress = known or JobProgress(job=job.id, node=name)
+    after = progress.after or None
+    return rendered(JobNode, progress, node=name, answers=not why or has, has=has, why=why, after=after)
 
 
 def _phase(job: Job, nodes: Sequence[JobNode]) -> Phase:

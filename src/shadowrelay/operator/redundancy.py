@@ -16,27 +16,10 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.operator.acts import NO_ACTION
 from shadowrelay.operator.resubmit import Having
+from shadowrelay.shown.records import RedundancyEntry
+from shadowrelay.shown.rendering import rendered
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedundancyShown:
-    """Is shadow redundancy on, here, and why. ``having``: which members have the record of the last switch.
-
-    ``file``: what the settings file of this node says. ``overruled``: it says something else than when the
-    switch was learnt, so it counts. ``exposed``: messages in our queue without a second copy; ``held``:
-    copies here for others.
-    """
-
-    on: bool
-    file: bool
-    overruled: bool
-    switch: Switch | None
-    having: Sequence[Having]
-    queued: int
-    exposed: int
-    held: int
 
 
 def _explained(one: Having) -> Having:
@@ -57,21 +40,22 @@ class RedundancySwitch:
     mint: Callable[[datetime], MessageId]
     clock: Callable[[], datetime]
 
-    async def show(self) -> RedundancyShown:
+    async def show(self) -> RedundancyEntry:
+        """Is shadow redundancy on here, and why; and which members have the record of the last switch."""
         counts = (await self.database.transact(views.snapshot)).counts
         switch = self.in_force.switch
-        return RedundancyShown(
-            on=self.in_force.redundancy,
-            file=self.in_force.file,
-            overruled=self.in_force.overruled,
+        return rendered(
+            RedundancyEntry,
+            self.in_force,
+            name=self.name,
             switch=switch,
-            having=[_explained(one) for one in self.having(switch)] if switch else (),
+            members=[_explained(one) for one in self.having(switch)] if switch else (),
             queued=counts.queued,
             exposed=counts.exposed,
             held=counts.shadow_held,
         )
 
-    async def turn(self, *, on: bool, operator: str, reason: str) -> RedundancyShown:
+    async def turn(self, *, on: bool, operator: str, reason: str) -> RedundancyEntry:
         """Switch, here and on every member that can be reached; the others learn it at their next contact."""
         now = self.clock()
         switch = Switch(

@@ -13,7 +13,6 @@ from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerNa
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
@@ -22,6 +21,7 @@ from shadowrelay.operator.acts import Action
 from shadowrelay.operator.asking import AskMember, asked_all
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
+from shadowrelay.shown.rendering import rendered
 from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xoperate import TooLong, format_act
 from shadowrelay.wire.xshadow import Malformed
@@ -125,20 +125,13 @@ class Suspending:
         nodes = [_node(name, record, answer) for name, answer in answers.items()]
         now = self.clock()
         suspended = record.in_force(now)
-        return {
-            "id": record.id,
-            "queue": record.next_hop,
-            "suspended": suspended,
-            "pending": suspended and not all(one["has"] and not one["sending"] for one in nodes),
-            "until": timestamp(record.until) if record.until else None,
-            "operator": record.operator,
-            "reason": record.reason,
-            "revision": record.revision,
-            "changed_by": record.changed_by,
-            "changed_at": timestamp(record.changed_at),
-            "spans": [[timestamp(begin), timestamp(end)] for begin, end in record.spans],
-            "nodes": nodes,
-        }
+        return rendered(
+            SuspensionRecord,
+            record,
+            suspended=suspended,
+            pending=suspended and not all(one["has"] and not one["sending"] for one in nodes),
+            nodes=nodes,
+        )
 
     def _act(self, action: str, operator: str, arguments: Told, reason: str = "") -> Act:
         return Act(

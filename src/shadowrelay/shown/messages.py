@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NotRequired, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
 from shadowrelay.shown.nodes import NodeAnswers
+from shadowrelay.shown.rendering import At
 
 
 class DigestsEntry(TypedDict):
@@ -38,12 +39,12 @@ class MessageBrief(TypedDict):
     owner: str | None
     exposed: bool | None
     confirmation: str | None
-    sender: str | None
-    subject: str | None
-    size: int | None
+    sender: Annotated[str | None, At("envelope.sender")]
+    subject: Annotated[str | None, At("envelope.subject")]
+    size: Annotated[int | None, At("envelope.size")]
     received_at: str | None
     settled_at: str | None
-    suspended: str | None
+    suspended: Annotated[str | None, At("suspended_until")]
     next_hops: list[str] | None
     damage: str | None
     digests: DigestsEntry | None
@@ -85,8 +86,8 @@ class OutcomeEntry(TypedDict):
     """What a node remembers of a message that is settled: the numbers of recipients."""
 
     epoch: int
-    settled: list[int]
-    kept_until: NotRequired[str]
+    settled: Annotated[list[int], At("delivered")]
+    kept_until: NotRequired[Annotated[str, At("keep_until")]]
 
 
 class RevokedEntry(TypedDict):
@@ -94,15 +95,15 @@ class RevokedEntry(TypedDict):
 
     epoch: int
     rank: int
-    kept_until: NotRequired[str]
+    kept_until: NotRequired[Annotated[str, At("keep_until")]]
 
 
 class HandedOver(TypedDict):
     """The hop beyond the boundary that handed a message over, and what it calls it."""
 
-    name: str
+    name: Annotated[str, At("peer")]
     database_id: str
-    id: str
+    id: Annotated[str, At("their_id")]
     numbers: list[int]
 
 
@@ -160,7 +161,7 @@ class HolderEntry(TypedDict):
 class KeptForHop(TypedDict):
     """A hop for which a message is kept until it has delivered."""
 
-    name: str
+    name: Annotated[str, At("hop")]
     database_id: str
     mark: str | None
     recipients: list[int]
@@ -170,7 +171,7 @@ class KeptForHop(TypedDict):
 class RefusalEntry(TypedDict):
     """A member that refused the copy of an exposed message."""
 
-    name: str
+    name: Annotated[str, At("member")]
     reply: str
     at: str
 
@@ -182,8 +183,8 @@ class RememberedMessage(TypedDict):
 
     id: str
     outcome: OutcomeEntry | None
-    revoked: RevokedEntry | None
-    handed_over_by: HandedOver | None
+    revoked: Annotated[RevokedEntry | None, At("tombstone")]
+    handed_over_by: Annotated[HandedOver | None, At("handed")]
     crashes: list[str]
     waits_for: NotRequired[list[str]]
     found_at: NotRequired[str | None]

@@ -22,6 +22,7 @@ from shadowrelay.shown.fold import (
     queue_of,
     worst,
 )
+from shadowrelay.shown.rendering import At
 
 MOST_ATTEMPTS = 20
 
@@ -41,7 +42,7 @@ class SuspensionEntry(TypedDict):
 
     operator: str
     reason: str
-    since: str
+    since: Annotated[str, At("changed_at")]
     until: str | None
 
 
@@ -55,7 +56,7 @@ class HostEntry(TypedDict):
     weight: Annotated[int, FIRST]
     sessions: Sum
     failures: Annotated[int, highest()]
-    last_error: Annotated[str, FIRST]
+    last_error: Annotated[str, FIRST, At("error")]
     rests_until: Newest
 
 
@@ -96,7 +97,7 @@ class HopShadowQueueEntry(TypedDict):
     """Mail that a hop took and has not delivered yet. It is no backlog."""
 
     identity: Annotated[str, queue_of("next_hop", "Shadow\\")]
-    next_hop: Annotated[str, FIRST]
+    next_hop: Annotated[str, FIRST, At("hop")]
     messages: Sum
     oldest: Oldest
     state: Annotated[str, worst("given_up", "failing", "untried", "reachable")]

@@ -9,13 +9,14 @@ from typing_extensions import TypedDict
 
 from shadowrelay.shown.fold import ALL, ANY, FIRST, LEAST, NODE, SAID, SUM, Sum, SumByName, by
 from shadowrelay.shown.nodes import NodeAnswers
+from shadowrelay.shown.rendering import At
 from shadowrelay.shown.status import OfWorkers
 
 
 class HavingEntry(TypedDict):
     """Whether a member has a record, since when, and why not."""
 
-    name: Annotated[str, FIRST]
+    name: Annotated[str, FIRST, At("member")]
     has: Annotated[bool, ALL]
     at: Annotated[str | None, LEAST]
     why: Annotated[str, SAID]
@@ -154,7 +155,7 @@ class SuspendedAt(NodeAnswers):
 class SuspensionRecord(RecordEntry):
     """A suspended queue. ``pending``: a member has not heard of it, or still sends."""
 
-    queue: str
+    queue: Annotated[str, At("next_hop")]
     suspended: bool
     pending: bool
     until: str | None
@@ -177,7 +178,7 @@ class SelectorEntry(TypedDict):
 
     since: str
     until: str
-    to: list[str]
+    to: Annotated[list[str], At("next_hops")]
     sender: str | None
     recipient: str | None
     message_id: str | None
@@ -209,7 +210,7 @@ class ResubmitProgress(ResubmitCounts):
     node: str
     owner: str
     rate: float | None
-    reached: str | None
+    reached: Annotated[str | None, At("place.at")]
     done: bool
 
 
@@ -220,7 +221,7 @@ class ResubmitEntry(ResubmitCounts):
     open: bool
     done: bool
     progress: list[ResubmitProgress]
-    members: list[HavingEntry]
+    members: Annotated[list[HavingEntry], At("having")]
 
 
 class ResubmitsPage(TypedDict):
@@ -248,7 +249,7 @@ class ShareEstimate(MailCounts):
     """What holders have of one owner. ``at_most``: some may be counted twice."""
 
     owner: str
-    at_most: bool
+    at_most: Annotated[bool, At("most")]
     holders: dict[str, MailCounts]
 
 
@@ -262,8 +263,8 @@ class UnreachableEstimate(TypedDict):
     """A member that cannot be asked, and what others hold for it."""
 
     member: str
-    since: str | None
-    why: str
+    since: Annotated[str | None, At("away.since")]
+    why: Annotated[str, At("away.why")]
     answered_at: str | None
     answered_in: float | None
     held: ShareEstimate
@@ -286,7 +287,7 @@ class ResubmitPreview(MailCounts):
 class SwitchEntry(TypedDict):
     """The switch as an operator set it."""
 
-    on: bool
+    on: Annotated[bool, At("value")]
     revision: int
     operator: str
     reason: str
@@ -298,8 +299,8 @@ class RedundancyEntry(OfWorkers):
     """The switch of shadow redundancy. ``overruled``: the settings file says otherwise."""
 
     name: Annotated[str, NODE]
-    on: Annotated[bool, ALL]
-    settings_file: Annotated[bool, ALL]
+    on: Annotated[bool, ALL, At("redundancy")]
+    settings_file: Annotated[bool, ALL, At("file")]
     overruled: Annotated[bool, ANY]
     queued: Sum
     exposed: Sum
@@ -309,7 +310,10 @@ class RedundancyEntry(OfWorkers):
 
 
 # ``from`` is a keyword.
-MemberEntry = TypedDict("MemberEntry", {"name": str, "address": str, "site": str, "host": str, "from": str})
+MemberEntry = TypedDict(
+    "MemberEntry",
+    {"name": str, "address": str, "site": str, "host": str, "from": Annotated[str, At("source")]},
+)
 
 
 class MembersAnswer(TypedDict):
@@ -333,7 +337,7 @@ class RetiredAnswer(TypedDict):
     retired: bool
     already: bool
     promoted: int
-    copies_lost: int
-    events_dropped: int
+    copies_lost: Annotated[int, At("lost")]
+    events_dropped: Annotated[int, At("events")]
     did: list[str]
     to_do: str

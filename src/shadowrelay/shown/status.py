@@ -24,6 +24,8 @@ from shadowrelay.shown.fold import (
     OLDEST,
     SAID,
     SORTED_UNION,
+    SUM,
+    SUM_BY_NAME,
     UNION,
     Anywhere,
     Everywhere,
@@ -36,6 +38,7 @@ from shadowrelay.shown.fold import (
     SumByName,
     fold,
 )
+from shadowrelay.shown.rendering import At
 
 STATES = ("unreachable", "not_configured", "untried", "reachable")
 """Of a member, the worst first."""
@@ -160,14 +163,14 @@ class PeerEntry(TypedDict):
 class RoundEntry(TypedDict):
     """What a round of a scrub read, and what of it is not sound."""
 
-    round: Annotated[int, LEAST]
+    round: Annotated[int, LEAST, At("number")]
     began_at: Oldest
-    messages: Sum
-    messages_of: Sum
-    octets: Sum
-    octets_of: Sum
-    damaged_content: Sum
-    damaged_rows: Sum
+    messages: Annotated[int, SUM, At("done.messages")]
+    messages_of: Annotated[int, SUM, At("of.messages")]
+    octets: Annotated[int, SUM, At("done.octets")]
+    octets_of: Annotated[int, SUM, At("of.octets")]
+    damaged_content: Annotated[int, SUM, At("contents")]
+    damaged_rows: Annotated[int, SUM, At("rows")]
     mended: Sum
     unreadable: Sum
     compared: Sum
@@ -281,8 +284,8 @@ class DrainEntry(OfWorkers):
     held_for: SumByName
     held_by: SumByName
     handed_over: SumByName
-    not_yet_taken: SumByName
-    kept_for_hops: SumByName
+    not_yet_taken: Annotated[dict[str, int], SUM_BY_NAME, At("awaited")]
+    kept_for_hops: Annotated[dict[str, int], SUM_BY_NAME, At("hops")]
 
 
 class RedirectEntry(OfWorkers):
@@ -297,7 +300,7 @@ class RedirectEntry(OfWorkers):
     queued: NotRequired[Sum]
     handed_over: NotRequired[Sum]
     copied: NotRequired[Sum]
-    not_yet_taken: NotRequired[Sum]
+    not_yet_taken: NotRequired[Annotated[int, SUM, At("awaited")]]
     left: NotRequired[SumByName]
     reply: NotRequired[Annotated[str, SAID]]
     warning: NotRequired[Annotated[str, SAID]]
