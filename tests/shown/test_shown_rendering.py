@@ -19,11 +19,11 @@ from shadowrelay.core.jobs import Job, JobProgress
 from shadowrelay.core.members.pace import Round
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, Recipient, Status, Unread
 from shadowrelay.core.ownership.handover import Remains
+from shadowrelay.core.reckoning import ClockReading
 from shadowrelay.core.requests import Progress, Request, Selector
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
-from shadowrelay.core.reckoning import 
 from shadowrelay.database.resubmission import Kept, MadeCount
 from shadowrelay.database.views import Counts, MessageView
 from shadowrelay.delivery.recent import RecentAttempt
@@ -45,7 +45,7 @@ SOURCES: dict[Any, tuple[type, ...]] = {
     status.WholeRound: (Round,),
     status.DrainEntry: (Remains,),
     status.RedirectEntry: (RedirectProgress,),
-    status.TimeEntry: (,),
+    status.TimeEntry: (ClockReading,),
     queues.QueueEntry: (QueueView,),
     queues.HopLook: (HopStatus,),
     queues.HostEntry: (HostStatus,),
