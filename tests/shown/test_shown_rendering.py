@@ -27,7 +27,7 @@ from shadowrelay.database.queue_views import HopQueue, QueueView, ShadowQueue
 from shadowrelay.database.resubmission import Kept, MadeCount
 from shadowrelay.database.views import Counts, MessageView
 from shadowrelay.delivery.recent import RecentAttempt
-from shadowrelay.members.in_force import InForce
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.operator.announcing import MemberShown
 from shadowrelay.operator.preview import Share, Unreached
 from shadowrelay.operator.redirect import RedirectProgress
@@ -81,7 +81,7 @@ SOURCES: dict[Any, tuple[type, ...]] = {
     records.ShareEstimate: (Share,),
     records.UnreachableEstimate: (Unreached,),
     records.SwitchEntry: (Switch,),
-    records.RedundancyEntry: (InForce,),
+    records.RedundancyEntry: (EffectivePolicy,),
     records.MemberEntry: (MemberShown,),
     records.RetiredAnswer: (Retirement,),
 }
@@ -120,7 +120,7 @@ def _has(source: type, path: str) -> bool:
     """Whether objects of that class have an attribute at that path."""
     name, _, rest = path.partition(".")
     if not hasattr(source, name) and name not in getattr(source, "__annotations__", {}):
-        return source is InForce and name == "switch"
+        return source is EffectivePolicy and name == "switch"
     if not rest:
         return True
     hint = get_type_hints(source)[name]
