@@ -16,12 +16,15 @@ import pytest
 from admin.admin_node import MX2, OURS, ask, attempted, damaged, fill, held, meet, message_id, peer, received
 from admin.fronted import Fronted, a_front
 from click.testing import CliRunner
+from told_by_models import exact
 
 from shadowrelay.cli import main
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.workers import worker_name
 from shadowrelay.operator.announcing import MemberShown
+from shadowrelay.shown.queues import QueuesPage, ShadowQueuesPage
+from shadowrelay.shown.status import PeersAnswer, StatusAnswer
 
 THIRD = worker_name(OURS, 3)
 JSON = {"content_type": "application/json"}
@@ -109,9 +112,18 @@ async def test_a_command_shows_the_mail_of_the_third_worker(command: str, text: 
     assert re.search(text, found), found
 
 
+MODELS = {
+    "status": StatusAnswer,
+    "peers": PeersAnswer,
+    "queues": QueuesPage,
+    "shadow-queues": ShadowQueuesPage,
+}
+
+
 async def answer(front: Fronted, path: str) -> dict[str, Any]:
     got = await ask(front.port, f"/api/v1/{path}")
     assert got.status == 200, (path, got.text)
+    exact(MODELS[path.partition("?")[0]], got.text)
     return got.json
 
 

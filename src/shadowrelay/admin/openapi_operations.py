@@ -50,7 +50,7 @@ def _delete(path: str, summary: str, answer: Any) -> Operation:
 
 
 _NODE = (
-    _get("/status", "How this node is.", status.StatusEntry),
+    _get("/status", "How this node is.", status.StatusAnswer),
     _get("/queues", "The queues.", queues.QueuesPage, query=_PAGE),
     _get("/shadow-queues", "Copies for other members.", queues.ShadowQueuesPage, query=_PAGE),
     _get(

@@ -265,6 +265,10 @@ class OfWorkers(TypedDict, total=False):
     workers: Annotated[list[dict[str, Any]], UNION]
 
 
+class StatusAnswer(StatusEntry, OfWorkers):
+    """How the node is that answers."""
+
+
 class ScrubAnswer(ScrubEntry, OfWorkers):
     """How far a scrub is. ``begun``: the round that an operator began just now."""
 
@@ -345,7 +349,7 @@ class ReloadEntry(OfWorkers):
     warnings: Annotated[list[str], UNION]
 
 
-class PeersAnswer(TypedDict):
+class PeersAnswer(OfWorkers):
     """The other members."""
 
     peers: Annotated[list[PeerEntry], _MEMBERS]

@@ -48,7 +48,7 @@ from shadowrelay.shown.status import (
     RedirectEntry,
     ReloadEntry,
     ScrubAnswer,
-    StatusEntry,
+    StatusAnswer,
     TimeEntry,
 )
 from shadowrelay.workers.proxy import PATIENCE, Call, WorkerProxy, WorkerReply, call_of
@@ -134,7 +134,7 @@ class Front(Guarded):
             self.read(f"{v1}/workers/{{number}}", self._worker),
             Route(f"{v1}/workers/{{number}}/{{path:path}}", self._of_one, methods=["GET", "POST", "DELETE"]),
             Route(f"{v1}/openapi.json", self.reads(self._openapi)),
-            self._all_read(f"{v1}/status", StatusEntry),
+            self._all_read(f"{v1}/status", StatusAnswer),
             self._all_list(f"{v1}/queues", "queues"),
             self._all_list(f"{v1}/shadow-queues", "shadow_queues"),
             self._all_read(f"{v1}/peers", PeersAnswer),
