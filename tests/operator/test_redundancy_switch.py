@@ -57,11 +57,16 @@ async def test_it_is_switched_on_every_member_and_all_show_who_and_why(tmp_path:
         await eventually(lambda: everywhere(stations, on=False))
         for one in stations:
             shown = await one.node.redundancy.show()
-            assert shown.switch is not None
-            assert (shown.on, shown.file, shown.overruled) == (False, True, False)
-            assert (shown.switch.operator, shown.switch.reason) == ("ann", "the link is down")
-            assert shown.switch.changed_by == stations[1].name
-        await eventually(lambda: all(one.has for one in stations[1].node.records.having(shown.switch)))
+            switch = shown["switch"]
+            assert switch is not None
+            assert (shown["on"], shown["settings_file"], shown["overruled"]) == (False, True, False)
+            assert (switch["operator"], switch["reason"]) == ("ann", "the link is down")
+            assert switch["changed_by"] == stations[1].name
+
+        async def all_have_it() -> bool:
+            return all(one["has"] for one in (await stations[1].node.redundancy.show())["members"])
+
+        await eventually(all_have_it)
         await turn(stations[2], on=True)
         await eventually(lambda: everywhere(stations, on=True))
 
@@ -152,8 +157,8 @@ async def test_a_member_that_was_away_learns_it_at_its_next_contact(tmp_path: Pa
         await turn(one, on=False)
         await eventually(lambda: other.name not in one.node.boundary.reachable())
         assert other.node.in_force.redundancy
-        (having,) = (await one.node.redundancy.show()).having
-        assert not having.has
+        (having,) = (await one.node.redundancy.show())["members"]
+        assert not having["has"]
         one.knows(other)
         await eventually(lambda: not other.node.in_force.redundancy)
 
@@ -167,7 +172,7 @@ async def test_the_settings_file_counts_again_once_it_says_something_else(tmp_pa
         again = await station(tmp_path, "mx1", ["mx2"], disk=disk, shadow_redundancy_enabled=file)
         await again.node.replication.look()
         shown = await again.node.redundancy.show()
-        assert (shown.on, shown.overruled) == (on, overruled)
+        assert (shown["on"], shown["overruled"]) == (on, overruled)
         await again.stop()
 
 
@@ -179,8 +184,8 @@ async def test_a_member_of_an_older_version_is_shown_as_such_and_the_others_swit
         await eventually(lambda: not new.node.in_force.redundancy)
 
         async def told() -> bool:
-            having = {each.member: each for each in (await one.node.redundancy.show()).having}
-            return "older version" in having[old.name].why and having[new.name].has
+            having = {each["name"]: each for each in (await one.node.redundancy.show())["members"]}
+            return "older version" in having[old.name]["why"] and having[new.name]["has"]
 
         await eventually(told)
         assert old.node.in_force.redundancy

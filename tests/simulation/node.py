@@ -727,7 +727,7 @@ class Node:
             reached()
 
     def _expand(self, step: SendOn, hop: Hop) -> Sent:
-        """As ``delivery.lists`` does. Who the members are is written down for the checks."""
+        """As ``delivery.queue.Lists`` does. Who the members are is written down for the checks."""
         made = [
             expansion_of(
                 step.copy, one, self.world.book, lambda to: NextHop(to.rpartition("@")[2]), typed_recipient

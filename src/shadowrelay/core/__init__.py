@@ -21,7 +21,7 @@ Delivery
     8. A recipient is settled by the answer of its next hop, or by a report that is itself safe:
        ``delivery.settling.settle``, ``events.side_effects.report_is_safe``.
     9. Every member that may hold a copy is told, by an event in the transaction that settles:
-       ``events.announcements.delivered``, ``events.announcements.addressed``.
+       ``events.discard_notices.delivered``, ``events.discard_notices.addressed``.
     10. An event is kept until its addressee has applied it durably: ``events.discard.acknowledge``.
     11. A holder's copy leaves the shadow queue when all recipients are settled:
         ``reception.holding.settle_held``.
