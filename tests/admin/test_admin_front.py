@@ -90,7 +90,7 @@ async def test_without_a_worker_the_answer_says_why_and_the_list_of_workers_too(
         assert (await ask(front.port, "/api/v1/workers/2/status")).status == 503
         scraped = await ask(front.port, "/metrics")
         assert scraped.status == 200
-        assert "shadowrelay_ready" not in scraped.text
+        assert "shadowrelay_ready 0.0" in scraped.text
         assert 'shadowrelay_worker_serving{worker="1"} 0.0' in scraped.text
 
 

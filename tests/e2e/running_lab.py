@@ -211,7 +211,8 @@ def processes_of(directory: Path) -> list[int]:
                 line = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            ours = b"\0shadowrelay\0" in line or b"\0shadowlab\0links\0" in line
+            programs = (b"\0shadowrelay\0", b"\0shadowmailbox\0", b"\0shadowlab\0links\0")
+            ours = any(program in line for program in programs)
             if str(directory).encode() in line and ours:
                 found.append(int(entry.name))
     return found

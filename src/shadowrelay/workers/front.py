@@ -456,7 +456,7 @@ def metrics_of(scraped: Sequence[tuple[WorkerState, str]], accept: str) -> tuple
     encode: Callable[[CollectorRegistry], bytes]
     encode, content_type = choose_encoder(accept)
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families([*_of_supervisor([one for one, _ in scraped]), *_labelled(scraped)]))
+    registry.register(_Families([*_of_front(scraped), *_labelled(scraped)]))
     return encode(registry), content_type
 
 
@@ -468,7 +468,8 @@ class _Families(Collector):
         return self._families
 
 
-def _of_supervisor(workers: Sequence[WorkerState]) -> Iterator[Metric]:
+def _of_front(scraped: Sequence[tuple[WorkerState, str]]) -> Iterator[Metric]:
+    """What the front itself knows. A node of which no worker gives its metrics is not ready."""
     serving = GaugeMetricFamily(
         "shadowrelay_worker_serving",
         "1 while this worker of the node serves; there is none of a worker that leaves or has left.",
@@ -479,12 +480,14 @@ def _of_supervisor(workers: Sequence[WorkerState]) -> Iterator[Metric]:
         "Ends of this worker's process that nobody asked for, since the node's start.",
         labels=["worker"],
     )
-    for worker in workers:
+    for worker, _ in scraped:
         if worker.state not in ("leaving", "ended"):
             serving.add_metric([str(worker.number)], int(worker.state == "serving"))
         restarts.add_metric([str(worker.number)], worker.restarts)
     yield serving
     yield restarts
+    if not any(page for _, page in scraped):
+        yield GaugeMetricFamily("shadowrelay_ready", "1 while this node takes mail.", value=0)
 
 
 def _labelled(scraped: Sequence[tuple[WorkerState, str]]) -> Iterable[Metric]:
