@@ -18,6 +18,7 @@ from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberState, MemberStatus, RefusalView
+from shadowrelay.admin.rates import Rates
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.console.app import Console
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, HopShadow, SaveCopy
@@ -141,6 +142,7 @@ class FakeNode:
     def __post_init__(self) -> None:
         log = LogDirectory(self.database.file.parent / "tracking", OURS, lambda: self.database.lineage)
         self.events = TrackingEvents(log)
+        self.rates = Rates(lambda: self.database.ledger.tracked)
         examiner = Examiner(self.database, lambda: NOW)
         self.scrub = Scrub(
             examiner, Inquiry(), frozenset, self.scrub_interval, lambda: NOW, Indexes(self.database)
@@ -175,6 +177,7 @@ class FakeNode:
         return SimpleNamespace(
             view=view,
             events=self.events,
+            rates=self.rates,
             certificates=lambda: self.certificates,
             announcing=SimpleNamespace(members=lambda: self.announced),
             suspensions=SimpleNamespace(all=_none),

@@ -18,7 +18,6 @@ from admin.admin_node import MX2, NOW, FakeNode, Got, a_node, ask, fill, meet, m
 
 from shadowrelay.admin.access import Access, FixedToken, cookie_name
 from shadowrelay.console.app import Console
-from shadowrelay.console.rates import Rates
 from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.operating import By, Scope
@@ -107,7 +106,7 @@ async def node(tmp_path: Path) -> AsyncIterator[ConsoleNode]:
 @asynccontextmanager
 async def console(node: FakeNode, *tokens: FixedToken, audit: Path | None = None) -> AsyncIterator[int]:
     access = Access(tokens)
-    pages = Console(node=node, access=access, clock=lambda: NOW, rates=Rates(dict), audit=audit)
+    pages = Console(node=node, access=access, clock=lambda: NOW, audit=audit)
     async with serving(node, access=access, console=pages) as port:
         yield port
 

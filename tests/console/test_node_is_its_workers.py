@@ -44,9 +44,13 @@ async def three(tmp_path: Path) -> AsyncIterator[Fronted]:
                 MemberShown(name=other, address=f"{other}:2526", site="here", host="rack1", source="workers")
                 for other in (*others, MX2)
             ]
+        for one in front.each:
+            one.node.rates.sample()
         mail = received(1, MX2, subject="of three"), received(2, None, "b@inside.test"), held(3, MX2)
         await fill(made[THIRD], meet(MX2), *mail, received(4, MX2), damaged(4, aside=True))
         await fill(made[THIRD], received(5, MX2), attempted(5, Ending.ACCEPTED, "250 ok"))
+        for one in front.each:
+            one.node.rates.sample()
         yield front
 
 
@@ -69,7 +73,9 @@ async def typed(front: Fronted, *words: str) -> str:
 
 PAGES = [
     ("/", "Queued 2 "),
-    ("/", "The last five minutes at worker 1 of mx1"),
+    ("/", "The last five minutes at mx1, messages per second"),
+    ("/", "Accepted 0.8 4 in all"),
+    ("/", "Delivered 0.2 1 in all"),
     ("/queues", "outside"),
     ("/queues/outside", "mx1"),
     ("/messages", IDS[0]),
@@ -184,6 +190,14 @@ async def test_a_node_is_not_empty_while_its_third_worker_has_mail(tmp_path: Pat
         first.elsewhere[THIRD] = third
         third.remains = nothing  # type: ignore[method-assign]
         assert "It is empty" in await page(front, "/node")
+
+
+async def test_the_charts_say_which_worker_they_are_without(tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        del front.each[0].node.elsewhere[THIRD]
+        found = await page(front, "/")
+    assert "The last five minutes at mx1, without worker 3, messages" in found
+    assert "Accepted 0 0 in all" in found
 
 
 async def test_a_node_is_no_member_of_its_own_list(tmp_path: Path) -> None:

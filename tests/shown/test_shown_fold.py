@@ -26,6 +26,7 @@ from shadowrelay.shown.status import (
     DrainEntry,
     LateEntry,
     PeerEntry,
+    RatesLook,
     RedirectEntry,
     ReloadEntry,
     ScrubAnswer,
@@ -126,6 +127,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             ),
         },
     ),
+    RatesLook: (({}, {}), {"accepted delivered deferred failed": ([1, 2, 3], [5], [1, 2, 8], [1, 2, 8])}),
     LateEntry: (({}, {}), {"longest": MOST, "waiting": SUM}),
     PeerEntry: (
         tuple(a_peer(name["name"], **state) for name, state in zip(PAIR, AWAY, strict=True)),  # type: ignore[dict-item]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
+from shadowrelay.admin.rates import Rates
 from shadowrelay.operator.announcing import Announces
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.reloading import ClusterReload
@@ -22,6 +23,9 @@ class OperatorsHand(Protocol):
 
     @property
     def events(self) -> TrackingEvents: ...
+
+    @property
+    def rates(self) -> Rates: ...
 
     @property
     def reloading(self) -> ClusterReload: ...

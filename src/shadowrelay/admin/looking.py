@@ -21,7 +21,7 @@ from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
 from shadowrelay.shown.messages import MessageAnswer, MessagesPage
 from shadowrelay.shown.queues import HopLook
-from shadowrelay.shown.status import DrainEntry, StatusEntry
+from shadowrelay.shown.status import DrainEntry, RatesLook, StatusEntry
 from shadowrelay.wire.json_fields import is_text
 
 T = TypeVar("T")
@@ -146,6 +146,7 @@ class Looking:
             view.FIND: self._look_find,
             view.TRACE: self._look_trace,
             view.DRAIN: self._look_drain,
+            view.RATES: self._look_rates,
             view.MESSAGES: self._look_messages,
             view.MESSAGE: self._look_message,
         }
@@ -170,6 +171,10 @@ class Looking:
     async def _look_drain(self, told: Told) -> DrainEntry:
         del told
         return render.drain(self.node, await self.node.remains())
+
+    async def _look_rates(self, told: Told) -> RatesLook:
+        del told
+        return self.node.hand.rates.seen()
 
     async def _look_messages(self, told: Told) -> Mapping[str, object]:
         """A page of the messages in a state, each with its first ``addresses``."""

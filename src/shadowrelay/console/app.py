@@ -24,7 +24,6 @@ from shadowrelay.console.lately import Lately
 from shadowrelay.console.message_pages import MessagePages
 from shadowrelay.console.node_pages import NodePages
 from shadowrelay.console.pages import Overview, PageFrame, QueuePages
-from shadowrelay.console.rates import Rates
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in
 from shadowrelay.shown.nodes import node_name
@@ -37,7 +36,6 @@ class Console:
     node: RunningNode
     access: Access
     clock: Callable[[], datetime]
-    rates: Rates
     audit: Path | None = None
 
     def into(self, app: Starlette) -> Starlette:
@@ -59,7 +57,7 @@ class Console:
             *site.routes(),
             Route("/login", login, methods=["GET"]),
             *SessionRoutes(answers, frame.refuse).routes(),
-            *Overview(frame, asking, self.rates, lambda: verdict_in(self.audit), Lately()).routes(),
+            *Overview(frame, asking, lambda: verdict_in(self.audit), Lately()).routes(),
             *QueuePages(frame, asking, jobs.suspensions).routes(),
             *MessagePages(frame, asking, jobs.matching).routes(),
             *jobs.routes(),
@@ -69,7 +67,7 @@ class Console:
 
     async def run(self) -> None:
         """Sample the counters until cancelled."""
-        await self.rates.run()
+        await self.node.hand.rates.run()
 
 
 def console(
@@ -80,11 +78,9 @@ def console(
     audit: Path | None = None,
 ) -> Console:
     """The console of a node."""
-    tracked = node.database.ledger.tracked
     return Console(
         node=node,
         access=access,
         clock=clock or (lambda: datetime.now(UTC)),
-        rates=Rates(lambda: tracked),
         audit=audit,
     )

@@ -18,7 +18,7 @@ from shadowrelay.shown import nodes
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import MessagesPage, together
 from shadowrelay.shown.nodes import node_name
-from shadowrelay.shown.status import DrainEntry
+from shadowrelay.shown.status import DrainEntry, RatesLook
 
 _LEAST = 4  # letters of an id that may stand for it
 
@@ -75,6 +75,11 @@ class Asking:
         left = await self._view.workers(view.DRAIN, {})
         answering = [one for one in left if one["answers"] and not one["why"]]
         return entry, fold(DrainEntry, answering, node, silent=len(left) - len(answering))
+
+    async def rates(self) -> tuple[RatesLook, Sequence[Told]]:
+        """What came in the last minutes at this node, and which of its workers say so."""
+        entries = await self._view.workers(view.RATES, {})
+        return fold(RatesLook, [one for one in entries if one["answers"]]), entries
 
     async def page(self, state: MessageState, after: str, most: int) -> tuple[MessagesPage, Sequence[Told]]:
         """A page of the messages of this node in a state, and which of its workers say nothing."""

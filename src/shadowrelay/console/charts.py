@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from shadowrelay.console.rates import SECONDS, Flow, Rates
+from shadowrelay.admin.rates import SECONDS, Flow
+from shadowrelay.shown.status import RatesLook
 
 _WIDE, _HIGH = 300, 64
 _TOP = 6
@@ -40,8 +41,8 @@ def rate(found: float) -> str:
     return f"{found:.0f}" if found >= 10 else f"{found:.1f}"
 
 
-def charts(rates: Rates) -> list[Chart]:
-    return [chart(flow, rates.of(flow)) for flow in Flow]
+def charts(seen: RatesLook) -> list[Chart]:
+    return [chart(flow, seen[flow.value]) for flow in Flow]
 
 
 def chart(flow: Flow, seen: Sequence[int]) -> Chart:

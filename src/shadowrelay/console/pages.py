@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +18,9 @@ from shadowrelay.console import picture
 from shadowrelay.console.asking import Asking
 from shadowrelay.console.charts import charts
 from shadowrelay.console.lately import Lately
-from shadowrelay.console.rates import Rates
 from shadowrelay.console.safety import judge
 from shadowrelay.console.site import HEADERS, Site
 from shadowrelay.console.verdict import AuditVerdict
-from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.core.workers import label, workers_called
 from shadowrelay.shown.nodes import node_name, together, total
@@ -98,18 +97,17 @@ class Overview:
         self,
         frame: PageFrame,
         asking: Asking,
-        rates: Rates,
         audit: Callable[[], AuditVerdict | None],
         lately: Lately,
     ) -> None:
-        self._frame, self._asking, self._rates = frame, asking, rates
+        self._frame, self._asking = frame, asking
         self._audit, self._lately = audit, lately
 
     def routes(self) -> list[Route]:
         return [self._frame.look("/", self._show)]
 
     async def _show(self, request: Request) -> Response:
-        nodes = await self._asking.members()
+        nodes, (seen, counted) = await asyncio.gather(self._asking.members(), self._asking.rates())
         boxes, copies = picture.members(nodes)
         given = {
             "verdict": judge(nodes),
@@ -117,8 +115,8 @@ class Overview:
             "wide": picture.picture(boxes, copies, picture.WIDE),
             "narrow": picture.picture(boxes, copies, picture.NARROW),
             "total": total(nodes),
-            "charts": charts(self._rates),
-            "charted": whose(nodes, self._asking.node.name),
+            "charts": charts(seen),
+            "charted": whose(counted),
             "audit": self._audit(),
             "lately": self._lately.look(nodes, self._asking.clock()),
         }
@@ -184,10 +182,11 @@ class QueuePages:
         return self._frame.show(request, "queue.html", shown)
 
 
-def whose(nodes: Sequence[Told], name: ServerName) -> str:
-    """Of whom the process with that name counts: of its node, or of one of its workers."""
-    own = next(one for one in nodes if one["node"] == node_name(name))
-    return f"{workers_called([name])} of {label(own['node'])}" if "workers" in own else label(name)
+def whose(workers: Sequence[Told]) -> str:
+    """The node whose workers those are, without those that do not answer."""
+    silent = [one["node"] for one in workers if not one["answers"]]
+    without = f", without {workers_called(silent)}" if silent else ""
+    return label(node_name(workers[0]["node"])) + without
 
 
 def given_in(request: Request, known: set[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ OwnLook: TypeAlias = Callable[[Told], Awaitable[Mapping[str, object]]]
 """What this node sees of itself. Raises ActRefused for arguments that it does not understand."""
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
-DRAIN, MESSAGES, MESSAGE = "look-drain", "look-messages", "look-message"
+DRAIN, MESSAGES, MESSAGE, RATES = "look-drain", "look-messages", "look-message", "look-rates"
 
 PATIENCE = 2.0
 """Seconds that all members together may take to answer."""

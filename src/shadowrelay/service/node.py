@@ -12,6 +12,7 @@ from pathlib import Path
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.node import HopStatus, HostStatus, LateStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.rates import Rates
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host, HostGroup
 from shadowrelay.core.identifiers import Incarnation, MessageId, NextHop, RequestId, ServerName
@@ -314,6 +315,7 @@ class Node:
                 clock=clock,
                 seconds=seconds,
             ),
+            rates=Rates(lambda: database.ledger.tracked),
             reloading=ClusterReload(
                 name=name,
                 here=lambda: self.reloading,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.node import MemberStatus
+from shadowrelay.admin.rates import Rates
 from shadowrelay.core.delivery.hosts import Host, HostGroup
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Act, Scope, Told
@@ -56,6 +57,7 @@ class OperatorServices:
     access: Access  # who may ask
     events: TrackingEvents
     view: View  # what all nodes see
+    rates: Rates  # what came in the last minutes
     reloading: ClusterReload
     jobs: Jobs
     suspensions: Suspending

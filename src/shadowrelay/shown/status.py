@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
@@ -257,6 +258,24 @@ class StatusEntry(CountsEntry):
     indexes_rebuilt: Sum
     corrupt_database: Annotated[CorruptDatabase | None, SAID]
     peers: Annotated[list[PeerEntry], _MEMBERS]
+
+
+def _each_second(values: Sequence[Sequence[int]], _: Folding) -> list[int]:
+    """Sums of what came in each second; the last one of each is now."""
+    back = zip_longest(*map(reversed, values), fillvalue=0)
+    return [sum(one) for one in back][::-1]
+
+
+EachSecond = Annotated[list[int], Rule(_each_second)]
+
+
+class RatesLook(TypedDict):
+    """How many messages came in each of the last seconds: the charts of the console."""
+
+    accepted: EachSecond
+    delivered: EachSecond
+    deferred: EachSecond
+    failed: EachSecond
 
 
 class OfWorkers(TypedDict, total=False):

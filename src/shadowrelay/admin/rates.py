@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import cast
+
+from shadowrelay.shown.status import RatesLook
 
 SECONDS = 300
 """How far back the charts reach."""
@@ -31,7 +34,7 @@ _EVENTS = {
 
 @dataclass(slots=True)
 class Rates:
-    """One node's. ``tracked``: how many events of each id there were since the start."""
+    """Those of one process. ``tracked``: how many events of each id there were since the start."""
 
     tracked: Callable[[], Mapping[str, int]]
     _last: dict[Flow, int] | None = None
@@ -48,9 +51,9 @@ class Rates:
                 self._seen[flow].append(total - self._last[flow])
         self._last = totals
 
-    def of(self, flow: Flow) -> tuple[int, ...]:
+    def seen(self) -> RatesLook:
         """Events a second, oldest first; seconds before the start are missing."""
-        return tuple(self._seen[flow])
+        return cast(RatesLook, {flow.value: list(seen) for flow, seen in self._seen.items()})
 
     async def run(self) -> None:
         """Sample until cancelled."""
