@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from admin_node import MX2, MX3, OURS, Got, ask, attempted, fill, held, meet, message_id, received
+from admin_node import MX2, NOW, MX3, OURS, Got, ask, attempted, fill, held, meet, message_id, received
 from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
 from told_by_models import exact
@@ -18,6 +18,7 @@ from shadowrelay.admin.access import access_by
 from shadowrelay.admin.openapi import served
 from shadowrelay.admin.openapi_operations import OPERATIONS
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.members.pace import Amount, Round
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.shown.messages import SafetyNetPage
 from shadowrelay.workers import proxy
@@ -316,6 +317,20 @@ async def scraped(front: Fronted, target: str = "/metrics") -> dict[str, float]:
         for family in text_string_to_metric_families(got.text)
         for sample in family.samples
     }
+
+
+async def test_metrics_and_status_say_the_progress_of_a_scrub_alike(tmp_path: Path) -> None:
+    """The first worker has read all it has, and the second little of much."""
+    async with a_front(tmp_path) as front:
+        for one, done, of in zip(front.each, ((2, 100), (1, 5_000)), ((2, 100), (9, 800_000)), strict=True):
+            one.node.scrub.now = Round(number=1, began_at=NOW, done=Amount(*done), of=Amount(*of))
+        found = await scraped(front)
+        status = (await ask(front.port, "/api/v1/status")).json
+    read, of_all = (
+        sum(value for key, value in found.items() if key.startswith(f"shadowrelay_scrub_round_{what},"))
+        for what in ("read_octets", "octets")
+    )
+    assert round(read / of_all, 4) == status["scrub"]["progress"] == 0.0206
 
 
 async def test_metrics_are_those_of_each_worker_with_its_number_and_nothing_is_added_up(

@@ -187,7 +187,7 @@ async def test_a_copy_that_is_given_to_its_owner_is_counted_where_it_was_given(n
 async def test_the_scrub_shows_how_far_it_is_and_when_it_was_complete(node):
     before = await scraped(node)
     assert before["shadowrelay_scrub_complete_timestamp_seconds"] == 0
-    assert before["shadowrelay_scrub_progress_ratio"] == 0
+    assert before["shadowrelay_scrub_round_octets"] == 0
     await fill(node, lambda ledger: ledger.connection.execute("UPDATE recipient SET due_at = NULL"))
     scrubbing = asyncio.create_task(node.scrub.run())
     node.scrub.begin_at_once()

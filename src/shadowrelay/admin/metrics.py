@@ -16,7 +16,7 @@ from shadowrelay.admin.node import LateStatus, MemberState, MemberStatus, ScrubS
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.damage import Counted
-from shadowrelay.core.members.pace import share
+from shadowrelay.core.members.pace import PER_MESSAGE
 from shadowrelay.core.requests import Skipped
 from shadowrelay.core.tracking import OfRows
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -242,6 +242,9 @@ def _damage(scrape: Scrape) -> Iterator[Metric]:
     )
 
 
+_ROWS = f"; the rows of a message count for {PER_MESSAGE}"
+
+
 def _scrub(scrub: ScrubState) -> Iterator[Metric]:
     now = scrub.now
     gauges = [
@@ -255,11 +258,8 @@ def _scrub(scrub: ScrubState) -> Iterator[Metric]:
             "Time in which a scrub reads all that is kept; 0: only on request.",
             scrub.interval.total_seconds(),
         ),
-        (
-            "progress_ratio",
-            "How much of the present round is read.",
-            share(now.done, now.of) if now.began_at else 0,
-        ),
+        ("round_read_octets", f"Octets that the present round has read{_ROWS}.", now.done.work),
+        ("round_octets", f"Octets that the present round reads in all{_ROWS}.", now.of.work),
     ]
     for name, text, value in gauges:
         yield GaugeMetricFamily(f"shadowrelay_scrub_{name}", text, value=value)
