@@ -102,8 +102,8 @@ async def a_front(tmp_path: Path, count: int = 2, access: Any = Access) -> Async
             there.each.append(one)
             one.begin()
             stack.push_async_callback(one.end)
-        app, passing = build_front(OURS, access(), there)
         sock, stop = bind("127.0.0.1", 0), asyncio.Event()
+        app, passing = build_front(OURS, access(), there, stop)
         there.port = sock.getsockname()[1]
         task = asyncio.create_task(serve(app, sock, stop))
         try:

@@ -9,7 +9,7 @@ import socket
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from admin_node import MX2, NOW, MX3, OURS, Got, ask, attempted, fill, held, meet, message_id, received
+from admin_node import MX2, MX3, NOW, OURS, Got, ask, attempted, fill, held, meet, message_id, received
 from fronted import Fronted, a_front
 from prometheus_client.parser import text_string_to_metric_families
 from told_by_models import exact
@@ -122,7 +122,7 @@ async def test_the_node_is_ready_while_one_worker_is_and_says_which_is_not(tmp_p
 
 def own_targets() -> list[tuple[str, str]]:
     """Every operation that the front itself answers and that needs a token."""
-    app, _ = build_front(OURS, with_token(), Fronted(0, []))
+    app, _ = build_front(OURS, with_token(), Fronted(0, []), asyncio.Event())
     paths = [(method, path) for method, path in served(app.routes) if path != "/{path}"]
     open_ = {"/login", "/logout", "/healthz/live", "/healthz/ready"}
     return sorted(
@@ -373,7 +373,7 @@ async def test_the_document_of_the_api_has_what_the_front_answers_and_what_a_wor
     tmp_path: Path,
 ) -> None:
     described = {(one.method, one.path) for one in OPERATIONS}
-    app, _ = build_front(OURS, with_token(), Fronted(0, []))
+    app, _ = build_front(OURS, with_token(), Fronted(0, []), asyncio.Event())
     own = {
         (method, path)
         for method, path in served(app.routes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
@@ -25,6 +26,7 @@ from shadowrelay.core.workers import worker_name
 from shadowrelay.operator.announcing import MemberShown
 from shadowrelay.shown.queues import QueuesPage, ShadowQueuesPage
 from shadowrelay.shown.status import PeersAnswer, StatusAnswer
+from shadowrelay.workers import proxy
 
 THIRD = worker_name(OURS, 3)
 JSON = {"content_type": "application/json"}
@@ -171,6 +173,24 @@ async def test_an_answer_of_the_node_says_which_worker_is_silent(tmp_path: Path)
         for path in ("status", "queues", "shadow-queues", "peers"):
             got = await ask(front.port, f"/api/v1/{path}")
             assert (got.status, "worker 3" in got.json["error"]) == (503, True)
+
+
+@pytest.mark.parametrize("path", ["status", "peers", "queues", "shadow-queues", "drain"])
+async def test_a_worker_that_starts_is_named_as_silent_and_not_waited_for(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "QUICK", 0.5)  # of 10 s for one that serves
+    async with three(tmp_path) as front:
+        first = front.each[0]
+        await first.die()
+        first.socket.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.bind(str(first.socket))
+            silent.listen()
+            first.state = "starting"
+            found = (await ask(front.port, f"/api/v1/{path}")).json
+    told = found.get("silent") or [one["why"] for one in found["workers"] if not one["answers"]]
+    assert told == [f"worker 1 ({OURS}) did not answer within 0.5 s"]
 
 
 async def test_a_node_is_not_empty_while_its_third_worker_has_mail(tmp_path: Path) -> None:

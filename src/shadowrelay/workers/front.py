@@ -10,6 +10,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version as installed
 from typing import Any, Protocol
 
@@ -51,13 +52,11 @@ from shadowrelay.shown.status import (
     StatusAnswer,
     TimeEntry,
 )
-from shadowrelay.workers.proxy import PATIENCE, Call, WorkerProxy, WorkerReply, call_of
+from shadowrelay.workers.node_events import NodeEvents
+from shadowrelay.workers.proxy import PATIENCE, QUICK, Call, WorkerProxy, WorkerReply, call_of
 from shadowrelay.workers.worker import WorkerState
 
 READY = "/healthz/ready"
-QUICK = 2.0
-"""Seconds that a worker may take to say whether it takes mail."""
-
 SCRAPE = 5.0
 """Seconds that a worker may take for its metrics: a scraper waits for ten by default."""
 
@@ -85,28 +84,34 @@ class Supervising(Protocol):
 
 
 class Fronting:
-    """Binds the address when it is made: raises NodeFailed. ``take`` takes other tokens."""
+    """Binds the address when it is made: raises NodeFailed. ``take`` takes other tokens. ``stop``: serves
+    until then.
+    """
 
-    def __init__(self, settings: Settings, supervisor: Supervising) -> None:
+    def __init__(self, settings: Settings, supervisor: Supervising, stop: asyncio.Event) -> None:
+        self._stop = stop
         self._access = Access(tuple(tokens_of(settings.admin)))
-        self._app, self._proxy = build_front(ServerName(settings.name), self._access, supervisor)
+        self._app, self._proxy = build_front(ServerName(settings.name), self._access, supervisor, stop)
         self._listening: socket.socket = bind(settings.admin.listen.host, settings.admin.listen.port)
 
     def take(self, settings: Settings) -> None:
         self._access.replace(tuple(tokens_of(settings.admin)))
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve until ``stop`` is set."""
+    async def run(self) -> None:
         try:
-            await serve(self._app, self._listening, stop)
+            await serve(self._app, self._listening, self._stop)
         finally:
             await self._proxy.close()
 
 
-def build_front(name: ServerName, access: Access, supervisor: Supervising) -> tuple[Starlette, WorkerProxy]:
-    """The application for the node of that name, and what asks its workers: to be closed at the end."""
+def build_front(
+    name: ServerName, access: Access, supervisor: Supervising, stop: asyncio.Event
+) -> tuple[Starlette, WorkerProxy]:
+    """The application for the node of that name, and what asks its workers: to be closed at the end. Streams
+    end when ``stop`` is set.
+    """
     proxy = WorkerProxy(supervisor.workers)
-    front = Front(name, access, supervisor, proxy)
+    front = Front(name, access, supervisor, proxy, stop)
     app = Starlette(routes=front.routes(), exception_handlers={HTTPException: no_route})
     app.router.redirect_slashes = False
     return app, proxy
@@ -115,8 +120,16 @@ def build_front(name: ServerName, access: Access, supervisor: Supervising) -> tu
 class Front(Guarded):
     """The handlers. A request with a session reaches a worker with the session's name and scope."""
 
-    def __init__(self, name: ServerName, access: Access, supervisor: Supervising, proxy: WorkerProxy) -> None:
+    def __init__(
+        self,
+        name: ServerName,
+        access: Access,
+        supervisor: Supervising,
+        proxy: WorkerProxy,
+        stop: asyncio.Event,
+    ) -> None:
         super().__init__(lambda: name, access)
+        self._stop = stop
         self._supervisor = supervisor
         self._proxy = proxy
         self._sessions = SessionRoutes(self)
@@ -134,6 +147,7 @@ class Front(Guarded):
             self.read(f"{v1}/workers/{{number}}", self._worker),
             Route(f"{v1}/workers/{{number}}/{{path:path}}", self._of_one, methods=["GET", "POST", "DELETE"]),
             Route(f"{v1}/openapi.json", self.reads(self._openapi)),
+            Route(f"{v1}/events", self.reads(self._events)),
             self._all_read(f"{v1}/status", StatusAnswer),
             self._all_list(f"{v1}/queues", "queues"),
             self._all_list(f"{v1}/shadow-queues", "shadow_queues"),
@@ -246,6 +260,13 @@ class Front(Guarded):
         found = said.json
         paths = {path: {**found["paths"].get(path, {}), **item} for path, item in own["paths"].items()}
         return json_response({**found, "paths": {**found["paths"], **paths}})
+
+    async def _events(self, request: Request) -> Response:
+        """The tracking events of all workers, as one stream."""
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        call = self._call(request)
+        headers = [(key, value) for key, value in call.headers if key != b"last-event-id"]
+        return await NodeEvents(self._proxy, replace(call, headers=headers), after, self._stop).begun()
 
     async def _first(self, call: Call) -> WorkerReply:
         for worker in self._proxy.order():

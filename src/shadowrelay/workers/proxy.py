@@ -33,6 +33,9 @@ CONNECT = 2.0
 PATIENCE = 60.0
 """Seconds that a worker may be silent in an answer. An event stream has a heartbeat after 15."""
 
+QUICK = 2.0
+"""Seconds for a worker that starts, and for all that a person or a probe waits for."""
+
 SLOW = 60.0
 """Seconds in which a client has to take what it is sent."""
 
@@ -148,7 +151,7 @@ class WorkerProxy:
         why = []
         for worker in self.order():
             try:
-                return Passed(await self._ask(worker, call, PATIENCE), worker)
+                return Passed(await self.ask(worker, call, PATIENCE), worker)
             except WorkerGone as gone:
                 if gone.heard and call.changes:
                     raise RequestRefused(
@@ -160,20 +163,26 @@ class WorkerProxy:
     async def to(self, worker: WorkerState, call: Call) -> Response:
         """The answer of that worker. Raises RequestRefused 503."""
         try:
-            return Passed(await self._ask(worker, call, PATIENCE), worker)
+            return Passed(await self.ask(worker, call, PATIENCE), worker)
         except WorkerGone as gone:
             raise RequestRefused(503, str(gone)) from None
 
     async def to_all(self, call: Call, within: float = PATIENCE) -> list[WorkerReply]:
-        """What each worker of the node answers, by their numbers: those that have ended are left out."""
+        """What each worker of the node answers, by their numbers: those that have ended are left out. A look
+        waits for a worker that starts no longer than QUICK.
+        """
+
+        def patience(worker: WorkerState) -> float:
+            return min(QUICK, within) if worker.state == "starting" and not call.changes else within
+
         asked = [one for one in self.workers() if one.state != "ended"]
-        return list(await asyncio.gather(*(self.read(one, call, within) for one in asked)))
+        return list(await asyncio.gather(*(self.read(one, call, patience(one)) for one in asked)))
 
     async def read(self, worker: WorkerState, call: Call, within: float) -> WorkerReply:
         """The answer of a worker, read whole; within that many seconds."""
         try:
             async with asyncio.timeout(within):
-                answer = await self._ask(worker, call, within)
+                answer = await self.ask(worker, call, within)
                 try:
                     body = await _whole(answer)
                 finally:
@@ -194,7 +203,7 @@ class WorkerProxy:
         told = "; ".join([*why, *states]) or "it is starting"
         return f"no worker of this node answers now: {told}. GET /api/v1/workers says more; try again"
 
-    async def _ask(self, worker: WorkerState, call: Call, patience: float) -> httpx.Response:
+    async def ask(self, worker: WorkerState, call: Call, patience: float) -> httpx.Response:
         """The answer of a worker: its head is there. Raises WorkerGone."""
         if worker.state not in _ORDER:
             raise WorkerGone(f"{_called(worker)} is {worker.state}{_because(worker)}", heard=False)

@@ -120,8 +120,8 @@ class Supervisor:
         again, served = self._again, asyncio.Event()
         with signals.heard(again) as stop, self._shared():
             async with receive_addresses(self.settings), asyncio.TaskGroup() as group:
-                self._fronting = Fronting(self.settings, self)
-                group.create_task(self._fronting.run(served), name="front")
+                self._fronting = Fronting(self.settings, self, served)
+                group.create_task(self._fronting.run(), name="front")
                 try:
                     await self._supervise(stop, again)
                 finally:
