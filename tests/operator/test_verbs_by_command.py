@@ -146,7 +146,7 @@ async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
         assert waits.returncode == INTERRUPTED
         assert f"The job goes on. To stop it: shadowrelay job stop {first}." in said.decode()
         await one.read(lambda ledger: unclaim(ledger, fork.copy.id, INSIDE))
-        assert (await came_to(one, first, "done"))["did"] == 1
+        assert (await came_to(one, first, "done"))["phase"] == "done"
         assert await statuses(one) == [Status.REMOVED]
 
 

@@ -129,6 +129,7 @@ class Process:
     def __init__(self, world: World, name: ServerName) -> None:
         self.world, self.name = world, name
         self.alive = True
+        self.gone = False  # for good
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.sessions: list[Wire] = []  # those that others opened
         self.node: Node

@@ -1,9 +1,10 @@
 """Records that every member has, given and changed by operators under faults, on the product's own loops.
 
 Two to four nodes of the product (``product.py``) run on a virtual clock. Operators suspend and resume queues,
-make and stop jobs, make and change resubmit requests, and switch redundancy, on any node that runs. Meanwhile
-links are cut and slow, nodes are killed, disks are lost or put back, and wall clocks step. Then everything is
-healed. ``Checks`` says what has to be true in the end. A seed decides everything.
+make and stop jobs, make and change resubmit requests, switch redundancy, and retire a member that is gone for
+good, on any node that runs. Meanwhile links are cut and slow, nodes are killed, disks are lost or put back,
+and wall clocks step. Then everything is healed. ``Checks`` says what has to be true in the end. A seed
+decides everything.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import json
+import random
 import shutil
 import tempfile
 from collections import Counter
@@ -39,6 +41,7 @@ from shadowrelay.core.messages import (
 )
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.requests import Request, RequestState, Selector
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
@@ -59,6 +62,7 @@ QUEUES = tuple(map(NextHop, ("inside", "outside", "store")))
 OCTETS = b"Subject: x\r\n\r\nbody\r\n"
 MANY = (*QUEUES, *(NextHop(f"inside/{name}.example") for name in "abcd"))
 BRIEF = 0.2  # the share of runs in which requests are forgotten soon, by clocks that are right
+GOING = 0.3  # the share of runs of three or four members in which one is lost for good
 FEW = 0.2  # the share of runs in which members have room for few records
 UNTIL = 12.0  # virtual seconds in which operators act and faults begin
 FORGOTTEN = 30.0  # seconds after which nobody has a request any more, if requests are brief
@@ -80,7 +84,7 @@ class Announced:
     changed_by: str = "the authority"
 
 
-Record = Suspension | Job | Request | Switch | Announced
+Record = Suspension | Job | Request | Switch | RetiredMember | Announced
 STEPS = tuple(sign * step for step in (120.0, 72_000.0, 864_000.0) for sign in (1, -1))
 
 
@@ -161,6 +165,8 @@ def records(ledger: SqlLedger) -> dict[tuple[str, str], Record]:
         found["request", request.id] = request
     if switch := ledger.switch(REDUNDANCY):
         found["switch", switch.name] = replace(switch, against=False)
+    for retired in ledger.records(RetiredMember):
+        found["retired", retired.key] = retired
     for signed in announced.kept(ledger):
         announcement, _ = parse_signed(signed)
         found["member", announcement.name] = Announced(announcement.serial, announcement.address)
@@ -180,6 +186,7 @@ class Member:
         self.disk = Disk(number * 256)
         self.process: Process | None = None
         self.queues: Sequence[NextHop] = QUEUES  # that operators name here
+        self.gone = False  # for good
         self.turn = asyncio.Lock()  # faults of one member come one after the other
 
     @property
@@ -196,6 +203,8 @@ class Member:
         return self.node.database.ledger
 
     async def start(self) -> None:
+        if self.gone:
+            return
         process = Process(self.world, self.name)
         await process.start(self.settings, self.disk, self.machine)
         self.process = process
@@ -225,6 +234,7 @@ class Run:
     faults: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     newcomer: Member | None = None
+    retiring: Member | None = None  # who will be gone for good
     brief: bool = False
     queues: Sequence[NextHop] = QUEUES
 
@@ -254,13 +264,19 @@ class Run:
             await one.start()
         await self._mail()
         joins = self._joins(count + 1) if count < 4 and draw.random() < 0.3 else None
+        going = random.Random(f"{self.seed} going")  # the other seeds keep their histories
+        if count > 2 and going.random() < GOING:
+            self.retiring = going.choice(self.members)
         plan: list[Awaitable[None]] = [self._fault() for _ in range(draw.choice((1, 2, 2, 3, 4)))]
         plan += [self._operator() for _ in range(draw.choice((3, 6, 10)))]
         plan += [joins] if joins else []
+        plan += [self._goes(self.retiring)] if self.retiring else []
         tasks = [asyncio.ensure_future(one) for one in plan]
         await asyncio.gather(*tasks)
         if joins:
-            await self._act(draw.choice(self.members[:count]), _announce)
+            await self._act(draw.choice([one for one in self.members[:count] if not one.gone]), _announce)
+        if self.retiring:
+            await self._act(draw.choice(self.living), _retire)
         world.say("all is healed")
         if self.brief:
             await asyncio.sleep(FORGOTTEN)
@@ -271,6 +287,10 @@ class Run:
             await self._settled(checks, "after the last acts", last)
         for one in self.members:
             await one.kill()
+
+    @property
+    def living(self) -> list[Member]:
+        return [one for one in self.members if not one.gone]
 
     async def _settled(
         self, checks: Checks, when: str, last: Mapping[tuple[str, str], Acknowledged] | None = None
@@ -295,6 +315,20 @@ class Run:
             await asyncio.sleep(draw.random() * UNTIL / 4)
             if up := [each for each in others if each.up]:
                 await self._act(draw.choice(up), _announce)
+
+    async def _goes(self, one: Member) -> None:
+        """A member dies for good; operators retire it, here and there."""
+        draw = self.world.draw
+        await asyncio.sleep(draw.random() * UNTIL)
+        async with one.turn:
+            one.gone = True
+            await one.kill()
+            self.world.processes[one.name].gone = True
+        self.world.say(f"{one.name} is gone for good")
+        for _ in range(draw.choice((0, 1, 2))):
+            await asyncio.sleep(draw.random() * UNTIL / 4)
+            if up := [each for each in self.members if each.up]:
+                await self._act(draw.choice(up), _retire)
 
     async def _mail(self) -> None:
         """What the nodes own, each message with a holder; and what they have in Safety Net."""
@@ -409,7 +443,7 @@ class Run:
         found = {}
         for act in (_suspend, _switch, _resume, _pause, _stop):
             await asyncio.sleep(self.world.draw.random())
-            done = await self._act(self.world.draw.choice(self.members), act)
+            done = await self._act(self.world.draw.choice(self.living), act)
             if done is not None:
                 found[done.kind, done.key] = done
         return found
@@ -462,6 +496,17 @@ async def _announce(member: Member, draw: Any) -> tuple[str, str]:
     except AnnouncementRefused as refused:
         raise CannotDo(str(refused)) from refused
     return "member", name
+
+
+async def _retire(member: Member, draw: Any) -> tuple[str, str] | None:
+    """The member that is gone for good, as this node knows it. Who is retired already stays so."""
+    del draw
+    gone = next(name for name, one in member.world.processes.items() if one.gone)
+    await member.node.retire(gone, "ann")
+    made = next((one for one in member.ledger.records(RetiredMember) if one.member == gone), None)
+    if made is None:
+        return None
+    return "retired", made.key
 
 
 async def _stop(member: Member, draw: Any) -> tuple[str, str] | None:
@@ -554,14 +599,14 @@ class Checks:
         self.run = run
 
     def wrong(self, last: Mapping[tuple[str, str], Acknowledged]) -> Iterator[str]:
-        found = {one.name: records(one.ledger) for one in self.run.members}
+        found = {one.name: records(one.ledger) for one in self.run.living}
         yield from self._differ(found)
-        for key in found[self.run.members[0].name] if self.run.brief else ():
+        for key in found[self.run.living[0].name] if self.run.brief else ():
             if key[0] == "request":
                 yield f"{key} is not forgotten"
         yield from self._undone(found)
         yield from self._last(found, last)
-        for one in self.run.members:
+        for one in self.run.living:
             yield from self._members(one)
             yield from self._jobs(one)
             yield from self._progress(one)
@@ -575,7 +620,7 @@ class Checks:
     def _undone(self, found: Mapping[ServerName, Mapping[tuple[str, str], Record]]) -> Iterator[str]:
         for act in self.run.acknowledged:
             member = next(one for one in self.run.members if one.name == act.node)
-            if member.state_of_disk != act.disk:
+            if member.gone or member.state_of_disk != act.disk:
                 continue
             now = found[act.node].get((act.kind, act.key))
             what = f"{act.kind} {act.key} that {act.node} acknowledged at {act.at:.1f}"
@@ -599,11 +644,12 @@ class Checks:
                     yield f"{name} has {key} as {said}, the last word was {wanted}"
 
     def _members(self, one: Member) -> Iterator[str]:
-        """Each member knows each other, and how many workers it has."""
-        others = {other.name for other in self.run.members} - {one.name}
+        """Each member knows each other, and how many workers it has; none knows one that was retired."""
+        others = {other.name for other in self.run.living} - {one.name}
         if (known := set(one.node.boundary.watches)) != others:
             yield f"{one.name} has the members {sorted(known)}"
-        if (told := one.node.membership.counts) != dict.fromkeys(others, 1):
+        told = {name: count for name, count in one.node.membership.counts.items() if name in others}
+        if told != dict.fromkeys(others, 1):  # of one that was retired it may remember the number
             yield f"{one.name} was told of workers: {told}"
 
     def _jobs(self, one: Member) -> Iterator[str]:
@@ -629,7 +675,7 @@ class Checks:
 
     def _progress(self, one: Member) -> Iterator[str]:
         """What members were told of each other's progress is what it is."""
-        for other in self.run.members:
+        for other in self.run.living:
             for job in one.ledger.jobs() if other is not one else ():
                 told = (each for each in one.ledger.job_progress(job.id) if each.node == other.name)
                 known = next(told, JobProgress(job=job.id, node=other.name))

@@ -18,12 +18,11 @@ RULES = Rules(
 
 
 def to_follow(ledger: Ledger) -> Iterator[RetiredMember]:
-    """Those of members that are not retired here yet. A member that has another database by now is not meant:
-    the record is about the one that is gone.
+    """Those of members that are not retired here yet, whatever database they have: a node may have met a
+    later or an earlier one than the node that the operator asked, and a name that was retired is never taken
+    again.
     """
     for one in ledger.records(RetiredMember):
         known = ledger.member(one.member)
-        lineage = known.lineage if known else None
-        other = lineage is not None and one.database_id not in (None, lineage.database_id)
-        if one.member != ledger.name and not (known and known.retired) and not other:
+        if one.member != ledger.name and not (known and known.retired):
             yield one
