@@ -128,6 +128,7 @@ class FakeNode:
     scrub_interval: timedelta = timedelta(0)
     redirecting: Any = None
     redundancy: Any = None
+    cluster_settings: Any = None
     redundant: bool = True
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY

@@ -37,6 +37,7 @@ CHANGES = {
         "reason": "it lost mail",
     },
     "/api/v1/redundancy": {"value": "off", "reason": "alone"},
+    "/api/v1/settings": {"key": "queue_glitch_retry_interval", "value": "5m", "reason": "less load"},
     "/api/v1/time/confirm": {"reason": "it is right"},
     "/api/v1/drain/begin": {},
     "/api/v1/drain/end": {},

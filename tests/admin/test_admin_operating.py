@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from shadowrelay.cli import main
 from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.switches import Switch
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.giving import Giving
@@ -43,9 +44,8 @@ async def node(tmp_path: Path) -> AsyncIterator[FakeNode]:
         boundary = Boundary(place, (MemberPlace(MX2, "here", "rack2"),), POLICY)
 
         async def share() -> None:
-            in_force.take(await made.database.transact(lambda ledger: ledger.switch(in_force_name)))
+            in_force.take(await made.database.transact(lambda ledger: ledger.records(Switch)))
 
-        in_force_name = "shadow_redundancy_enabled"
         made.redundancy = RedundancySwitch(
             name=OURS,
             database=made.database,

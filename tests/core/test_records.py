@@ -44,7 +44,7 @@ BODIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "until": st.sampled_from([None, NOW + SECOND]),
         "spans": st.sampled_from([(), ((NOW - SECOND, NOW),)]),
     },
-    "switch": {"value": st.booleans()},
+    "switch": {"value": st.one_of(st.none(), st.booleans(), st.integers(0, 3), st.text("ab", max_size=2))},
     "retired": {},
 }
 

@@ -87,6 +87,8 @@ COMMANDS = (
     "resubmit list",
     "resubmit show {request}",
     "redundancy show",
+    "settings show",
+    "settings show unreadable_answer_retry_count",
     "time show",
     "top --once",
     "top --once --workers",
@@ -148,6 +150,7 @@ def prepared(lab: RunningLab) -> dict[str, str]:
     lab.up(*slow, nodes=3, workers=2)
     for value in ("off", "on"):  # first: while it is off, copies are let go
         in_json(lab, "redundancy", value, "--reason", "a test")
+    in_json(lab, "settings", "set", "unreadable_answer_retry_count", "2", "--reason", "a test")
     for worker in (1, 2):
         send(lab, ASKED, worker, f"delivered-{worker}", INSIDE)
     wait_until(lambda: lab.status(ASKED).safety_net == 2, "two are delivered", WAITING)

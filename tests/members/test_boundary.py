@@ -10,7 +10,7 @@ from ledger_at_hand import A, B, C
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.ownership.heartbeat import Alarm
-from shadowrelay.core.policy import Policy
+from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn
 from shadowrelay.members.boundary import SECOND_CHANCE, Boundary
@@ -189,6 +189,25 @@ def test_a_candidate_that_fails_meanwhile_comes_last_in_what_remains() -> None:
     assert candidates.healthy(refused) == Turn(other)
     refused.append(OfferAttempt(other, Leg.REFUSED, 2, "", concern=Concern.COPY))
     assert candidates.healthy(refused) is None
+
+
+def test_a_message_has_the_attempts_of_the_settings_under_which_it_began() -> None:
+    boundary = boundary_of(B, C)
+    candidates = boundary.candidates(1000.0, replace(POLICY, max_retries_for_local_site_shadow=1))
+    assert candidates.first
+    refused = [OfferAttempt(candidates.first.to, Leg.REFUSED, 1, "", concern=Concern.COPY)]
+    assert candidates.after(refused) is None
+    assert boundary.candidates(1000.0).after(refused), "by the settings of now there is another attempt"
+
+
+def test_a_message_goes_to_the_sites_of_the_settings_under_which_it_began() -> None:
+    boundary = boundary_of(B, C)
+    boundary.admit(replace(boundary.places[0], site="elsewhere"))
+    remote = replace(POLICY, shadow_message_preference_setting=ShadowMessagePreference.REMOTE_ONLY)
+    local = replace(POLICY, shadow_message_preference_setting=ShadowMessagePreference.LOCAL_ONLY)
+    assert {boundary.candidates(1000.0, remote).first for _ in range(3)} == {Turn(B)}
+    boundary.policy = remote
+    assert {boundary.candidates(1000.0, local).first for _ in range(3)} == {Turn(C)}
 
 
 def test_the_first_one_stays_the_first_though_it_fails_meanwhile() -> None:

@@ -81,6 +81,7 @@ SOURCES: dict[Any, tuple[type, ...]] = {
     records.ShareEstimate: (Share,),
     records.UnreachableEstimate: (Unreached,),
     records.SwitchEntry: (Switch,),
+    records.SetEntry: (Switch,),
     records.RedundancyEntry: (EffectivePolicy,),
     records.MemberEntry: (MemberShown,),
     records.RetiredAnswer: (Retirement,),
@@ -120,7 +121,7 @@ def _has(source: type, path: str) -> bool:
     """Whether objects of that class have an attribute at that path."""
     name, _, rest = path.partition(".")
     if not hasattr(source, name) and name not in getattr(source, "__annotations__", {}):
-        return source is EffectivePolicy and name == "switch"
+        return False
     if not rest:
         return True
     hint = get_type_hints(source)[name]

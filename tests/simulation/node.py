@@ -802,7 +802,7 @@ class Node:
     @property
     def redundant(self) -> bool:
         """Is redundancy on?"""
-        return switching.in_force(self.ledger.switch(REDUNDANCY), file=True)
+        return switching.in_force(self.policy, self.ledger.records(Switch)).shadow_redundancy_enabled
 
     def _release(self) -> None:
         """Redundancy is off: holders of what is in the queue may let their copies go."""

@@ -1,10 +1,10 @@
 """Records that every member has, given and changed by operators under faults, on the product's own loops.
 
 Two to four nodes of the product (``product.py``) run on a virtual clock. Operators suspend and resume queues,
-make and stop jobs, make and change resubmit requests, switch redundancy, and retire a member that is gone for
-good, on any node that runs. Meanwhile links are cut and slow, nodes are killed, disks are lost or put back,
-and wall clocks step. Then everything is healed. ``Checks`` says what has to be true in the end. A seed
-decides everything.
+make and stop jobs, make and change resubmit requests, switch redundancy, set settings for all members, and
+retire a member that is gone for good, on any node that runs. Meanwhile links are cut and slow, nodes are
+killed, disks are lost or put back, and wall clocks step. Then everything is healed. ``Checks`` says what has
+to be true in the end. A seed decides everything.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from shadowrelay.core.requests import Request, RequestState, Selector
 from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.switching import REDUNDANCY
+from shadowrelay.core.switching import REDUNDANCY, value_of
 from shadowrelay.core.values import replace
 from shadowrelay.database import announced
 from shadowrelay.database.ledger import SqlLedger
@@ -59,6 +59,12 @@ from .checks import Verdict
 from .product import START, Disk, Machine, Process, World, running_in
 
 QUEUES = tuple(map(NextHop, ("inside", "outside", "store")))
+SETTINGS: Sequence[tuple[str, Sequence[object]]] = (
+    ("queue_glitch_retry_interval", ("90s", "5m")),
+    ("reject_message_on_shadow_failure", (True, False)),
+)
+"""What operators set for all members, and to what."""
+
 OCTETS = b"Subject: x\r\n\r\nbody\r\n"
 MANY = (*QUEUES, *(NextHop(f"inside/{name}.example") for name in "abcd"))
 BRIEF = 0.2  # the share of runs in which requests are forgotten soon, by clocks that are right
@@ -163,8 +169,8 @@ def records(ledger: SqlLedger) -> dict[tuple[str, str], Record]:
         found["job", job.id] = job
     for request in ledger.requests():
         found["request", request.id] = request
-    if switch := ledger.switch(REDUNDANCY):
-        found["switch", switch.name] = replace(switch, against=False)
+    for switch in ledger.records(Switch):
+        found["switch", switch.name] = replace(switch, against=None)
     for retired in ledger.records(RetiredMember):
         found["retired", retired.key] = retired
     for signed in announced.kept(ledger):
@@ -441,7 +447,7 @@ class Run:
     async def _last_words(self) -> dict[tuple[str, str], Acknowledged]:
         """With all faults over, an operator says once more of each kind what counts, on any node."""
         found = {}
-        for act in (_suspend, _switch, _resume, _pause, _stop):
+        for act in (_suspend, _switch, _set, _resume, _pause, _stop):
             await asyncio.sleep(self.world.draw.random())
             done = await self._act(self.world.draw.choice(self.living), act)
             if done is not None:
@@ -468,6 +474,17 @@ async def _resume(member: Member, draw: Any) -> tuple[str, str]:
 async def _switch(member: Member, draw: Any) -> tuple[str, str]:
     await member.node.redundancy.turn(on=draw.random() < 0.5, operator="ann", reason="work on a rack")
     return "switch", REDUNDANCY
+
+
+async def _set(member: Member, draw: Any) -> tuple[str, str]:
+    """A setting is set for all members, or unset."""
+    key, values = draw.choice(SETTINGS)
+    settings, value = member.node.cluster_settings, draw.choice((None, *values))
+    if value is None:
+        await settings.unset(key, "bob", "it is over")
+    else:
+        await settings.set(key, value, "ann", "a slow provider")
+    return "switch", key
 
 
 async def _job(member: Member, draw: Any) -> tuple[str, str]:
@@ -550,6 +567,8 @@ _ACTS: Sequence[Act] = (
     _suspend,
     _resume,
     _switch,
+    _set,
+    _set,
     _job,
     _job,
     _job,
@@ -610,6 +629,15 @@ class Checks:
             yield from self._members(one)
             yield from self._jobs(one)
             yield from self._progress(one)
+            yield from self._values(one)
+
+    def _values(self, one: Member) -> Iterator[str]:
+        """What was set for all members is in force, and nothing else is."""
+        for key, _ in SETTINGS:
+            switch = one.ledger.switch(key)
+            value = getattr(one.settings, key) if switch is None or switch.value is None else value_of(switch)
+            if (now := getattr(one.node.policy, key)) != value:
+                yield f"{one.name} goes by {now} for {key}, and not by {value}"
 
     def _differ(self, found: Mapping[ServerName, Mapping[tuple[str, str], Record]]) -> Iterator[str]:
         for key in sorted({key for those in found.values() for key in those}):

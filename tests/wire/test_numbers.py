@@ -163,6 +163,13 @@ RECORDS: list[tuple[type[Any], dict[str, Any]]] = [
             "reason": "r", "changed_by": "mx1", "changed_at": "#",
         },
     ),
+    (
+        Switch,
+        {
+            "id": MESSAGE, "name": "n", "value": "#", "against": None, "revision": "#", "operator": "o",
+            "reason": "r", "changed_by": "mx1", "changed_at": "#",
+        },
+    ),
 ]  # fmt: skip
 
 odd = st.one_of(

@@ -21,6 +21,7 @@ from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
 from shadowrelay.admin.body import session_of
 from shadowrelay.admin.cluster import ClusterRoutes
+from shadowrelay.admin.cluster_settings import SettingsRoutes
 from shadowrelay.admin.confirming import TimeRoutes
 from shadowrelay.admin.events import EventRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
@@ -82,6 +83,8 @@ def build_app(
         *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
         *_redirect_routes(api, RedirectRoutes(node)),
         *_redundancy_routes(api, RedundancyRoutes(node)),
+        api.read("/api/v1/settings", SettingsRoutes(node).show),
+        api.change("/api/v1/settings", SettingsRoutes(node).change),
         api.read("/api/v1/time", TimeRoutes(node).show),
         api.change("/api/v1/time/confirm", TimeRoutes(node).confirm),
         *SessionRoutes(api).routes(),

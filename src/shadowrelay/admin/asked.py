@@ -61,6 +61,13 @@ class RedundancyAsked(ReasonAsked):
     value: Required[Literal["on", "off"]]
 
 
+class SettingAsked(ReasonAsked):
+    """``value``: written as in the settings file; null: each settings file counts again."""
+
+    key: Required[str]
+    value: Required[str | int | bool | None]
+
+
 class ReloadAsked(OperatorAsked, total=False):
     """``dry_run``: only say what would change. ``cluster``: of every node."""
 

@@ -23,6 +23,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import Measures
 from shadowrelay.node_clock import NodeClock
+from shadowrelay.operator.cluster_settings import ClusterSettings
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
@@ -235,6 +236,9 @@ class RunningNode(Protocol):
 
     @property
     def redundancy(self) -> RedundancySwitch: ...
+
+    @property
+    def cluster_settings(self) -> ClusterSettings: ...
 
     @property
     def hand(self) -> OperatorsHand: ...

@@ -80,6 +80,13 @@ _NODE = (
         records.RedundancyEntry,
         asked.RedundancyAsked,
     ),
+    _get("/settings", "The settings that may be set for all members.", records.SettingsAnswer),
+    _post(
+        "/settings",
+        "Set a setting for all members, or let each settings file count again.",
+        records.SettingEntry,
+        asked.SettingAsked,
+    ),
     _get("/time", "What this node knows of the time.", status.TimeEntry),
     _post("/time/confirm", "Say that the wall clock is right.", status.TimeEntry, asked.ReasonAsked),
     _get("/redirect", "The redirect that runs, or ran last.", status.RedirectEntry),

@@ -36,6 +36,7 @@ COMMANDS = {
     "resubmit": "Bring delivered mail back from Safety Net.",
     "safety-net": "Show the Safety Net of a node.",
     "scrub": "Read all that a node keeps now, and say what is damaged.",
+    "settings": "Set settings for all members of a running cluster, or show them.",
     "shadow": "Show the shadow queues of a node.",
     "user": "Add, list and remove users who may log in to send.",
     "time": "Show whether a node trusts its wall clock, or confirm the time.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowrelay.database.opening import switches_in
 from shadowrelay.settings import (
     SETTINGS_PATH_VARIABLE,
     Effective,
@@ -17,6 +18,7 @@ from shadowrelay.settings import (
     load_settings,
     settings_warnings,
 )
+from shadowrelay.settings.switched import told
 from shadowrelay.settings.ways import RecipientWay, ways_of
 
 if TYPE_CHECKING:
@@ -38,9 +40,12 @@ def config() -> None:
 @config.command()
 @settings_file
 def check(file: Path) -> None:
-    """Print OK, or every error of FILE; exit status 0 or 2."""
+    """Print OK, or every error of FILE; exit status 0 or 2.
+
+    If the node's database is there, what was set for all members is compared with FILE too.
+    """
     settings = load_settings(file, os.environ)
-    for warning in settings_warnings(settings):
+    for warning in (*settings_warnings(settings), *told(settings, switches_in(settings.data_dir))):
         click.echo(f"warning: {warning}", err=True)
     click.echo("OK")
 

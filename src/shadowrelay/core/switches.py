@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from shadowrelay.core.records import Record
 from shadowrelay.core.values import dataclass
+
+SwitchValue: TypeAlias = bool | int | str | None
+"""The value of a setting as a record has it: a duration is in milliseconds, a choice is its text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch(Record):
     """A setting with the value that all members are to have, and who switched it. ``id``: of its last change.
 
-    ``against``: what the settings file of this node said when it learnt this revision; every node keeps its
-    own.
+    ``value`` is None once it is unset: each settings file counts again. ``against``: what the settings file
+    of this node said when it learnt this revision, of shadow redundancy alone; every node keeps its own.
     """
 
     kind: ClassVar[str] = "switch"
 
     name: str
-    value: bool
-    against: bool = field(compare=False, repr=False)
+    value: SwitchValue
+    against: bool | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:

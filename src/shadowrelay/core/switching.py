@@ -1,13 +1,20 @@
-"""Settings of the whole boundary that operators switch on a running cluster.
+"""Settings of the whole boundary that operators change on a running cluster.
 
 A switch is a record that every member has, as a resubmit request is: of two records the one with the higher
-revision counts. Each node keeps with it what its own settings file said when it learnt that revision. As long
-as the file says the same, the switch counts; a file that says something else since then counts again.
+revision counts. Its value counts on every node whose settings file says something else, until it is unset.
+
+Shadow redundancy has a rule of its own. Each node keeps with that record what its own settings file said when
+it learnt the revision. As long as the file says the same, the switch counts; a file that says something else
+since then counts again.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
 
 from shadowrelay.core.decisions import Decision, Verdict, VerdictKind, Write
 from shadowrelay.core.events.discard_notices import addressed
@@ -15,17 +22,144 @@ from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
 from shadowrelay.core.messages import Confirmation, HolderState
 from shadowrelay.core.ownership.transfer import saved
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.records import next_revision
-from shadowrelay.core.replicating import Rules
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.replicating import Merging, Rules
+from shadowrelay.core.switches import Switch, SwitchValue
 from shadowrelay.core.values import replace
 
 REDUNDANCY = "shadow_redundancy_enabled"
 
+SWITCHED = (
+    "reject_message_on_shadow_failure",
+    "shadow_message_preference_setting",
+    "max_retries_for_local_site_shadow",
+    "max_retries_for_remote_site_shadow",
+    "queue_glitch_retry_count",
+    "queue_glitch_retry_interval",
+    "transient_failure_retry_count",
+    "transient_failure_retry_interval",
+    "outbound_connection_failure_retry_interval",
+    "unreadable_answer_retry_count",
+    "unreadable_answer_retry_interval",
+)
+"""The settings whose value counts on every member as soon as the member has the record."""
 
-def in_force(switch: Switch | None, *, file: bool) -> bool:
-    """The value in force on a node whose settings file says ``file``."""
-    return switch.value if switch and switch.against == file else file
+_AGREED = (
+    "members decide by it when a message may have been taken over, or is forgotten: it is changed in the "
+    "settings file of each node"
+)
+_MACHINE = "it follows what each machine can bear: it is changed in the settings file of each node"
+_OWN = "each node goes by its own settings file"
+
+WHY_NOT: Mapping[str, str] = {
+    REDUNDANCY: "use shadowrelay redundancy on, or off",
+    "opening_timeout": "it counts while a node opens its database, before it can read a record there",
+    **dict.fromkeys(
+        (
+            "shadow_heartbeat_frequency",
+            "shadow_resubmit_time_span",
+            "shadow_heartbeat_timeout_interval",
+            "shadow_heartbeat_retry_count",
+            "isolated_resubmit_time_span",
+            "shadow_message_auto_discard_interval",
+            "safety_net_hold_time",
+            "message_expiration_timeout",
+            "unresponsive_primary_interval",
+            "resubmit_request_age",
+        ),
+        _AGREED,
+    ),
+    **dict.fromkeys(
+        ("max_per_domain_outbound_connections", "max_outbound_connections", "resubmit_rate"), _MACHINE
+    ),
+    **dict.fromkeys(
+        (
+            "shadow_redundancy_promotion_enabled",
+            "delay_notification_timeout",
+            "queue_max_idle_time",
+            "discard_poll_interval",
+            "orphan_check_interval",
+            "reconcile_timeout",
+            "revoke_timeout",
+            "shadow_attempt_timeout",
+            "shadow_time_cap",
+            "shadow_retry_interval",
+            "member_skip_interval",
+            "holder_loss_heartbeats",
+            "holder_choices",
+            "resubmit_overlap",
+            "resubmit_most_requests",
+            "loop_hop_limit",
+        ),
+        _OWN,
+    ),
+}
+"""Why no other setting of the policy is switched by name."""
+
+_TUNABLES = {one.name: one for one in fields(Policy)}
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def carried(value: Any) -> SwitchValue:
+    """The value of a setting as a record has it."""
+    match value:
+        case timedelta():
+            return value // _MILLISECOND
+        case StrEnum():
+            return value.value
+        case _:
+            plain: SwitchValue = value
+            return plain
+
+
+def value_of(switch: Switch) -> Any:
+    """The value as the policy has it; None if the setting is unset. Raises ValueError for one that the
+    setting cannot have on this node.
+    """
+    tunable, given = _TUNABLES[switch.name], switch.value
+    if given is None:
+        return None
+    kind, about = type(tunable.default), tunable.metadata
+    found: Any = given
+    if issubclass(kind, StrEnum) and isinstance(given, str):
+        found = kind(given)
+    elif kind is timedelta and type(given) is int:
+        found = given * _MILLISECOND
+    if type(found) is not kind:
+        raise ValueError(f"a value of another kind for {switch.name}")
+    if about["least"] is not None and not about["least"] <= found <= about["most"]:
+        raise ValueError(f"out of range: {switch.name}")
+    return found
+
+
+def fault(switch: Switch) -> str:
+    """Why a node does not take such a record from a member; empty if it does."""
+    if switch.name == REDUNDANCY:
+        sound = isinstance(switch.value, bool) and isinstance(switch.against, bool)
+        return "" if sound else f"no value for {REDUNDANCY}"
+    if switch.name not in SWITCHED:
+        return f"this node cannot switch {switch.name[:40]}"
+    try:
+        value_of(switch)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def in_force(file: Policy, switches: Iterable[Switch]) -> Policy:
+    """The policy in force on a node with that settings file, and these records."""
+    changed: dict[str, Any] = {}
+    for one in switches:
+        if fault(one):  # kept by another version of this node
+            continue
+        if one.name != REDUNDANCY:
+            value = value_of(one)
+        else:
+            value = one.value if one.against == file.shadow_redundancy_enabled else None
+        if value is not None:
+            changed[one.name] = value
+    return replace(file, **changed)
 
 
 def flipped(ledger: Ledger, given: Switch) -> Decision[Switch]:
@@ -36,13 +170,14 @@ def flipped(ledger: Ledger, given: Switch) -> Decision[Switch]:
     return Decision(after, (after,))
 
 
-RULES = Rules(
-    kind=Switch,
-    fault=lambda switch: "" if switch.name == REDUNDANCY else f"this node cannot switch {switch.name[:40]}",
-    # A revision that is new to this node counts here, whatever this node's file says now.
-    learnt=lambda switch, about: replace(switch, against=about.policy.shadow_redundancy_enabled),
-    live=lambda *_: True,
-)
+def _learnt(switch: Switch, about: Merging) -> Switch:
+    """A revision that is new to this node counts here, whatever this node's file says now."""
+    if switch.name != REDUNDANCY:
+        return switch
+    return replace(switch, against=about.policy.shadow_redundancy_enabled)
+
+
+RULES = Rules(kind=Switch, fault=fault, learnt=_learnt, live=lambda *_: True)
 
 
 def released(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:

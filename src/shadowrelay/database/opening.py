@@ -22,10 +22,12 @@ from shadowrelay.core.decisions import Chore, ChoreKind
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reckoning import ClockReading, Reckoning, begun, carried_on
+from shadowrelay.core.switches import Switch
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import member_rows, meta, reckonings, records, sums
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.queries import migrations
+from shadowrelay.database.record_rows import RecordRows
 
 FILE = "transport.db"
 CONTENT = "content"  # the directory of large contents, beside the file
@@ -92,6 +94,22 @@ def database_in(directory: Path) -> DatabaseId | None:
     except sqlite3.Error:
         return None
     return DatabaseId(found) if found else None
+
+
+def switches_in(directory: Path) -> Mapping[str, Switch]:
+    """The records of switched settings in a directory, by setting, also while a node uses it: then as they
+    were when its log was last brought into the file. Empty if none can be read.
+    """
+    file, rows = directory / FILE, RecordRows()
+    if not file.is_file():
+        return {}
+    try:
+        with closing(reader(file)) as connection:
+            connection.text_factory = sums.tolerant
+            rows.connection = connection
+            return {one.name: one for one in rows.records(Switch)}
+    except sqlite3.Error:
+        return {}
 
 
 def lock(directory: Path) -> int:

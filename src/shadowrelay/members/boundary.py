@@ -232,10 +232,12 @@ class Boundary:
         """Seconds in which a member must be greeted for an offer; None: each step has its own timeout."""
         return SECOND_CHANCE if name in self.skipped(at) else None
 
-    def candidates(self, at: float) -> Candidates:
-        """The candidates for a copy of one message that began to arrive at time ``at``."""
+    def candidates(self, at: float, policy: Policy | None = None) -> Candidates:
+        """The candidates for a copy of one message that began to arrive at time ``at``. The ``policy`` counts
+        for it to the end; None: that of now, each time.
+        """
         self._turn += 1
-        return Candidates(self, at, self._turn)
+        return Candidates(self, at, self._turn, policy or self.policy)
 
 
 @dataclass(slots=True)
@@ -245,6 +247,7 @@ class Candidates:
     boundary: Boundary
     began: float
     turn: int
+    policy: Policy
     first: Turn | None = None
     spent: frozenset[ServerName] = frozenset()  # when the message began: its own attempts take nothing away
 
@@ -263,7 +266,7 @@ class Candidates:
 
     def _next(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
         known = self.boundary
-        return next_turn(self._order(), attempts, known.skipped(self.began), known.policy, self.spent)
+        return next_turn(self._order(), attempts, known.skipped(self.began), self.policy, self.spent)
 
     def healthy(
         self, attempts: Sequence[OfferAttempt], first: Collection[ServerName] = frozenset()
@@ -274,4 +277,4 @@ class Candidates:
         return healthy_turn(self._order(), attempts, self.boundary.skipped(self.began), first)
 
     def _order(self) -> tuple[Sites, ...]:
-        return preferred(self.boundary.placed(), self.boundary.policy, turn=self.turn)
+        return preferred(self.boundary.placed(), self.policy, turn=self.turn)

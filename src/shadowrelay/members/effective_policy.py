@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.switching import in_force
-from shadowrelay.core.values import replace
+from shadowrelay.core.switching import REDUNDANCY, in_force
+
+
+class LivePolicy(Policy):
+    """A policy whose values are always those of ``now``. ``now`` has all of one moment."""
+
+    __slots__ = ("now",)
+    now: Policy
+
+    def __init__(self, now: Policy) -> None:
+        object.__setattr__(self, "now", now)
+
+    def take(self, policy: Policy) -> None:
+        object.__setattr__(self, "now", policy)
+
+
+def _of_now(name: str) -> Any:
+    return property(lambda current: getattr(current.now, name))
+
+
+for _tunable in fields(Policy):
+    setattr(LivePolicy, _tunable.name, _of_now(_tunable.name))
 
 
 class EffectivePolicy:
-    """Knows the policy in force, in the memory of this process. ``switch``: the record, if there is one.
-
-    Whoever asks whether shadow redundancy is on asks here, each time: it may change between two questions.
+    """Knows the policy in force, in the memory of this process. ``policy``: that of this moment, which never
+    changes: who begins something asks for it once. ``live``: for parts that ask each time, always the policy
+    of now. ``switches``: the records, by the settings that they are about.
     """
 
     def __init__(self, file: Policy) -> None:
         self._file = file
-        self.policy = file
-        self._noted = file.shadow_redundancy_enabled
-        self.switch: Switch | None = None
+        self.policy = self._noted = file
+        self.live = LivePolicy(file)
+        self.switches: Mapping[str, Switch] = {}
 
     @property
     def redundancy(self) -> bool:
@@ -36,21 +60,34 @@ class EffectivePolicy:
         return self._file.shadow_redundancy_enabled
 
     @property
+    def switch(self) -> Switch | None:
+        """The record of shadow redundancy, if there is one."""
+        return self.switches.get(REDUNDANCY)
+
+    @property
     def overruled(self) -> bool:
         """Does the settings file count again, because it says something else than at the switch?"""
         return self.switch is not None and self.switch.against != self.file
 
+    def with_file(self, file: Policy) -> Policy:
+        """The policy that would be in force with another settings file."""
+        return in_force(file, self.switches.values())
+
     def reread(self, file: Policy) -> None:
-        """The settings file says something else; ``take`` tells whether that changed the value in force."""
+        """The settings file says something else; ``take`` tells which values in force that changed."""
         self._file = file
-        self.policy = self._with(self.switch)
+        self._renew()
 
-    def take(self, switch: Switch | None) -> bool:
-        """The record as it is now. Returns whether the value in force changed since the last call."""
-        self.switch = switch
-        self.policy = self._with(switch)
-        before, self._noted = self._noted, self.redundancy
-        return self.redundancy != before
+    def take(self, switches: Iterable[Switch]) -> frozenset[str]:
+        """The records as they are now. Returns the settings with another value in force than at the last
+        call.
+        """
+        self.switches = {one.name: one for one in switches}
+        self._renew()
+        before, self._noted = self._noted, self.policy
+        names = (one.name for one in fields(Policy))
+        return frozenset(name for name in names if getattr(before, name) != getattr(self.policy, name))
 
-    def _with(self, switch: Switch | None) -> Policy:
-        return replace(self._file, shadow_redundancy_enabled=in_force(switch, file=self.file))
+    def _renew(self) -> None:
+        self.policy = self.with_file(self._file)
+        self.live.take(self.policy)

@@ -148,19 +148,17 @@ class Replication:
 
     async def look(self) -> News:
         """Read the records; what was switched, suspended or retired is so from now on."""
-        news, switch, suspensions, retirements = await self._database.transact(_read)
+        news, switches, suspensions, retirements = await self._database.transact(_read)
         self.suspensions_read(suspensions)
         for one in retirements:
             await self._retire(one)
-        changed = self._in_force.take(switch)
-        if changed:
-            log.warning(
-                "shadow_redundancy_switched",
-                on=self._in_force.redundancy,
-                by=switch.changed_by if switch else None,
-                operator=switch.operator if switch else None,
-                reason=switch.reason if switch else None,
-            )
+        changed = self._in_force.take(switches)
+        for name in sorted(changed - {REDUNDANCY}):
+            by = _by(self._in_force.switches.get(name))
+            log.warning("setting_switched", name=name, value=str(getattr(self._in_force.policy, name)), **by)
+        if REDUNDANCY in changed:
+            on, by = self._in_force.redundancy, _by(self._in_force.switch)
+            log.warning("shadow_redundancy_switched", on=on, **by)
             self._switched()
         elif self._in_force.overruled and not self._told_overruled:
             log.warning("switch_overruled_by_settings_file", on=self._in_force.redundancy)
@@ -217,6 +215,12 @@ class Replication:
 
 def _read(
     ledger: SqlLedger,
-) -> tuple[News, Switch | None, Sequence[Suspension], Sequence[RetiredMember]]:
-    switch, suspensions = ledger.switch(REDUNDANCY), ledger.suspensions()
-    return news_of(ledger), switch, suspensions, tuple(to_follow(ledger))
+) -> tuple[News, Sequence[Switch], Sequence[Suspension], Sequence[RetiredMember]]:
+    switches, suspensions = ledger.records(Switch), ledger.suspensions()
+    return news_of(ledger), switches, suspensions, tuple(to_follow(ledger))
+
+
+def _by(switch: Switch | None) -> dict[str, str | None]:
+    if switch is None:
+        return dict.fromkeys(("by", "operator", "reason"))
+    return {"by": switch.changed_by, "operator": switch.operator, "reason": switch.reason}

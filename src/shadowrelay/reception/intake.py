@@ -114,7 +114,7 @@ class Intake:
         self._addressing = Addressing(
             node_of(boundary.own.name), options.accepted_domains, options.routes, options.ways, options.book
         )
-        self._shadows: dict[str, ShadowSession] = {}
+        self._begun: dict[str, tuple[Policy, ShadowSession | None]] = {}
 
     @property
     def policy(self) -> Policy:
@@ -125,8 +125,10 @@ class Intake:
         if not room.admits(mail.size or 0):
             log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
             return NO_ROOM
-        if self.policy.shadow_redundancy_enabled:
-            self._shadows[session.id] = ShadowSession(self.members, self.boundary.candidates(seconds()))
+        policy, shadow = self.policy, None  # it counts for this message to the end, whatever is switched
+        if policy.shadow_redundancy_enabled:
+            shadow = ShadowSession(self.members, self.boundary.candidates(seconds(), policy))
+        self._begun[session.id] = policy, shadow
         return None
 
     async def rcpt(
@@ -165,13 +167,13 @@ class Intake:
             rewritten=rewritten,
             handed=handed(message_id) if handed else None,
         )
-        shadow = self._shadows.pop(session.id, None)
+        policy, shadow = self._begun.pop(session.id, (self.policy, None))
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
         # A peer that keeps its copy until it is delivered waits for no more than this node's own.
         waits = shadow is not None and handed is None
         late = self._as_sent(session, mail, recipients) if waits else None
-        return IntakeSink(self, session, arrival, shadow, late)
+        return IntakeSink(self, session, arrival, policy, shadow, late)
 
     def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
         """What the 250 of this message may wait with; None: it never waits."""
@@ -180,8 +182,9 @@ class Intake:
         return LateSender(self.acknowledgements, self.options.delay, session, mail, recipients)
 
     async def reset(self, session: Client) -> None:
-        if shadow := self._shadows.pop(session.id, None):
-            shadow.drop()
+        begun = self._begun.pop(session.id, None)
+        if begun is not None and begun[1] is not None:
+            begun[1].drop()
 
     def _in_relay_networks(self, address: str) -> bool:
         return within(address, self.options.relay_networks)
@@ -195,10 +198,12 @@ class IntakeSink:
         intake: Intake,
         session: Client,
         arrival: Arrival,
+        policy: Policy,
         shadow: ShadowSession | None,
         late: LateSender | None = None,
     ) -> None:
         self._intake = intake
+        self._policy = policy
         self._session = session
         self._arrival = arrival
         self._shadow = shadow
@@ -297,7 +302,7 @@ class IntakeSink:
             envelope=replace(arrival.envelope, size=self._spool.size),
             digests=replace(arrival.digests, content=self._spool.digest),
         )
-        clock, shadow = intake.clock, self._shadow
+        clock, shadow, policy = intake.clock, self._shadow, self._policy
 
         async def offered(step: OfferCopy) -> OfferAttempt:
             if shadow is None:
@@ -314,9 +319,9 @@ class IntakeSink:
                 await self._read_as_sent()
             return attempt
 
-        deadline = clock() + intake.policy.shadow_time_cap
-        latest = asyncio.get_running_loop().time() + intake.policy.shadow_time_cap.total_seconds()
-        revoking = Countdown(intake.policy.revoke_timeout.total_seconds())
+        deadline = clock() + policy.shadow_time_cap
+        latest = asyncio.get_running_loop().time() + policy.shadow_time_cap.total_seconds()
+        revoking = Countdown(policy.revoke_timeout.total_seconds())
         whom = shadow.candidates.after if shadow is not None else _nobody
         performer = Performer(
             transact=intake.database.transact_briefly,
@@ -324,7 +329,7 @@ class IntakeSink:
             known=intake.database.ledger.known,
             ask=lambda step: members.ask(step, revoking.left()),
         )
-        script = make_redundant(self._arrival, content, whom, intake.policy, clock, deadline, self._ask)
+        script = make_redundant(self._arrival, content, whom, policy, clock, deadline, self._ask)
         try:
             decided = await performer.run(script)
         except BaseException:
@@ -357,7 +362,7 @@ class IntakeSink:
     def _forget(self, ledger: SqlLedger) -> None:
         """No decision was reached, and the sender gets no reply: no later start may accept the message."""
         if arrived := ledger.arrival(self._arrival.id):
-            ledger.apply(forgotten(arrived, self._intake.policy, self._intake.clock()))
+            ledger.apply(forgotten(arrived, self._policy, self._intake.clock()))
 
     def _recorded(self, recording: asyncio.Future[Answer]) -> None:
         if isinstance(error := recording.exception(), Exception):  # the next start records the arrival
@@ -398,7 +403,7 @@ class IntakeSink:
             self._scan,
             replace(self._arrival, received_at=self._intake.wall(self._arrival.received_at)),
         )
-        if scan.received > self._intake.policy.loop_hop_limit:
+        if scan.received > self._policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = node_of(self._intake.boundary.own.name)
         self._refuse_what_comes_back(scan.section)

@@ -6,11 +6,9 @@ Each value is made before, and taken by assignment: no part sees a half-changed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, TypeVar, overload
+from typing import TypeVar, overload
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reception.sites import SitePath
 from shadowrelay.core.recipients import AddressBook, no_book
@@ -33,27 +31,6 @@ def recipients_of(settings: Settings) -> RecipientsFile | None:
         return RecipientsFile(settings.recipients_file, book_limits(settings))
     except (OSError, RecipientsInvalid) as error:
         raise NodeFailed(f"recipients_file: {error}") from error
-
-
-class LivePolicy(Policy):
-    """A policy whose values are always those of ``now``. ``now`` has all of one moment."""
-
-    __slots__ = ("now",)
-    now: Policy
-
-    def __init__(self, now: Policy) -> None:
-        object.__setattr__(self, "now", now)
-
-    def take(self, policy: Policy) -> None:
-        object.__setattr__(self, "now", policy)
-
-
-def _of_now(name: str) -> Any:
-    return property(lambda current: getattr(current.now, name))
-
-
-for _tunable in fields(Policy):
-    setattr(LivePolicy, _tunable.name, _of_now(_tunable.name))
 
 
 class LiveList(Sequence[V]):
@@ -101,7 +78,6 @@ class LiveSettings:
     def __init__(self, settings: Settings, recipients: RecipientsFile | None) -> None:
         self.settings = settings
         self.recipients = recipients
-        self.policy = LivePolicy(settings.policy())
         self.routes = LiveList[Route](routes(settings))
         self.ways: LiveMap[str, SitePath] = LiveMap(ways(settings))
         self.journals: LiveMap[NextHop, tuple[str, NextHop]] = LiveMap(journals(settings))
@@ -119,7 +95,6 @@ class LiveSettings:
 
         def take() -> None:
             self.settings, self.recipients = made.settings, made.recipients
-            self.policy.take(made.policy.now)
             self.routes.now, self.ways.now, self.journals.now = (
                 made.routes.now,
                 made.ways.now,

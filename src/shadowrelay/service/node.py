@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.looking import Looking
@@ -57,6 +58,7 @@ from shadowrelay.members.suspended import Suspended
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, Acts
 from shadowrelay.operator.bounce import give_up
+from shadowrelay.operator.cluster_settings import ClusterSettings
 from shadowrelay.operator.confirming import doubt_told
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.job_runner import JobRunner
@@ -79,7 +81,7 @@ from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
 from shadowrelay.service.operating import OperatorServices, Rereads, SharedRecords, away, listed
-from shadowrelay.settings import Settings
+from shadowrelay.settings import Settings, switched
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
 from shadowrelay.settings.workers import workers_in
@@ -119,7 +121,8 @@ class Node:
         self.started_at = self.clock()
         self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
         self.current = LiveSettings(settings, recipients_of(settings))
-        self.policy, self.in_force = self.current.policy, EffectivePolicy(settings.policy())
+        self.in_force = EffectivePolicy(settings.policy())
+        self.policy = self.in_force.live
         self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
         self.connectors: list[Connector] = []
@@ -268,14 +271,18 @@ class Node:
             clock.endings,
             self.indexes,
         )
-        self.redundancy = RedundancySwitch(
-            name=self.name,
-            database=database,
-            in_force=self.in_force,
-            having=self.records.having,
-            share=self.replication.share,
-            mint=mint,
-            clock=clock,
+        switching: dict[str, Any] = {
+            "name": self.name,
+            "database": database,
+            "in_force": self.in_force,
+            "having": self.records.having,
+            "share": self.replication.share,
+            "mint": mint,
+            "clock": clock,
+        }
+        self.redundancy = RedundancySwitch(**switching)
+        self.cluster_settings = ClusterSettings(
+            **switching, notation=switched, wrong=lambda policy: switched.wrong(self.settings, policy)
         )
         self.counting = ResubmitEstimate(
             database=database,
@@ -569,7 +576,8 @@ class Node:
         wrong = recipients.wrong if recipients else ""
         told = f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
         doubt, reloading = doubt_told(self.clock), self.reloading.warning if self.reloading else ""
-        return "; ".join(filter(None, [doubt, told, reloading]))
+        differing = switched.told(self.settings, self.in_force.switches)
+        return "; ".join(filter(None, [doubt, told, reloading, *differing]))
 
     def live(self) -> bool:
         return not self.database.failed.is_set()

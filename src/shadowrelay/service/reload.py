@@ -27,6 +27,7 @@ from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.reloading import reloaded
 from shadowrelay.settings.routing import routes, standing
 from shadowrelay.settings.sites import hop_groups
+from shadowrelay.settings.switched import told
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
 
@@ -111,7 +112,8 @@ class Reloading:
         running = self._node.settings
         try:
             file = await asyncio.to_thread(self._read)
-            found = await asyncio.to_thread(reloaded, running, file, alone=self._alone)
+            in_force = self._node.in_force.with_file
+            found = await asyncio.to_thread(reloaded, running, file, alone=self._alone, in_force=in_force)
         except SettingsInvalid as invalid:
             return ReloadShown(wrong=[str(error) for error in invalid.errors]), None
         except OSError as error:
@@ -123,6 +125,7 @@ class Reloading:
             book = await asyncio.to_thread(self._book, running, found.settings)
             take = self._made(found.settings, book)
             warnings = await asyncio.to_thread(settings_warnings, file)
+            warnings += told(file, self._node.in_force.switches)
         except (OSError, ValueError, NodeFailed) as error:
             return ReloadShown(restart=found.restart, wrong=[str(error)]), None
         return ReloadShown(now=found.now, restart=found.restart, warnings=warnings), take

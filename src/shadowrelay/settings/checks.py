@@ -78,7 +78,7 @@ def cross_checks(
     if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
         yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
-        yield from _attempts(settings, refuse)
+        yield from attempts(settings, refuse)
 
 
 def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
@@ -370,7 +370,7 @@ _RETRIES = {
 }
 
 
-def _attempts(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
+def attempts(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
     """Check that at least one attempt is left for the sites that are asked; ignore the other count.
 
     So each preference can be set in one step, whatever the counts were. If all members are in one site, the

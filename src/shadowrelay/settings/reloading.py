@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
 
+from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass
 from shadowrelay.operator.reloading import Change
 from shadowrelay.settings.checks import cross_checks
 from shadowrelay.settings.description import ROOT, SchemaNode
 from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.schema import MemberConnector, ReceiveConnector, Settings
+from shadowrelay.settings.switched import with_policy
 
 
 class Reload(StrEnum):
@@ -96,14 +98,22 @@ class Reloaded:
     wrong: tuple[SettingError, ...] = ()
 
 
-def reloaded(running: Settings, file: Settings, *, alone: bool = False) -> Reloaded:
+def reloaded(
+    running: Settings,
+    file: Settings,
+    *,
+    alone: bool = False,
+    in_force: Callable[[Policy], Policy] = lambda file: file,
+) -> Reloaded:
     """What the settings of the file change on a node that runs with others. ``alone``: nobody supervises its
-    process, so that the number of workers waits for a restart.
+    process, so that the number of workers waits for a restart. ``in_force``: the policy with what operators
+    set for all members, made of that of a file: it has to go together with the file too.
     """
     taken = _kept(running, file)
     if alone:
         taken = taken.model_copy(update={"workers": running.workers})
-    wrong = tuple(cross_checks(taken, broken=frozenset(), origins={}, of_worker=True))
+    checked = with_policy(taken, in_force(taken.policy()))
+    wrong = tuple(cross_checks(checked, broken=frozenset(), origins={}, of_worker=True))
     return Reloaded(taken, tuple(changes(running, taken)), tuple(changes(taken, file)), wrong)
 
 

@@ -281,7 +281,7 @@ class ResubmitPreview(MailCounts):
     warnings: list[str]
 
 
-# The switch of shadow redundancy, and members
+# The switch of shadow redundancy, settings of all members, and members
 
 
 class SwitchEntry(TypedDict):
@@ -307,6 +307,34 @@ class RedundancyEntry(OfWorkers):
     held: Sum
     switch: Annotated[SwitchEntry | None, FIRST]
     members: Annotated[list[HavingEntry], by("name")]
+
+
+class SetEntry(TypedDict):
+    """The last change of a setting for all members. ``value``: null if it was unset."""
+
+    value: str | int | bool | None
+    revision: int
+    operator: str
+    reason: str
+    changed_by: str
+    changed_at: str
+
+
+class SettingEntry(TypedDict):
+    """A setting that may be set for all members. ``value``: the one in force on the node that was asked."""
+
+    key: str
+    value: str | int | bool
+    settings_file: str | int | bool
+    set: SetEntry | None
+    members: Annotated[list[HavingEntry], by("name")]
+
+
+class SettingsAnswer(TypedDict):
+    """The settings that may be set for all members."""
+
+    name: str
+    settings: list[SettingEntry]
 
 
 # ``from`` is a keyword.

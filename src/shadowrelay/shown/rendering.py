@@ -87,8 +87,8 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
     if origin in (Annotated, NotRequired):
         return _converter(args[0])
     if origin in (Union, UnionType):
-        (of,) = {one for one in args if one is not NoneType}
-        convert = _converter(of)
+        of, *others = [one for one in args if one is not NoneType]
+        convert = None if others else _converter(of)
         if convert is None or convert is _text:
             return convert
         return lambda value: None if value is None else convert(value)

@@ -18,7 +18,7 @@ from shadowrelay.core.requests import Place, Progress, Request, Selector, Skippe
 from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.spans import Span
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.switches import Switch, SwitchValue
 from shadowrelay.wire.json_fields import (
     count_in,
     duration_in,
@@ -142,7 +142,18 @@ def _spans_in(found: Told, name: str) -> tuple[Span, ...]:
     return tuple(spans)
 
 
+def _value_in(found: Told, name: str) -> SwitchValue:
+    match value := found.get(name):
+        case None | bool():
+            return value
+        case str():
+            return text_in(found, name)
+        case _:
+            return count_in(found, name)
+
+
 _READERS: dict[Any, Callable[[Told, str], Any]] = {
+    SwitchValue: _value_in,
     str: text_in,
     int: count_in,
     bool: flag_in,
