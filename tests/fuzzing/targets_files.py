@@ -11,7 +11,7 @@ from typing import Any
 from shadowrelay.core.reception.users import UsersInvalid, format_users, is_name, parse_users
 from shadowrelay.settings import Settings, apply_overrides, effective, load_settings
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
-from shadowrelay.settings.overrides import to_toml
+from shadowrelay.settings.loading import to_toml
 from shadowrelay.settings.values import (
     format_duration,
     format_size,

@@ -1,11 +1,9 @@
 """Reads the settings of a node: environment over one TOML file over defaults; reports all errors at once."""
 
-from shadowrelay.settings.description import Described, described
-from shadowrelay.settings.effective import Effective, effective
+from shadowrelay.settings.description import Described, Effective, described, effective
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
-from shadowrelay.settings.loading import load_settings, settings_from_tree
+from shadowrelay.settings.loading import apply_overrides, load_settings, settings_from_tree, to_toml
 from shadowrelay.settings.outputs import Admin, Log, LogFormat, LogLevel, Tracking
-from shadowrelay.settings.overrides import apply_overrides, to_toml
 from shadowrelay.settings.schema import (
     MemberConnector,
     MemberSettings,

@@ -1,4 +1,4 @@
-"""Describes keys by the schema: notation, range and default, for errors and the reference."""
+"""Describes keys by the schema, for errors and the reference: notation, range, default, the value in force."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from shadowrelay.settings.origins import Origin
 from shadowrelay.settings.schema import Settings
 from shadowrelay.settings.values import Format
 
@@ -190,3 +191,47 @@ def suggestion(key: str, candidates: Sequence[str]) -> str:
 
 def _plain(key: str) -> str:
     return re.sub(r"[_-]", "", key).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """A setting in force. ``value`` is text as in the settings file, a list of texts, or None."""
+
+    key: str
+    value: str | int | bool | list[str] | None
+    origin: Origin
+
+
+def effective(settings: Settings) -> Iterator[Effective]:
+    """Every setting in force, in the order of the schema."""
+    for path, value in _leaves(ROOT, settings, ()):
+        yield Effective(dotted(path), value, settings.origin(dotted(path)))
+
+
+def _leaves(
+    node: SchemaNode, value: Any, path: tuple[PathStep, ...]
+) -> Iterator[tuple[tuple[PathStep, ...], Any]]:
+    if isinstance(value, BaseModel):
+        steps: list[tuple[PathStep, Any]] = [
+            (name, getattr(value, name)) for name in type(value).model_fields
+        ]
+    elif isinstance(value, dict):
+        steps = list(value.items())
+    elif isinstance(value, list) and node.element is not None and node.element.table is not None:
+        steps = list(enumerate(value))
+    else:
+        yield path, _in_force(node, value)
+        return
+    for step, inner in steps:
+        child = node.child(step)
+        if child is not None:
+            yield from _leaves(child, inner, (*path, step))
+
+
+def _in_force(node: SchemaNode, value: Any) -> Any:
+    if isinstance(value, list):
+        return [(node.element or node).render(item) for item in value]
+    if value is None or isinstance(value, bool):
+        return value
+    text = node.render(value)
+    return value if isinstance(value, int) and text == str(value) else text

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -15,7 +18,7 @@ from shadowrelay.settings.description import ROOT, PathStep, SchemaNode, dotted,
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
 from shadowrelay.settings.origins import Origin, OriginKind, origin_of
 from shadowrelay.settings.schema import Settings
-from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, rewrite
+from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, parsed, rewrite
 
 _CONSEQUENCES = frozenset({"default_factory_not_called"})
 _REASONS = {
@@ -183,3 +186,72 @@ def from_directory(base: Path, node: SchemaNode, value: Any) -> Any:
     if node.annotation is Path and isinstance(value, str) and value and not value.startswith("~"):
         return str(base / value)
     return value
+
+
+def apply_overrides(tree: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
+    """A copy of the tables with each ``KEY=VALUE`` applied; the last option for a key wins.
+
+    KEY is dotted (``receive.default.max_protocol_errors``); VALUE is in TOML syntax, or else text (``15s``).
+    Raises SettingsInvalid with every wrong option. Settings that no option touches are not checked, so the
+    tables need not be complete.
+    """
+    changed = deepcopy(dict(tree))
+    errors: list[SettingError] = []
+    origins: dict[str, Origin] = {}
+    for option in options:
+        key, equals, text = (part.strip() for part in option.partition("="))
+        path = tuple(key.split("."))
+        if not equals:
+            errors.append(SettingError(key=key, message="not an option", source="--set", allowed="KEY=VALUE"))
+        elif find(path) is None:
+            errors.append(_unknown(path, text))
+        elif not _place(changed, path, _value(text)):
+            errors.append(SettingError(key=key, message="below a value that is not a table", source="--set"))
+        else:
+            origins[key] = Origin(OriginKind.FILE, "--set")
+    _, found = validate(changed, origins)
+    errors += [error for error in found if any(_concerns(error.key, key) for key in origins)]
+    if errors:
+        raise SettingsInvalid(errors)
+    return changed
+
+
+def to_toml(tree: Mapping[str, Any]) -> str:
+    """The tables as a settings file. Keys without a value (None) are left out: TOML has no null."""
+    return tomli_w.dumps(_without_none(tree))
+
+
+def _concerns(key: str, option: str) -> bool:
+    return key == option or key.startswith((f"{option}.", f"{option}["))
+
+
+def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in tree.items()
+        if value is not None
+    }
+
+
+def _value(text: str) -> Any:
+    try:
+        return parsed(tomllib.loads, f"value = {text}")["value"]
+    except ValueError:
+        return text
+
+
+def _place(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:
+    for step in path[:-1]:
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            return False
+    tree[path[-1]] = value
+    return True
+
+
+def _unknown(path: tuple[str, ...], value: str) -> SettingError:
+    """The error for an unknown key: with the key that was meant, or all keys of the table it is not in."""
+    depth = next(depth for depth in range(1, len(path) + 1) if find(path[:depth]) is None)
+    hint, allowed = instead(find(path[: depth - 1]), path[depth - 1])
+    message = " – ".join(filter(None, ["unknown setting", hint]))
+    return SettingError(key=".".join(path), value=value, source="--set", message=message, allowed=allowed)
