@@ -21,7 +21,7 @@ from typed import SCHEMA
 import shadowaudit
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import COLUMNS
-from shadowaudit.spark.events import batches
+from shadowaudit.spark.event_rows import batches
 from shadowaudit.spark.tables import store
 from shadowaudit.spark.tables.ingest import Ingest
 from shadowaudit.spark.views import EVENTS, VIEWS

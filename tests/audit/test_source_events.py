@@ -23,7 +23,7 @@ from shadowaudit.core.facts import Fault
 from shadowaudit.core.text import restored, split_row
 from shadowaudit.logs.lines import Reading
 from shadowaudit.spark.columns import INT, LIST, LONG, MAP, NAMED, NoSuchColumnError, checked
-from shadowaudit.spark.events import MalformedError, Mode, batches
+from shadowaudit.spark.event_rows import MalformedError, Mode, batches
 from shadowlab.generate.cluster import generate
 from shadowlab.generate.writing import FIELDS
 

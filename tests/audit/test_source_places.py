@@ -14,7 +14,7 @@ from resealing import logs as files_of
 
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import ARROW, COLUMNS
-from shadowaudit.spark.events import batches
+from shadowaudit.spark.event_rows import batches
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Wanted, needed
 from shadowlab.generate.cluster import generate

@@ -10,7 +10,7 @@ from resealing import logs
 
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import ARROW, COLUMNS
-from shadowaudit.spark.events import batches
+from shadowaudit.spark.event_rows import batches
 
 SCHEMA = pa.schema([(column.name, ARROW[column.type]) for column in COLUMNS])
 

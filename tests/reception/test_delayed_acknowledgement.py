@@ -20,7 +20,7 @@ from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import By
-from shadowrelay.core.reception import acknowledging
+from shadowrelay.core.reception import delays_and_repeats
 from shadowrelay.reception import delayed_acknowledgements
 
 DELAY: dict[str, Any] = {"receive": {"max_acknowledgement_delay": "20s"}}
@@ -195,7 +195,7 @@ async def test_when_a_message_is_suspended_the_following_ones_are_waited_for_as_
 
 
 async def test_a_long_queue_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acknowledging, "LONG", 2)
+    monkeypatch.setattr(delays_and_repeats, "LONG", 2)
     delay = {"receive": {"max_acknowledgement_delay": "20ms"}}
     async with alone(tmp_path, 9, run=False, **delay) as found:
         for number in range(5):
@@ -356,7 +356,7 @@ async def test_a_repeat_has_the_same_client_envelope_content_and_day(tmp_path: P
         await vanished(found)
         may.set()
         if change == "age":
-            found.wall.ahead = found.clock.ahead = acknowledging.REPEATED_WITHIN + timedelta(minutes=1)
+            found.wall.ahead = found.clock.ahead = delays_and_repeats.REPEATED_WITHIN + timedelta(minutes=1)
         async with sender(found) as client:
             await client.say(f"EHLO {'other' if change == 'name' else 'client'}.example")
             origin = "other@example.org" if change == "sender" else "a@example.org"

@@ -43,7 +43,7 @@ from pyspark.sql.types import (
 from shadowaudit.logs.lines import Room
 from shadowaudit.spark import columns, places, planning
 from shadowaudit.spark.columns import COLUMNS, Column
-from shadowaudit.spark.events import Mode, batches
+from shadowaudit.spark.event_rows import Mode, batches
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset, Wanted
 

@@ -12,7 +12,7 @@ from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Confirmation, Copy, Recipient
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.ownership.transfer import NO_INCARNATION
-from shadowrelay.core.reception.acknowledging import REPEATED_WITHIN
+from shadowrelay.core.reception.delays_and_repeats import REPEATED_WITHIN
 from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import records, sums

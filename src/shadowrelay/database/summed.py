@@ -15,8 +15,8 @@ from typing import Any
 import structlog
 
 from shadowrelay.core.decisions import Decision, SaveDamaged, UnsoundEvent
-from shadowrelay.core.events.again import said_again
 from shadowrelay.core.events.discard_notices import order_listeners
+from shadowrelay.core.events.said_again import said_again
 from shadowrelay.core.identifiers import DatabaseId, MessageId, ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import sums

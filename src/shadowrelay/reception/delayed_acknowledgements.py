@@ -18,7 +18,7 @@ from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import AsSent, Copy, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.acknowledging import (
+from shadowrelay.core.reception.delays_and_repeats import (
     Admitted,
     End,
     LateQuestion,

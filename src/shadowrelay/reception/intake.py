@@ -18,8 +18,8 @@ from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Recipient
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.acknowledging import LateQuestion
 from shadowrelay.core.reception.arrivals import forgotten
+from shadowrelay.core.reception.delays_and_repeats import LateQuestion
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route, next_hop_of, postmaster_domain, route_for
 from shadowrelay.core.reception.sites import SitePath, fanned_out

@@ -11,7 +11,7 @@ from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members.conversation import Answered, Query, Revocation
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.reception.acknowledging import Admitted, LateQuestion, admit
+from shadowrelay.core.reception.delays_and_repeats import Admitted, LateQuestion, admit
 from shadowrelay.core.reception.redundancy import (
     Answer,
     Arrival,

@@ -1,4 +1,4 @@
-"""Describes keys by the schema, for errors and the reference: notation, range, default, the value in force."""
+"""Describes keys by the schema, for errors and the reference: notation, range, default, value in force."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from shadowrelay.core.decisions import OpenQuestion, Verdict, VerdictKind
 from shadowrelay.core.events import discard
-from shadowrelay.core.events.again import said_again
+from shadowrelay.core.events.said_again import said_again
 from shadowrelay.core.identifiers import DatabaseId, Incarnation, Lineage, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction
 from shadowrelay.core.members import answers, damage, questions

@@ -11,7 +11,7 @@ from enum import Enum
 
 from shadowrelay.core.decisions import Decision, DropEvents, Write
 from shadowrelay.core.events import discard
-from shadowrelay.core.events.again import said_again
+from shadowrelay.core.events.said_again import said_again
 from shadowrelay.core.hops import HopPeer
 from shadowrelay.core.identifiers import Continuity, DatabaseId, Lineage, Mark, ServerName
 from shadowrelay.core.ledger import Ledger, Transaction

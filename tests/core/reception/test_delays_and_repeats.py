@@ -17,7 +17,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import AsSent, Damage, HolderState, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
-from shadowrelay.core.reception.acknowledging import (
+from shadowrelay.core.reception.delays_and_repeats import (
     REPEATED_WITHIN,
     Admitted,
     Course,
