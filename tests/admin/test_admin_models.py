@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 from admin_node import MX2, MX3, a_node, ask, fill, held, meet, message_id, received, serving
@@ -12,19 +13,20 @@ from stations import boundary
 from told_by_models import exact
 
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.openapi_operations import OPERATIONS
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.openapi import operations
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.shown.messages import MessageAnswer, TraceAnswer
 from shadowrelay.shown.nodes import HopAnswer
 from shadowrelay.shown.status import LiveAnswer
 
 ABOUT_MAIL = {"status", "queues", "shadow-queues", "messages", "peers", "drain"}
-LOOKS = [
-    one
-    for one in OPERATIONS
-    if one.method == "GET" and one.content == "application/json" and not set("{}") & set(one.path)
-    if not one.path.endswith("/workers")
-]
+OPERATIONS = operations(build_app(cast(RunningNode, None)).routes)
+LOOKS = {
+    path: one.answer
+    for (method, path), one in OPERATIONS.items()
+    if method == "GET" and one.content == "application/json" and not set("{}") & set(path)
+}
 CHANGES = {
     "/api/v1/suspensions": {"queue": "outside", "act": "suspend", "reason": "it loses mail"},
     "/api/v1/jobs": {"verb": "suspend", "filter": {"sender": "*@example.net"}, "reason": "looked at"},
@@ -52,16 +54,16 @@ async def test_answers_of_a_node_are_as_their_models_say(tmp_path: Path) -> None
         port = sock.getsockname()[1]
         task = asyncio.create_task(serve(build_app(station.node), sock, stop))
         try:
-            for one in OPERATIONS:
-                if one.method == "POST" and one.path in CHANGES:
-                    body = json.dumps(CHANGES[one.path]).encode()
-                    got = await ask(port, one.path, "POST", body, content_type="application/json")
-                    assert got.status == 200, (one.path, got.text)
+            for (method, path), one in OPERATIONS.items():
+                if method == "POST" and path in CHANGES:
+                    body = json.dumps(CHANGES[path]).encode()
+                    got = await ask(port, path, "POST", body, content_type="application/json")
+                    assert got.status == 200, (path, got.text)
                     exact(one.answer, got.text)
-            for one in LOOKS:
-                got = await ask(port, one.path + ("?q=inside.test" if one.path.endswith("find") else ""))
-                assert got.status in {200, 503}, (one.path, got.text)
-                exact(one.answer, got.text)
+            for path, answer in LOOKS.items():
+                got = await ask(port, path + ("?q=inside.test" if path.endswith("find") else ""))
+                assert got.status in {200, 503}, (path, got.text)
+                exact(answer, got.text)
         finally:
             station.node.hand.events.close()
             stop.set()
@@ -72,9 +74,9 @@ async def test_answers_about_mail_are_as_their_models_say(tmp_path: Path) -> Non
     async with a_node(tmp_path) as node, serving(node) as port:
         mail = received(1, MX2, "a@inside.test", "b@outside.test"), received(2, None), held(3, MX3)
         await fill(node, meet(MX2), meet(MX3), *mail)
-        for one in LOOKS:
-            if one.path.rpartition("/")[2] in ABOUT_MAIL:
-                exact(one.answer, (await ask(port, one.path)).text)
+        for path, answer in LOOKS.items():
+            if path.rpartition("/")[2] in ABOUT_MAIL:
+                exact(answer, (await ask(port, path)).text)
         for number in (1, 2, 3):
             exact(MessageAnswer, (await ask(port, f"/api/v1/messages/{message_id(number)}")).text)
         exact(HopAnswer, (await ask(port, "/api/v1/cluster/queues/inside")).text)

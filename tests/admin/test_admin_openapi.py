@@ -22,7 +22,6 @@ from stations import boundary
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.openapi import document, served
-from shadowrelay.admin.openapi_operations import OPERATIONS
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.service.node import Node
 
@@ -32,12 +31,10 @@ EXAMPLES = 30
 
 def test_every_route_is_in_the_document() -> None:
     routes = build_app(cast(RunningNode, None)).routes
-    described = {(one.method, one.path) for one in OPERATIONS}
-    assert sorted(served(routes) - described) == [], "describe it in admin/openapi_operations.py"
-    assert len(described) == len(OPERATIONS)
     told = document("1", routes)
     shown = {(method.upper(), path) for path, item in told["paths"].items() for method in item}
-    assert shown == served(routes)
+    assert shown == served(routes), "describe it: use api.read, api.change or DescribedRoute"
+    assert len(shown) > 50
     names = [one["operationId"] for item in told["paths"].values() for one in item.values()]
     assert len(names) == len(set(names))
 
@@ -56,6 +53,14 @@ async def test_the_document_is_served(tmp_path: Path) -> None:
     assert len(pages) > 2
     for path in pages:  # whatever has a next page takes its place
         assert "after" in {one["name"] for one in told["paths"][path]["get"]["parameters"]}, path
+
+
+def test_counts_of_the_document_are_never_below_zero() -> None:
+    shapes = document("1", build_app(cast(RunningNode, None)).routes)["components"]["schemas"]
+    for model, field in (("StatusAnswer", "queued"), ("QueueEntry", "failures"), ("MessageSummary", "size")):
+        told = shapes[model]["properties"][field]
+        assert told.get("anyOf", [told])[0] == {"type": "integer", "minimum": 0}, field
+    assert "minimum" not in shapes["FoundCopy"]["properties"]["rank"]
 
 
 def _success(told: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any]:

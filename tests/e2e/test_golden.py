@@ -7,6 +7,7 @@ anew, from three labs: then read the difference, as of any change.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import smtplib
@@ -17,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from golden_lines import Said, differences, lines, of_json, of_page, recorded, shared, values
@@ -25,7 +27,12 @@ from running_lab import INSIDE, OUTSIDE, RunningLab, text, typed, wait_until
 from told_by_models import exact
 
 from shadowlab import layout
-from shadowrelay.admin.openapi import OPERATIONS
+from shadowrelay.admin.access import Access
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.openapi import operations
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.workers.front import Supervising, build_front
 
 KEPT = Path(__file__).parent / "golden"
 RUNS = int(os.environ.get("SHADOWRELAY_RECORD", "0"))
@@ -194,17 +201,21 @@ def looked_at(lab: RunningLab, path: str) -> tuple[int, str]:
 def api(lab: RunningLab, named: dict[str, str]) -> Iterator[tuple[str, frozenset[str]]]:
     beside = {"/api/v1/cluster/find": f"?q={OUTSIDE}", "/api/v1/safety-net": "?since=1h"}
     of = {"resubmit": named["request"], "jobs": named["job"]}
-    for operation in OPERATIONS:
-        if operation.method != "GET" or operation.path in ENDLESS:
+    front, _ = build_front(
+        ServerName("mx1"), Access(), cast(Supervising, SimpleNamespace(workers=list)), asyncio.Event()
+    )
+    described = operations(front.routes) | operations(build_app(cast(RunningNode, None)).routes)
+    for (method, place), operation in described.items():
+        if method != "GET" or place in ENDLESS:
             continue
-        kind = operation.path.split("/")[3] if operation.path.count("/") > 2 else ""
+        kind = place.split("/")[3] if place.count("/") > 2 else ""
         filled = {"id": of.get(kind, named["queued"]), "hop": "outside", "number": 2, "path": "status"}
-        path = operation.path.format(**filled, name="mx2.lab.test", address=INSIDE)
-        status, body = looked_at(lab, path + beside.get(operation.path, ""))
+        path = place.format(**filled, name="mx2.lab.test", address=INSIDE)
+        status, body = looked_at(lab, path + beside.get(place, ""))
         read = of_json if operation.content == "application/json" else lines
         if read is of_json and status == 200 and operation.answer is not Any:
             exact(operation.answer, body)
-        yield f"GET {operation.path}", read(body) | {f"{status=}"}
+        yield f"GET {place}", read(body) | {f"{status=}"}
 
 
 def pages(lab: RunningLab, named: dict[str, str]) -> Iterator[tuple[str, frozenset[str]]]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 from starlette.routing import Route
 
 from shadowlab.cli import main as lab
+from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.node import RunningNode
-from shadowrelay.admin.openapi_operations import FRONT
+from shadowrelay.admin.openapi import operations
 from shadowrelay.cli import COMMANDS
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.workers.front import Supervising, build_front
 from tests.pages.command_reference import PAGE, page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -33,13 +38,16 @@ def test_every_command_has_a_section():
 
 def test_the_page_of_the_api_describes_exactly_its_routes():
     routes = build_app(cast(RunningNode, None)).routes
+    front, _ = build_front(
+        ServerName("mx1"), Access(), cast(Supervising, SimpleNamespace(workers=list)), asyncio.Event()
+    )
     served = {
         f"{method} {route.path}"
         for route in routes
         if isinstance(route, Route)
         for method in route.methods or ()
         if method != "HEAD"
-    } | {f"{one.method} {one.path}" for one in FRONT}
+    } | {f"{method} {path}" for method, path in operations(front.routes)}
     described = re.findall(
         r"^## `((?:GET|POST|DELETE) [^`]+)`$", (REFERENCE / "api.md").read_text("utf-8"), re.MULTILINE
     )

@@ -13,17 +13,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from shadowrelay.admin.access import Access, Session, cookie_name
+from shadowrelay.admin.asked import NothingAsked
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.front_session import handed_session
 from shadowrelay.admin.guard import RequestRefused, check_change, check_csrf, check_host, check_origin
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.openapi import DescribedRoute, Operation
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.workers import node_of
 from shadowrelay.database.transport import DatabaseFailed
 
 Handler = Callable[[Request], Awaitable[Response]]
-JsonHandler = Callable[[Request], Awaitable[Mapping[str, object]]]
+JsonHandler = Callable[[Request], Awaitable[Mapping[str, object] | Response]]
 RefusalPage = Callable[[Request, RequestRefused], Response]
 
 _log = structlog.get_logger(__name__)
@@ -50,13 +52,23 @@ class Guarded:
         """Whether nothing may be changed yet."""
         return False
 
-    def read(self, path: str, handler: JsonHandler) -> Route:
-        """The route of a handler that only looks, and returns JSON."""
-        return Route(path, self.reads(_as_json(handler)))
+    def read(self, path: str, handler: JsonHandler, summary: str, answer: Any, **more: Any) -> Route:
+        """The route of a handler that only looks, and returns ``answer``. ``more``: of its Operation."""
+        return DescribedRoute(path, self.reads(_as_json(handler)), Operation(summary, answer, **more))
 
-    def change(self, path: str, handler: JsonHandler, method: str = "POST") -> Route:
-        """The route of a handler that changes something, and returns JSON."""
-        return Route(path, self.changes(_as_json(handler)), methods=[method])
+    def change(
+        self,
+        path: str,
+        handler: JsonHandler,
+        summary: str,
+        answer: Any,
+        body: Any = NothingAsked,
+        *,
+        method: str = "POST",
+    ) -> Route:
+        """The route of a handler that changes something, takes that body, and returns ``answer``."""
+        told = Operation(summary, answer, body=body)
+        return DescribedRoute(path, self.changes(_as_json(handler)), told, method)
 
     def reads(self, handler: Handler) -> Handler:
         """Guard a handler of the API that only looks."""
@@ -183,7 +195,8 @@ def _note(request: Request, status: int, result: str) -> None:
 
 def _as_json(handler: JsonHandler) -> Handler:
     async def answered(request: Request) -> Response:
-        return json_response(await handler(request))
+        found = await handler(request)
+        return found if isinstance(found, Response) else json_response(found)
 
     return answered
 

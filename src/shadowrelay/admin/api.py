@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from shadowrelay.admin import render
+from shadowrelay.admin import asked, render
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
 from shadowrelay.admin.body import session_of
@@ -29,7 +29,7 @@ from shadowrelay.admin.jobs import JobRoutes
 from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
-from shadowrelay.admin.openapi import document
+from shadowrelay.admin.openapi import PAGE, DescribedRoute, Operation, document
 from shadowrelay.admin.paging import paged
 from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
@@ -44,8 +44,31 @@ from shadowrelay.database.queue_views import depths
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.drop import drop
 from shadowrelay.operator.resume import resume
+from shadowrelay.shown import records
+from shadowrelay.shown.messages import (
+    DidAnswer,
+    FoundAnswer,
+    MessageAnswer,
+    MessagesPage,
+    SafetyNetPage,
+    TraceAnswer,
+)
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, ReloadsAnswer, StatusesAnswer
+from shadowrelay.shown.queues import QueuesPage, ShadowQueuesPage
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.shown.rendering import rendered
+from shadowrelay.shown.status import (
+    DrainEntry,
+    LiveAnswer,
+    OpenApiAnswer,
+    PeersAnswer,
+    ReadyAnswer,
+    RedirectEntry,
+    ReloadEntry,
+    ScrubAnswer,
+    StatusAnswer,
+    TimeEntry,
+)
 
 T = TypeVar("T")
 _log = structlog.get_logger(__name__)
@@ -64,40 +87,14 @@ def build_app(
     """
     api = _Api(node, access or access_by(token), clock or (lambda: datetime.now(UTC)))
     routes = [
-        Route("/api/v1/status", api.reads(api.status)),
-        Route("/api/v1/queues", api.reads(api.queues)),
-        Route("/api/v1/messages", api.reads(api.messages)),
-        Route("/api/v1/messages/{id}", api.reads(api.message)),
-        Route("/api/v1/shadow-queues", api.reads(api.shadow_queues)),
-        Route("/api/v1/peers", api.reads(api.peers)),
-        Route("/api/v1/messages/{id}/resume", api.changes(api.resume), methods=["POST"]),
-        Route("/api/v1/messages/{id}/bounce", api.changes(api.bounce), methods=["POST"]),
-        Route("/api/v1/messages/{id}/drop", api.changes(api.drop), methods=["POST"]),
-        Route("/api/v1/peers/{name}/retire", api.changes(api.retire), methods=["POST"]),
-        Route("/api/v1/drain", api.reads(api.drain)),
-        Route("/api/v1/drain/begin", api.changes(api.begin_drain), methods=["POST"]),
-        Route("/api/v1/drain/end", api.changes(api.end_drain), methods=["POST"]),
-        Route("/api/v1/scrub", api.reads(api.scrub)),
-        Route("/api/v1/scrub", api.changes(api.begin_scrub), methods=["POST"]),
-        Route("/api/v1/scrub", api.changes(api.end_scrub), methods=["DELETE"]),
+        *api.about_node(),
+        *api.about_messages(),
         *_resubmit_routes(api, ResubmitRoutes(lambda: node.resubmission, api.clock)),
-        *_redirect_routes(api, RedirectRoutes(node)),
-        *_redundancy_routes(api, RedundancyRoutes(node)),
-        api.read("/api/v1/settings", SettingsRoutes(node).show),
-        api.change("/api/v1/settings", SettingsRoutes(node).change),
-        api.read("/api/v1/time", TimeRoutes(node).show),
-        api.change("/api/v1/time/confirm", TimeRoutes(node).confirm),
-        *SessionRoutes(api).routes(),
-        api.change("/api/v1/reload", ReloadRoutes(node).reload),
+        *_settled_routes(api, node),
         *JobRoutes(api).routes(),
-        api.read("/api/v1/members", MemberRoutes(node).list),
-        api.change("/api/v1/members", MemberRoutes(node).announce),
         *_cluster_routes(api, ClusterRoutes(node)),
-        Route("/api/v1/events", api.reads(EventRoutes(node).stream)),
-        api.read("/api/v1/openapi.json", api.openapi),
-        Route("/metrics", api.reads(api.metrics)),
-        Route(LIVE, api.live),
-        Route("/healthz/ready", api.ready),
+        *SessionRoutes(api).routes(),
+        *api.about_process(),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
     app.router.redirect_slashes = False  # a path that is not there is 404, and nothing else
@@ -107,41 +104,125 @@ def build_app(
 
 def _resubmit_routes(api: Answers, of: ResubmitRoutes) -> list[Route]:
     base = "/api/v1/resubmit"
+    selector = dict.fromkeys(
+        ("since", "until", "to", "sender", "recipient", "message_id", "network_message_id"), str
+    )
+    changed, asked_of = records.ResubmitChanged, asked.OperatorAsked
     return [
-        api.read(base, of.list),
-        api.change(base, of.add),
-        api.change(f"{base}/preview", of.preview),
-        api.read(f"{base}/{{id}}", of.show),
-        api.change(f"{base}/{{id}}/pause", of.pause),
-        api.change(f"{base}/{{id}}/resume", of.resume),
-        api.change(f"{base}/{{id}}/remove", of.remove),
-        api.change(f"{base}/{{id}}/gone", of.gone),
-        api.read("/api/v1/safety-net", of.safety_net),
+        api.read(
+            "/api/v1/safety-net",
+            of.safety_net,
+            "Messages that may be resubmitted, page by page.",
+            SafetyNetPage,
+            query={**selector, **PAGE},
+        ),
+        api.read(base, of.list, "The resubmit requests.", records.ResubmitsPage, query=PAGE),
+        api.change(base, of.add, "Bring delivered mail back from Safety Net.", changed, asked.ResubmitAsked),
+        api.change(
+            f"{base}/preview",
+            of.preview,
+            "What a request would do.",
+            records.ResubmitPreview,
+            asked.ResubmitPreviewAsked,
+        ),
+        api.read(f"{base}/{{id}}", of.show, "One request.", records.ResubmitEntry, statuses=(409,)),
+        api.change(f"{base}/{{id}}/pause", of.pause, "Pause a request.", changed, asked_of),
+        api.change(f"{base}/{{id}}/resume", of.resume, "Go on with a request.", changed, asked_of),
+        api.change(f"{base}/{{id}}/remove", of.remove, "Remove a request.", changed, asked_of),
+        api.change(
+            f"{base}/{{id}}/gone",
+            of.gone,
+            "Say that a member is away for that request.",
+            changed,
+            asked.GoneAsked,
+        ),
     ]
 
 
-def _redirect_routes(api: Answers, of: RedirectRoutes) -> list[Route]:
-    base = "/api/v1/redirect"
+def _settled_routes(api: Answers, node: RunningNode) -> list[Route]:
+    """What an operator settles for the node, or for all."""
+    redundancy, time, redirect = RedundancyRoutes(node), TimeRoutes(node), RedirectRoutes(node)
+    members, settings, switch = MemberRoutes(node), SettingsRoutes(node), records.RedundancyEntry
+    moving = RedirectEntry
     return [
-        api.read(base, of.show),
-        api.change(base, of.end, "DELETE"),
-        api.change(f"{base}/{{name}}", of.begin),
+        api.read("/api/v1/redundancy", redundancy.show, "The switch of shadow redundancy.", switch),
+        api.change(
+            "/api/v1/redundancy",
+            redundancy.turn,
+            "Switch shadow redundancy for all members.",
+            switch,
+            asked.RedundancyAsked,
+        ),
+        api.read(
+            "/api/v1/settings",
+            settings.show,
+            "The settings that may be set for all members.",
+            records.SettingsAnswer,
+        ),
+        api.change(
+            "/api/v1/settings",
+            settings.change,
+            "Set a setting for all members, or let each settings file count again.",
+            records.SettingEntry,
+            asked.SettingAsked,
+        ),
+        api.read("/api/v1/time", time.show, "What this node knows of the time.", TimeEntry),
+        api.change(
+            "/api/v1/time/confirm",
+            time.confirm,
+            "Say that the wall clock is right.",
+            TimeEntry,
+            asked.ReasonAsked,
+        ),
+        api.read("/api/v1/redirect", redirect.show, "The redirect that runs, or ran last.", moving),
+        api.change("/api/v1/redirect/{name}", redirect.begin, "Move the queue to a member.", moving),
+        api.change("/api/v1/redirect", redirect.end, "Stop the redirect.", moving, method="DELETE"),
+        api.change(
+            "/api/v1/reload",
+            ReloadRoutes(node).reload,
+            "Read the settings file again.",
+            ReloadEntry | ReloadsAnswer,
+            asked.ReloadAsked,
+        ),
+        api.read(
+            "/api/v1/members", members.list, "The members, and where each is from.", records.MembersAnswer
+        ),
+        api.change(
+            "/api/v1/members",
+            members.announce,
+            "Take a member that the authority announces.",
+            records.AnnouncedAnswer,
+            asked.AnnounceAsked,
+        ),
     ]
-
-
-def _redundancy_routes(api: Answers, of: RedundancyRoutes) -> list[Route]:
-    base = "/api/v1/redundancy"
-    return [api.read(base, of.show), api.change(base, of.turn)]
 
 
 def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
     base = "/api/v1/cluster"
     return [
-        api.read(f"{base}/status", of.status),
-        api.read(f"{base}/queues", of.queues),
-        api.read(f"{base}/queues/{{hop:path}}", of.queue),
-        api.read(f"{base}/find", of.find),
-        api.read(f"{base}/trace/{{id}}", of.trace),
+        api.read(f"{base}/status", of.status, "How all nodes are.", StatusesAnswer),
+        api.read(f"{base}/queues", of.queues, "The queues of all nodes.", QueuesAnswer),
+        api.read(
+            f"{base}/queues/{{hop:path}}",
+            of.queue,
+            "One next hop, as each node sees it.",
+            HopAnswer,
+            statuses=(400,),
+        ),
+        api.read(
+            f"{base}/find",
+            of.find,
+            "Messages on all nodes, page by page.",
+            FoundAnswer,
+            query={"q": str, **PAGE},
+        ),
+        api.read(
+            f"{base}/trace/{{id}}",
+            of.trace,
+            "The life of a message over all nodes.",
+            TraceAnswer,
+            query={"after": str},
+        ),
     ]
 
 
@@ -152,6 +233,82 @@ class _Api(Answers):
         self.routes: Sequence[BaseRoute] = ()
         self._looking = Looking(node, self.clock, monotonic)
         self._metrics = Metrics(installed("shadowrelay"))
+
+    def about_node(self) -> list[Route]:
+        v1 = "/api/v1"
+        return [
+            self.read(f"{v1}/status", self.status, "How this node is.", StatusAnswer),
+            self.read(f"{v1}/queues", self.queues, "The queues.", QueuesPage, query=PAGE),
+            self.read(
+                f"{v1}/shadow-queues",
+                self.shadow_queues,
+                "Copies for other members.",
+                ShadowQueuesPage,
+                query=PAGE,
+            ),
+            self.read(f"{v1}/peers", self.peers, "The other members.", PeersAnswer),
+            self.change(
+                f"{v1}/peers/{{name}}/retire",
+                self.retire,
+                "Say that a member is gone for good.",
+                RetiredAnswer,
+            ),
+            self.read(f"{v1}/drain", self.drain, "What is left of a drain.", DrainEntry),
+            self.change(f"{v1}/drain/begin", self.begin_drain, "Begin to empty this node.", DrainEntry),
+            self.change(f"{v1}/drain/end", self.end_drain, "End the drain.", DrainEntry),
+            self.read(f"{v1}/scrub", self.scrub, "The scrub of what is kept.", ScrubAnswer),
+            self.change(f"{v1}/scrub", self.begin_scrub, "Read all that is kept now.", ScrubAnswer),
+            self.change(
+                f"{v1}/scrub", self.end_scrub, "Go on at the usual pace.", ScrubAnswer, method="DELETE"
+            ),
+        ]
+
+    def about_messages(self) -> list[Route]:
+        base = "/api/v1/messages"
+        return [
+            self.read(
+                base,
+                self.messages,
+                "Messages by state, page by page.",
+                MessagesPage,
+                query={"state": MessageState, **PAGE},
+            ),
+            self.read(
+                f"{base}/{{id}}",
+                self.message,
+                "All that this node knows of a message; a beginning of its id is enough.",
+                MessageAnswer,
+                statuses=(400,),
+            ),
+            self.change(
+                f"{base}/{{id}}/resume", self.resume, "Try a message that was set aside again.", DidAnswer
+            ),
+            self.change(
+                f"{base}/{{id}}/bounce", self.bounce, "Give a message that was set aside up.", DidAnswer
+            ),
+            self.change(
+                f"{base}/{{id}}/drop", self.drop, "Forget a message whose rows are damaged.", DidAnswer
+            ),
+        ]
+
+    def about_process(self) -> list[Route]:
+        """What is read by machines."""
+        live = Operation("Whether the process lives.", LiveAnswer, open=True)
+        ready = Operation("Whether the node takes mail.", ReadyAnswer, open=True)
+        return [
+            self.read(
+                "/api/v1/events",
+                EventRoutes(self.node).stream,
+                "Tracking events as they are committed: server-sent events without end.",
+                str,
+                query={"after": str, "event": str},
+                content="text/event-stream",
+            ),
+            self.read("/api/v1/openapi.json", self.openapi, "This document.", OpenApiAnswer),
+            self.read("/metrics", self.metrics, "Metrics for Prometheus.", str, content="text/plain"),
+            DescribedRoute(LIVE, self.live, live),
+            DescribedRoute("/healthz/ready", self.ready, ready),
+        ]
 
     async def _ask(self, work: Callable[[SqlLedger], T]) -> T:
         return await self.node.database.transact(work)

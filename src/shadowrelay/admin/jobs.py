@@ -9,6 +9,7 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.routing import Route
 
+from shadowrelay.admin import asked
 from shadowrelay.admin.answering import Answers
 from shadowrelay.admin.body import (
     address_pattern,
@@ -21,13 +22,14 @@ from shadowrelay.admin.body import (
 )
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.hand import OperatorsHand
+from shadowrelay.admin.openapi import PAGE
 from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.recipients import canonical
 from shadowrelay.operator.jobs import NoSuchJob
 from shadowrelay.operator.resubmit_estimate import CannotDo
-from shadowrelay.shown.records import JobEntry, JobPreview, SuspensionRecord
+from shadowrelay.shown.records import JobEntry, JobPreview, JobsPage, SuspensionRecord, SuspensionsPage
 from shadowrelay.wire.json_fields import MOST_NAMES, MOST_TEXT
 
 CONDITIONS = {
@@ -59,13 +61,35 @@ class JobRoutes:
     def routes(self) -> list[Route]:
         api, base = self._api, "/api/v1/jobs"
         return [
-            api.read(base, self.list),
-            api.change(base, self.add),
-            api.change(f"{base}/preview", self.preview),
-            api.read(f"{base}/{{id}}", self.show),
-            api.change(f"{base}/{{id}}/stop", self.stop),
-            api.read("/api/v1/suspensions", self.suspensions),
-            api.change("/api/v1/suspensions", self.act_on_queue),
+            api.read(base, self.list, "The jobs.", JobsPage, query=PAGE),
+            api.change(
+                base, self.add, "Do a verb to all messages that match a filter.", JobEntry, asked.JobAsked
+            ),
+            api.change(
+                f"{base}/preview",
+                self.preview,
+                "How many messages match a filter, and some of them.",
+                JobPreview,
+                asked.JobPreviewAsked,
+            ),
+            api.read(
+                f"{base}/{{id}}",
+                self.show,
+                "One job, and how far each member is.",
+                JobEntry,
+                statuses=(409,),
+            ),
+            api.change(f"{base}/{{id}}/stop", self.stop, "Stop a job.", JobEntry, asked.OperatorAsked),
+            api.read(
+                "/api/v1/suspensions", self.suspensions, "The suspended queues.", SuspensionsPage, query=PAGE
+            ),
+            api.change(
+                "/api/v1/suspensions",
+                self.act_on_queue,
+                "Suspend or resume a queue.",
+                SuspensionRecord,
+                asked.SuspensionAsked,
+            ),
         ]
 
     @property

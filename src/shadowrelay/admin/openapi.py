@@ -1,20 +1,54 @@
-"""Makes the OpenAPI 3.1 document of the admin API from its operations (docs/reference/api.md)."""
+"""Makes the OpenAPI 3.1 document of the admin API of its routes (docs/reference/api.md)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Any, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from shadowrelay.admin.openapi_operations import OPERATIONS, Operation
 from shadowrelay.shown.status import ErrorAnswer, ReadyAnswer
 
 Shape: TypeAlias = Mapping[str, Any]
+
+PAGE: Mapping[str, Any] = {"after": str, "limit": Annotated[int, Field(ge=1, le=500)]}
+"""The parameters of a list: where a page begins (the ``next`` of the page before), and how much it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a route does. ``answer``, ``body``, and the values of ``query``: models and types. ``statuses``:
+    the refusals that only some operations have.
+    """
+
+    summary: str
+    answer: Any
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    statuses: tuple[int, ...] = ()
+    content: str = "application/json"
+    open: bool = False  # without a token
+
+
+class DescribedRoute(Route):
+    """A route of one method that the document describes."""
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        operation: Operation,
+        method: str = "GET",
+    ) -> None:
+        super().__init__(path, endpoint, methods=[method])
+        self.operation = operation
+
 
 _WORDS = {
     400: "A parameter or the body is wrong.",
@@ -39,21 +73,24 @@ class _Plain(GenerateJsonSchema):
         return False
 
 
-@cache
-def _shapes() -> tuple[dict[Any, Shape], dict[str, Shape]]:
-    """The schema of every model of the operations, and the definitions that these refer to.
+class _Shapes:
+    """The schema of every model of some operations, and the ``definitions`` that these refer to.
 
     An answer may have more than its model: answers grow. A body has what is in its model alone.
     """
-    answers = [ErrorAnswer, ReadyAnswer, *(one.answer for one in OPERATIONS)]
-    answers += [kind for one in OPERATIONS for kind in one.query.values()]
-    bodies = [one.body for one in OPERATIONS if one.body is not None]
-    shapes, definitions = _schemas(answers, "serialization")
-    asked, closed = _schemas(bodies, "validation")
-    for shape in closed.values():
-        if shape["type"] == "object":
-            shape["additionalProperties"] = False
-    return {**shapes, **asked}, {**definitions, **closed}
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        known = list(operations)
+        answers = [ErrorAnswer, ReadyAnswer, *(one.answer for one in known)]
+        answers += [kind for one in known for kind in one.query.values()]
+        bodies = [one.body for one in known if one.body is not None]
+        shapes, definitions = _schemas(answers, "serialization")
+        asked, closed = _schemas(bodies, "validation")
+        for shape in closed.values():
+            if shape["type"] == "object":
+                shape["additionalProperties"] = False
+        self.of: Mapping[Any, Shape] = {**shapes, **asked}
+        self.definitions: Mapping[str, Shape] = {**definitions, **closed}
 
 
 def _schemas(
@@ -76,13 +113,20 @@ def served(routes: Iterable[BaseRoute]) -> set[tuple[str, str]]:
     }
 
 
+def operations(routes: Iterable[BaseRoute]) -> dict[tuple[str, str], Operation]:
+    """The operations of these routes, by their methods and paths."""
+    return {
+        each: one.operation for one in routes if isinstance(one, DescribedRoute) for each in served([one])
+    }
+
+
 def document(version: str, routes: Iterable[BaseRoute]) -> dict[str, Any]:
-    """The document of the operations that these routes serve."""
-    there = served(routes)
+    """The document of what these routes do."""
+    described = operations(routes)
+    shapes = _Shapes(described.values())
     paths: dict[str, dict[str, Any]] = {}
-    for one in OPERATIONS:
-        if (one.method, one.path) in there:
-            paths.setdefault(one.path, {})[one.method.lower()] = _operation(one)
+    for (method, path), one in described.items():
+        paths.setdefault(path, {})[method.lower()] = _operation(method, path, one, shapes.of)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -93,7 +137,7 @@ def document(version: str, routes: Iterable[BaseRoute]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": _shapes()[1],
+            "schemas": shapes.definitions,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "session": {"type": "apiKey", "in": "cookie", "name": "shadowrelay-NODE"},
@@ -103,15 +147,14 @@ def document(version: str, routes: Iterable[BaseRoute]) -> dict[str, Any]:
     }
 
 
-def _operation(one: Operation) -> dict[str, Any]:
-    places = [found[1] for found in _PLACE.finditer(one.path)]
-    shapes = _shapes()[0]
+def _operation(method: str, path: str, one: Operation, shapes: Mapping[Any, Shape]) -> dict[str, Any]:
+    places = [found[1] for found in _PLACE.finditer(path)]
     told: dict[str, Any] = {
-        "operationId": _name(one),
+        "operationId": _name(method, path),
         "summary": one.summary,
         "description": "Needs no token."
         if one.open
-        else f"Needs the scope {'read' if one.method == 'GET' else 'operate'}.",
+        else f"Needs the scope {'read' if method == 'GET' else 'operate'}.",
         "parameters": [
             *(
                 {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -119,7 +162,9 @@ def _operation(one: Operation) -> dict[str, Any]:
             ),
             *({"name": name, "in": "query", "schema": shapes[kind]} for name, kind in one.query.items()),
         ],
-        "responses": {str(status): answer for status, answer in _answers(one, hop=bool(places))},
+        "responses": {
+            str(status): answer for status, answer in _answers(method, one, shapes, hop=bool(places))
+        },
     }
     if one.body is not None:
         told["requestBody"] = {
@@ -131,21 +176,22 @@ def _operation(one: Operation) -> dict[str, Any]:
     return told
 
 
-def _answers(one: Operation, *, hop: bool) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    shapes = _shapes()[0]
+def _answers(
+    method: str, one: Operation, shapes: Mapping[Any, Shape], *, hop: bool
+) -> Iterable[tuple[int, Mapping[str, Any]]]:
     yield 200, {"description": "Done.", "content": {one.content: {"schema": shapes[one.answer]}}}
     statuses = {405, 500, 503, *one.statuses}
-    statuses |= set() if one.method == "GET" and one.open else {401, 403}
+    statuses |= set() if method == "GET" and one.open else {401, 403}
     statuses |= {404} if hop else set()
     statuses |= {400} if one.query else set()
-    statuses |= {400, 409, 413, 415} if one.method != "GET" else set()
+    statuses |= {400, 409, 413, 415} if method != "GET" else set()
     for status in sorted(statuses):
-        health = one.open and one.method == "GET" and status == 503
+        health = one.open and method == "GET" and status == 503
         content = {"application/json": {"schema": shapes[ReadyAnswer if health else ErrorAnswer]}}
         yield status, {"description": _WORDS[status], "content": content}
 
 
-def _name(one: Operation) -> str:
-    words = re.findall(r"[a-z]+", _PLACE.sub("", one.path.removeprefix("/api/v1")))
-    about = [found[1] for found in _PLACE.finditer(one.path)]
-    return "_".join([one.method.lower(), *words, *(["by", *about] if about else [])])
+def _name(method: str, path: str) -> str:
+    words = re.findall(r"[a-z]+", _PLACE.sub("", path.removeprefix("/api/v1")))
+    about = [found[1] for found in _PLACE.finditer(path)]
+    return "_".join([method.lower(), *words, *(["by", *about] if about else [])])

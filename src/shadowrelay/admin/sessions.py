@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from shadowrelay.admin.access import Access, cookie_name
 from shadowrelay.admin.answering import PRIVATE, Guarded, RefusalPage, json_response, refusal
+from shadowrelay.admin.asked import LoginAsked, LogoutAsked
 from shadowrelay.admin.body import body_of, form_of, maybe_text_of
 from shadowrelay.admin.guard import (
     FORM,
@@ -21,7 +22,10 @@ from shadowrelay.admin.guard import (
     check_origin,
     kind_of,
 )
+from shadowrelay.admin.openapi import DescribedRoute, Operation
+from shadowrelay.shown.status import LoggedOutAnswer, SessionAnswer
 
+LOGIN = Operation("Begin a session of a browser.", SessionAnswer, body=LoginAsked, open=True)
 _MOST_NAME = 64  # characters of an operator's name
 _log = structlog.get_logger(__name__)
 
@@ -35,8 +39,13 @@ class SessionRoutes:
 
     def routes(self) -> list[Route]:
         return [
-            Route("/login", self.login, methods=["POST"]),
-            Route("/logout", self.logout, methods=["POST"]),
+            DescribedRoute("/login", self.login, LOGIN, "POST"),
+            DescribedRoute(
+                "/logout",
+                self.logout,
+                Operation("End it.", LoggedOutAnswer, body=LogoutAsked, open=True),
+                "POST",
+            ),
         ]
 
     async def login(self, request: Request) -> Response:

@@ -157,6 +157,13 @@ MODEL_OF_ALL = Rule(lambda values, at: at.of(values) if all(values) and not at.s
 """None while one has none."""
 
 
+class _AtLeastZero:
+    """Of a count: says so in its schema."""
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], Any]) -> Any:
+        return {**handler(schema), "minimum": 0}
+
+
 def worst(*states: str) -> Rule:
     """The state that comes first in ``states``; one that is not there is worse than all. It speaks first."""
     return Rule(FIRST.of, lambda value, _: states.index(value) if value in states else -1)
@@ -187,8 +194,9 @@ def by(*keys: str, nodes: bool = False) -> Rule:
     return Rule(listed)
 
 
-Sum = Annotated[int, SUM]
-SumByName = Annotated[dict[str, int], SUM_BY_NAME]
+Natural = Annotated[int, _AtLeastZero()]
+Sum = Annotated[Natural, SUM]
+SumByName = Annotated[dict[str, Natural], SUM_BY_NAME]
 Oldest = Annotated[str | None, OLDEST]
 Newest = Annotated[str | None, NEWEST]
 Anywhere = Annotated[bool, ANY]

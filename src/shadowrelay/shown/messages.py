@@ -8,6 +8,7 @@ from typing import Annotated, Any, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict
 
+from shadowrelay.shown.fold import Natural
 from shadowrelay.shown.nodes import NodeAnswers
 from shadowrelay.shown.rendering import At
 
@@ -41,7 +42,7 @@ class MessageBrief(TypedDict):
     confirmation: str | None
     sender: Annotated[str | None, At("envelope.sender")]
     subject: Annotated[str | None, At("envelope.subject")]
-    size: Annotated[int | None, At("envelope.size")]
+    size: Annotated[Natural | None, At("envelope.size")]
     received_at: str | None
     settled_at: str | None
     suspended: Annotated[str | None, At("suspended_until")]
@@ -57,8 +58,8 @@ class MessageBrief(TypedDict):
 class MessageSummary(MessageBrief):
     """A message in a list. ``recipients``: how many; ``holders``: their names."""
 
-    recipients: int | None
-    unsettled: NotRequired[int]
+    recipients: Natural | None
+    unsettled: NotRequired[Natural]
     holders: list[str] | None
 
 
@@ -113,7 +114,7 @@ class EnvelopeEntry(TypedDict):
     sender: str
     message_id: str
     subject: str
-    size: int
+    size: Natural
     body: str
     smtputf8: bool
     ret: str | None
@@ -123,7 +124,7 @@ class EnvelopeEntry(TypedDict):
 class UnreadEntry(TypedDict):
     """A next hop that took the content, and whose answer could not be read."""
 
-    tries: int
+    tries: Natural
     host: str
 
 
@@ -136,7 +137,7 @@ class RecipientEntry(TypedDict):
     status: str
     doing: str
     why: str
-    attempts: int
+    attempts: Natural
     next_attempt: str | None
     last_reply: str
     suspended: str | None
@@ -205,7 +206,7 @@ class DamagedMessage(RememberedMessage, MessageSummary):
 class MessageEntry(RememberedMessage, MessageBrief):
     """All that a node knows of a message."""
 
-    unsettled: int
+    unsettled: Natural
     role: str
     stage: str
     rank: int
@@ -215,7 +216,7 @@ class MessageEntry(RememberedMessage, MessageBrief):
     pending: str | None
     confirm_since: str | None
     check_at: str | None
-    ranks_given: int
+    ranks_given: Natural
     reports_on: str | None
     content_of: str | None
     request: str | None
@@ -241,9 +242,9 @@ class FoundCopy(TypedDict):
     owner: str | None
     exposed: bool | None
     confirmation: str | None
-    unsettled: int | None
+    unsettled: Natural | None
     suspended: str | None
-    statuses: dict[str, int] | None
+    statuses: dict[str, Natural] | None
     settled_at: str | None
     holders: list[str] | None
     damage: str | None
@@ -258,9 +259,9 @@ class FoundMessage(TypedDict):
     sender: str | None
     subject: str | None
     message_id: str | None
-    size: int | None
+    size: Natural | None
     received_at: str | None
-    recipients: int | None
+    recipients: Natural | None
     addresses: list[str] | None
     next_hops: list[str] | None
     copies: list[FoundCopy]
@@ -297,7 +298,7 @@ class TraceEvent(TypedDict):
     server: str
     client: str
     recipients: list[str]
-    recipient_count: int
+    recipient_count: Natural
     status: str
     custom: dict[str, str]
     columns: dict[str, str]
@@ -336,7 +337,7 @@ class KeptEntry(TypedDict):
     sender: str
     message_id: str
     subject: str
-    size: int
+    size: Natural
     request: str | None
     damaged: bool
     recipients: list[KeptRecipient]

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import node_of, number_of, workers_called
-from shadowrelay.shown.fold import Fields, fold
+from shadowrelay.shown.fold import Fields, Natural, fold
 from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
 from shadowrelay.shown.status import ReloadEntry, StatusEntry
 
@@ -61,7 +61,7 @@ class QueuePart(TypedDict):
     """How much of a queue is at one node."""
 
     node: str
-    messages: int
+    messages: Natural
 
 
 class QueueTogether(QueueEntry):
@@ -100,7 +100,7 @@ class WorkerEntry(TypedDict):
     state: str
     pid: int | None
     since: str
-    restarts: int
+    restarts: Natural
     why: str
 
 

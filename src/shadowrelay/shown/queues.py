@@ -13,6 +13,7 @@ from shadowrelay.shown.fold import (
     OLDEST,
     SAID,
     Folding,
+    Natural,
     Newest,
     Oldest,
     Rule,
@@ -55,7 +56,7 @@ class HostEntry(TypedDict):
     preference: Annotated[int, FIRST]
     weight: Annotated[int, FIRST]
     sessions: Sum
-    failures: Annotated[int, highest()]
+    failures: Annotated[Natural, highest()]
     last_error: Annotated[str, FIRST, At("error")]
     rests_until: Newest
 
@@ -65,7 +66,7 @@ class NextHopEntry(TypedDict):
 
     sessions: Sum
     places: Sum
-    failures: Annotated[int, MOST]
+    failures: Annotated[Natural, MOST]
     rests_until: Newest
     awaits: Annotated[str, Rule(_waits_longest)]
     awaits_since: Oldest
@@ -101,7 +102,7 @@ class HopShadowQueueEntry(TypedDict):
     messages: Sum
     oldest: Oldest
     state: Annotated[str, worst("given_up", "failing", "untried", "reachable")]
-    failures: Annotated[int, MOST]
+    failures: Annotated[Natural, MOST]
     error: Annotated[str, FIRST]
 
 

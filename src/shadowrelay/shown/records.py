@@ -7,7 +7,7 @@ from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict
 
-from shadowrelay.shown.fold import ALL, ANY, FIRST, LEAST, NODE, SAID, SUM, Sum, SumByName, by
+from shadowrelay.shown.fold import ALL, ANY, FIRST, LEAST, NODE, SAID, SUM, Natural, Sum, SumByName, by
 from shadowrelay.shown.nodes import NodeAnswers
 from shadowrelay.shown.rendering import At
 from shadowrelay.shown.status import OfWorkers
@@ -112,7 +112,7 @@ class SampledMessage(TypedDict):
     id: str
     received_at: str
     sender: str
-    size: int
+    size: Natural
     subject: str
     message_id: str
     suspended: str | None
@@ -149,7 +149,7 @@ class SuspendedAt(NodeAnswers):
     """Whether a node has the record, and how many attempts are under way there."""
 
     has: bool
-    sending: int | None
+    sending: Natural | None
 
 
 class SuspensionRecord(RecordEntry):
@@ -201,7 +201,7 @@ class ResubmitCounts(TypedDict):
 
     made: Sum
     skipped: SumByName
-    left: Annotated[int | None, SUM]
+    left: Annotated[Natural | None, SUM]
 
 
 class ResubmitProgress(ResubmitCounts):
@@ -241,7 +241,7 @@ class NodeEstimate(MailCounts):
     """What a node would make again."""
 
     node: str
-    refused: dict[str, int]
+    refused: dict[str, Natural]
     reaches_back_to: str | None
 
 
@@ -277,7 +277,7 @@ class ResubmitPreview(MailCounts):
     nodes: list[NodeEstimate]
     held: list[HeldEstimate]
     unreachable: list[UnreachableEstimate]
-    refused: dict[str, int]
+    refused: dict[str, Natural]
     warnings: list[str]
 
 
@@ -364,8 +364,8 @@ class RetiredAnswer(TypedDict):
     name: str
     retired: bool
     already: bool
-    promoted: int
-    copies_lost: Annotated[int, At("lost")]
-    events_dropped: Annotated[int, At("events")]
+    promoted: Natural
+    copies_lost: Annotated[Natural, At("lost")]
+    events_dropped: Annotated[Natural, At("events")]
     did: list[str]
     to_do: str

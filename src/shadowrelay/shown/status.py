@@ -25,13 +25,12 @@ from shadowrelay.shown.fold import (
     OLDEST,
     SAID,
     SORTED_UNION,
-    SUM,
-    SUM_BY_NAME,
     UNION,
     Anywhere,
     Everywhere,
     Fields,
     Folding,
+    Natural,
     Newest,
     Oldest,
     Rule,
@@ -147,7 +146,7 @@ class PeerEntry(TypedDict):
     last_contact: Newest
     step: Annotated[str, FIRST]
     error: Annotated[str, FIRST]
-    failures: Annotated[int, FIRST]
+    failures: Annotated[Natural, FIRST]
     retired: Everywhere
     database_id: Annotated[str | None, ALONE]
     incarnation: Annotated[str | None, ALONE]
@@ -166,12 +165,12 @@ class RoundEntry(TypedDict):
 
     round: Annotated[int, LEAST, At("number")]
     began_at: Oldest
-    messages: Annotated[int, SUM, At("done.messages")]
-    messages_of: Annotated[int, SUM, At("of.messages")]
-    octets: Annotated[int, SUM, At("done.octets")]
-    octets_of: Annotated[int, SUM, At("of.octets")]
-    damaged_content: Annotated[int, SUM, At("contents")]
-    damaged_rows: Annotated[int, SUM, At("rows")]
+    messages: Annotated[Sum, At("done.messages")]
+    messages_of: Annotated[Sum, At("of.messages")]
+    octets: Annotated[Sum, At("done.octets")]
+    octets_of: Annotated[Sum, At("of.octets")]
+    damaged_content: Annotated[Sum, At("contents")]
+    damaged_rows: Annotated[Sum, At("rows")]
     mended: Sum
     unreadable: Sum
     compared: Sum
@@ -209,7 +208,7 @@ class CorruptDatabase(TypedDict):
 
     outcome: str
     kept_as: str
-    lost: dict[str, int]
+    lost: dict[str, Natural]
     messages_missing: bool
 
 
@@ -266,7 +265,7 @@ def _each_second(values: Sequence[Sequence[int]], _: Folding) -> list[int]:
     return [sum(one) for one in back][::-1]
 
 
-EachSecond = Annotated[list[int], Rule(_each_second)]
+EachSecond = Annotated[list[Natural], Rule(_each_second)]
 
 
 class RatesLook(TypedDict):
@@ -307,8 +306,8 @@ class DrainEntry(OfWorkers):
     held_for: SumByName
     held_by: SumByName
     handed_over: SumByName
-    not_yet_taken: Annotated[dict[str, int], SUM_BY_NAME, At("awaited")]
-    kept_for_hops: Annotated[dict[str, int], SUM_BY_NAME, At("hops")]
+    not_yet_taken: Annotated[SumByName, At("awaited")]
+    kept_for_hops: Annotated[SumByName, At("hops")]
 
 
 class RedirectEntry(OfWorkers):
@@ -323,7 +322,7 @@ class RedirectEntry(OfWorkers):
     queued: NotRequired[Sum]
     handed_over: NotRequired[Sum]
     copied: NotRequired[Sum]
-    not_yet_taken: NotRequired[Annotated[int, SUM, At("awaited")]]
+    not_yet_taken: NotRequired[Annotated[Sum, At("awaited")]]
     left: NotRequired[SumByName]
     reply: NotRequired[Annotated[str, SAID]]
     warning: NotRequired[Annotated[str, SAID]]

@@ -31,7 +31,7 @@ from shadowrelay.admin.answering import PRIVATE, Guarded, Handler, json_response
 from shadowrelay.admin.body import body_of, octets_of
 from shadowrelay.admin.front_session import handing
 from shadowrelay.admin.guard import FORM, RequestRefused, check_host, kind_of, page_limit
-from shadowrelay.admin.openapi import document
+from shadowrelay.admin.openapi import DescribedRoute, Operation, document
 from shadowrelay.admin.paging import paged
 from shadowrelay.admin.server import LIVE, bind, serve
 from shadowrelay.admin.sessions import SessionRoutes
@@ -41,6 +41,7 @@ from shadowrelay.settings import Settings
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import kept_together, together
+from shadowrelay.shown.nodes import WorkerEntry, WorkersAnswer
 from shadowrelay.shown.queues import QueuesLook
 from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.shown.status import (
@@ -135,7 +136,7 @@ class Front(Guarded):
         self._sessions = SessionRoutes(self)
 
     def own_routes(self) -> list[Route]:
-        """What the front answers by itself, or asks of all workers."""
+        """What the front answers by itself, or asks of all workers. Workers describe what they answer too."""
         v1 = "/api/v1"
         return [
             Route(LIVE, self._live),
@@ -143,9 +144,9 @@ class Front(Guarded):
             Route("/metrics", self.reads(self._scraped)),
             Route("/login", self._begin_session, methods=["POST"]),
             Route("/logout", self._sessions.logout, methods=["POST"]),
-            self.read(f"{v1}/workers", self._workers),
-            self.read(f"{v1}/workers/{{number}}", self._worker),
-            Route(f"{v1}/workers/{{number}}/{{path:path}}", self._of_one, methods=["GET", "POST", "DELETE"]),
+            self.read(f"{v1}/workers", self._workers, "The workers of a node of several.", WorkersAnswer),
+            self.read(f"{v1}/workers/{{number}}", self._worker, "One worker.", WorkerEntry),
+            *(self._of_worker(method) for method in ("GET", "POST", "DELETE")),
             Route(f"{v1}/openapi.json", self.reads(self._openapi)),
             Route(f"{v1}/events", self.reads(self._events)),
             self._all_read(f"{v1}/status", StatusAnswer),
@@ -167,6 +168,15 @@ class Front(Guarded):
             Route(f"{v1}/reload", self.changes(self._reload), methods=["POST"]),
             *MessageRoutes(self, self._proxy, self._call).routes(),
         ]
+
+    def _of_worker(self, method: str) -> Route:
+        told = Operation(
+            "What one worker answers at that path of the API.",
+            Any,
+            body=dict[str, Any] if method == "POST" else None,
+            statuses=(400, 409),
+        )
+        return DescribedRoute("/api/v1/workers/{number}/{path:path}", self._of_one, told, method)
 
     def routes(self) -> list[Route]:
         return [
@@ -258,8 +268,10 @@ class Front(Guarded):
         except RequestRefused:
             return json_response(own)
         found = said.json
-        paths = {path: {**found["paths"].get(path, {}), **item} for path, item in own["paths"].items()}
-        return json_response({**found, "paths": {**found["paths"], **paths}})
+        schemas = {**found["components"]["schemas"], **own["components"]["schemas"]}
+        components = {**found["components"], "schemas": schemas}
+        paths = {**found["paths"], **own["paths"]}
+        return json_response({**found, "paths": paths, "components": components})
 
     async def _events(self, request: Request) -> Response:
         """The tracking events of all workers, as one stream."""
