@@ -14,7 +14,7 @@ from typing import Any
 from stations import Station, authority, full, opened, settings
 
 from shadowlab.ports import free_ports
-from shadowrelay.service.reload import Reloading
+from shadowrelay.service.reloading import Reloading
 from shadowrelay.settings import Settings
 from shadowrelay.settings.workers import for_worker
 

@@ -24,7 +24,7 @@ from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.requests import Request, Selector
-from shadowrelay.members.replication import Spread
+from shadowrelay.members.record_replication import Spread
 from tests.simulation import operators
 from tests.simulation.by_hand import give
 from tests.simulation.checks import Broken

@@ -22,7 +22,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.members.boundary import Boundary, Candidates
-from shadowrelay.members.replication import Spread
+from shadowrelay.members.record_replication import Spread
 from shadowrelay.safety_net.resubmitting import Pace
 from tests.simulation.checks import Invariants
 from tests.simulation.clocks import NodesClock

@@ -22,10 +22,10 @@ from shadowrelay.admin.server import bind, serve
 from shadowrelay.cli import main
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.switches import Switch
-from shadowrelay.members import replication
+from shadowrelay.members import record_replication
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.resubmit_estimate import CannotDo
-from shadowrelay.service.reload import Reloading
+from shadowrelay.service.reloading import Reloading
 from shadowrelay.settings.switched import written
 
 REJECT = "reject_message_on_shadow_failure"
@@ -35,7 +35,7 @@ BY = {"operator": "ann", "reason": "a slow provider"}
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(replication, "REFRESH", 0.1)
+    monkeypatch.setattr(record_replication, "REFRESH", 0.1)
     with capture_logs():
         yield
 

@@ -18,7 +18,7 @@ from shadowrelay.core.jobs import Filter, Job, Verb
 from shadowrelay.core.messages import FOREVER, Stage, Status
 from shadowrelay.core.ownership.set_aside import set_aside
 from shadowrelay.database.queue import claim, unclaim
-from shadowrelay.members import reconcile, repair, replication, sharing
+from shadowrelay.members import reconcile, record_replication, repair, sharing
 from shadowrelay.operator import job_runner, verbs
 from shadowrelay.operator.jobs import NoSuchJob
 from shadowrelay.operator.resubmit_estimate import CannotDo
@@ -33,7 +33,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
     monkeypatch.setattr(job_runner, "INTERVAL", 0.05)
-    monkeypatch.setattr(replication, "REFRESH", 0.1)
+    monkeypatch.setattr(record_replication, "REFRESH", 0.1)
 
 
 async def running(*stations: Station) -> None:

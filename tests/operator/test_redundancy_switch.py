@@ -13,7 +13,7 @@ from shadowrelay.core.messages import Reason
 from shadowrelay.core.operating import Act, Scope
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY
-from shadowrelay.members import reconcile, repair, replication
+from shadowrelay.members import reconcile, record_replication, repair
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.wire.records import record_told
 
@@ -25,7 +25,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
     monkeypatch.setattr(repair, "RELEASE_INTERVAL", 0.05)
-    monkeypatch.setattr(replication, "REFRESH", 0.1)
+    monkeypatch.setattr(record_replication, "REFRESH", 0.1)
 
 
 async def running(*stations: Station) -> None:

@@ -14,12 +14,12 @@ from shadowrelay.core.decisions import Decision, Member
 from shadowrelay.core.identifiers import DatabaseId, Lineage, RequestId
 from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.retiring import to_follow
-from shadowrelay.members import replication
+from shadowrelay.members import record_replication
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replication, "INTERVAL", 0.05)
+    monkeypatch.setattr(record_replication, "INTERVAL", 0.05)
 
 
 def is_retired(one: Station, gone: Station) -> bool:

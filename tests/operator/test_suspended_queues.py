@@ -18,7 +18,7 @@ from shadowrelay.core import suspending
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Stage, Status
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.members import reconcile, replication
+from shadowrelay.members import reconcile, record_replication
 from shadowrelay.operator.resubmit_estimate import CannotDo
 
 INSIDE = NextHop("inside")
@@ -36,7 +36,7 @@ RECORD = Suspension(
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "INTERVAL", 0.03)
-    monkeypatch.setattr(replication, "REFRESH", 0.1)
+    monkeypatch.setattr(record_replication, "REFRESH", 0.1)
 
 
 async def meet(*stations: Station) -> None:

@@ -27,7 +27,7 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Verb
 from shadowrelay.core.messages import Status
 from shadowrelay.database.queue import claim, unclaim
-from shadowrelay.members import reconcile, repair, replication
+from shadowrelay.members import reconcile, record_replication, repair
 from shadowrelay.operator import job_runner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.signals import INTERRUPTED
@@ -41,7 +41,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for stage in (reconcile, repair):
         monkeypatch.setattr(stage, "INTERVAL", 0.03)
     monkeypatch.setattr(job_runner, "INTERVAL", 0.05)
-    monkeypatch.setattr(replication, "REFRESH", 0.1)
+    monkeypatch.setattr(record_replication, "REFRESH", 0.1)
 
 
 @pytest.fixture(autouse=True)

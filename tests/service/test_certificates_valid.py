@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.authority import issue
-from shadowrelay.service.reload import Reloading
+from shadowrelay.service.reloading import Reloading
 from tests.stations import authority, boundary
 
 

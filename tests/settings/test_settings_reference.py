@@ -11,7 +11,7 @@ import pytest
 
 from shadowrelay.core.policy import Policy
 from shadowrelay.settings import Described, SettingsInvalid, described, settings_from_tree
-from shadowrelay.settings.reloading import when
+from shadowrelay.settings.when_changed import when
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text()
@@ -45,7 +45,7 @@ def test_every_setting_has_a_row_with_its_default_and_range(setting: Described):
 @pytest.mark.parametrize("setting", list(described()), ids=lambda setting: setting.key)
 def test_every_setting_says_when_a_change_counts(setting: Described):
     says = when(setting.key)
-    assert says is not None, "settings/reloading.py does not say"
+    assert says is not None, "settings/when_changed.py does not say"
     row = ROWS[setting.key][0]
     assert row.rpartition("| ")[2] == f"{says.value} |"
 

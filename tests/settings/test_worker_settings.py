@@ -11,7 +11,7 @@ import pytest
 from shadowrelay import authority
 from shadowrelay.core.workers import node_of, number_of, worker_name
 from shadowrelay.settings import settings_from_tree, settings_warnings
-from shadowrelay.settings.reloading import reloaded
+from shadowrelay.settings.when_changed import reloaded
 from shadowrelay.settings.workers import SHARED, for_worker
 from tests.settings.test_settings_checks import MX2, PEER, errors_of, tree, warnings_of
 

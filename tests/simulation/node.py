@@ -57,8 +57,8 @@ from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
+from shadowrelay.members.record_replication import Spread
 from shadowrelay.members.repair import Refusals
-from shadowrelay.members.replication import Spread
 from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.resubmitting import Pace
 from shadowrelay.wire.xtext import typed_recipient

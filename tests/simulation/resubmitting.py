@@ -10,7 +10,7 @@ from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.replicating import Merging
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
-from shadowrelay.members.replication import Spread
+from shadowrelay.members.record_replication import Spread
 from shadowrelay.members.sharing import News, Shared, news_of, share
 from shadowrelay.members.telling import incarnations
 from shadowrelay.safety_net.resubmitting import Made, Pace, make

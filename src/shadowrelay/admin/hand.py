@@ -8,8 +8,8 @@ from typing import Protocol
 
 from shadowrelay.admin.rates import Rates
 from shadowrelay.operator.announcing import Announces
+from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.jobs import Jobs
-from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.view import View
 from shadowrelay.tracking.events import TrackingEvents

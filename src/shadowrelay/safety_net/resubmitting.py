@@ -28,7 +28,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.members.replication import Replication
+from shadowrelay.members.record_replication import Replication
 from shadowrelay.running import Performer
 
 log = structlog.get_logger(__name__)

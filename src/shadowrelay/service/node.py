@@ -51,13 +51,14 @@ from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.reconcile import Reconcile
+from shadowrelay.members.record_replication import Replication
 from shadowrelay.members.repair import Repair
-from shadowrelay.members.replication import Replication
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.members.suspended import Suspended
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Action, Acts
 from shadowrelay.operator.bounce import give_up
+from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.cluster_settings import ClusterSettings
 from shadowrelay.operator.confirming import doubt_told
 from shadowrelay.operator.drain import Drain, Draining
@@ -65,7 +66,6 @@ from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
-from shadowrelay.operator.reloading import ClusterReload
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate, RouteServer
 from shadowrelay.operator.retire import Retirement

@@ -19,13 +19,13 @@ from shadowrelay.core.records import Record
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.members.pool import seconds
-from shadowrelay.members.replication import Replication
+from shadowrelay.members.record_replication import Replication
 from shadowrelay.members.sharing import RULES
 from shadowrelay.operator.acts import Action, ActRefused
+from shadowrelay.operator.cluster_reload import ClusterReload, Reloads
 from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.preview import Away
-from shadowrelay.operator.reloading import ClusterReload, Reloads
 from shadowrelay.operator.resubmit import Having
 from shadowrelay.operator.resubmit_estimate import RouteServer
 from shadowrelay.operator.suspending import Suspending

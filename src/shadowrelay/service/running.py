@@ -41,7 +41,7 @@ from shadowrelay.service import connectors
 from shadowrelay.service.adapters import machines, tracking_writer
 from shadowrelay.service.crashes import Crashes
 from shadowrelay.service.node import Node
-from shadowrelay.service.reload import Reloading
+from shadowrelay.service.reloading import Reloading
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter

@@ -26,7 +26,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import MOST, worker_name
 from shadowrelay.errors import cannot_listen
 from shadowrelay.settings import Settings, SettingsInvalid
-from shadowrelay.settings.reloading import reloaded
+from shadowrelay.settings.when_changed import reloaded
 from shadowrelay.settings.workers import directory_of
 from shadowrelay.smtp.receiving.connector import held
 from shadowrelay.smtp.receiving.shared_counts import counts_in, new_counts

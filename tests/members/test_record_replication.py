@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.steps import Unanswered
-from shadowrelay.members.replication import REFRESH, Spread
+from shadowrelay.members.record_replication import REFRESH, Spread
 from shadowrelay.members.sharing import News, Shared
 
 PATIENCE = timedelta(seconds=30)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shadowrelay.settings import Settings, settings_from_tree
-from shadowrelay.settings.reloading import changes, reloaded
+from shadowrelay.settings.when_changed import changes, reloaded
 
 TREE: dict[str, Any] = {
     "name": "mx1.example.org",

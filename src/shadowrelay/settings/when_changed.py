@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass
-from shadowrelay.operator.reloading import Change
+from shadowrelay.operator.cluster_reload import Change
 from shadowrelay.settings.checks import cross_checks
 from shadowrelay.settings.description import ROOT, SchemaNode
 from shadowrelay.settings.errors import SettingError

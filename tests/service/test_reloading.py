@@ -12,7 +12,7 @@ import pytest
 from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.service import connectors
-from shadowrelay.service.reload import Reloading
+from shadowrelay.service.reloading import Reloading
 from shadowrelay.settings import Settings, settings_from_tree
 from shadowrelay.smtp.sending.hop import ConnectionFailed
 from tests.stations import MachineClocks, boundary

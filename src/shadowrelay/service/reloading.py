@@ -14,7 +14,7 @@ import structlog
 
 from shadowrelay import logs
 from shadowrelay.errors import NodeFailed
-from shadowrelay.operator.reloading import Change, ReloadShown
+from shadowrelay.operator.cluster_reload import Change, ReloadShown
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.service import connectors
 from shadowrelay.service.adapters import log_limits, resolver, servers
@@ -24,10 +24,10 @@ from shadowrelay.service.node import Node
 from shadowrelay.service.operating import listed
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings
 from shadowrelay.settings.outputs import tokens_of
-from shadowrelay.settings.reloading import reloaded
 from shadowrelay.settings.routing import routes, standing
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.settings.switched import told
+from shadowrelay.settings.when_changed import reloaded
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
 
