@@ -103,7 +103,7 @@ class Spread:
         return all(known.at is not None or now - known.since >= most for known in self.given.values())
 
 
-class Replication:
+class RecordReplication:
     """One node's."""
 
     def __init__(

@@ -28,7 +28,7 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.pool import Members, seconds
-from shadowrelay.members.record_replication import Replication
+from shadowrelay.members.record_replication import RecordReplication
 from shadowrelay.running import Performer
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class ResubmitStage:
         self,
         members: Members,
         database: TransportDatabase,
-        replication: Replication,
+        replication: RecordReplication,
         contacts: Callable[[], Contacts],
         others: Callable[[ServerName], Others],
         examiner: Examiner,

@@ -51,7 +51,7 @@ from shadowrelay.members.link import Link
 from shadowrelay.members.mend import Giver, Mend
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.reconcile import Reconcile
-from shadowrelay.members.record_replication import Replication
+from shadowrelay.members.record_replication import RecordReplication
 from shadowrelay.members.repair import Repair
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.members.suspended import Suspended
@@ -248,7 +248,7 @@ class Node:
     def _make_records(self) -> None:
         """The records that every member has, and what they ask of this node."""
         database, clock = self.database, self.clock
-        self.replication = Replication(
+        self.replication = RecordReplication(
             self.members,
             database,
             self.contacts,

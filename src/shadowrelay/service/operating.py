@@ -19,7 +19,7 @@ from shadowrelay.core.records import Record
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.members.pool import seconds
-from shadowrelay.members.record_replication import Replication
+from shadowrelay.members.record_replication import RecordReplication
 from shadowrelay.members.sharing import RULES
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.cluster_reload import ClusterReload, Reloads
@@ -83,7 +83,7 @@ class OperatorServices:
 class SharedRecords:
     """One node's. ``taken``: called with the kind of a record that a member gave."""
 
-    _replication: Replication
+    _replication: RecordReplication
     _contacts: Callable[[], Contacts]
     _clock: Callable[[], datetime]
     _taken: Callable[[str], None]
