@@ -89,9 +89,9 @@ class Cluster:
         """These workers, or all, talk with the other members, and with those that are announced to them."""
         for each in which or tuple(self.workers):
             worker = self.workers[each]
-            await worker.node.hand.workers.begin()
+            await worker.node.services.workers.begin()
             worker.node.membership.start(_Group(worker))  # type: ignore[arg-type]
-            worker.run(worker.node.hand.workers.run())
+            worker.run(worker.node.services.workers.run())
 
     async def reload(self, name: str, number: int, file: Settings) -> None:
         """The worker reads its settings file, in which that is now."""

@@ -1,6 +1,6 @@
 """Histograms of durations, cheap enough for the path of a message: one list item and one sum each.
 
-A process keeps them in memory from its start on; ``admin/durations.py`` shows them. Only the event loop
+A process keeps them in memory from its start on; ``admin/queue_metrics.py`` shows them. Only the event loop
 observes.
 """
 

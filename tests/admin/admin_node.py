@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
-from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.node import HopStatus, LateStatus, MemberState, MemberStatus, RefusalView
+from shadowrelay.admin.node_view import NodeView
 from shadowrelay.admin.rates import Rates
 from shadowrelay.admin.server import bind, serve
 from shadowrelay.console.app import Console
@@ -163,11 +163,11 @@ class FakeNode:
         self.resubmission = Resubmission(counting=counting, having=lambda request: (), wake=lambda: None)
 
     @property
-    def hand(self) -> Any:
+    def services(self) -> Any:
         """What an operator sees from here; members say what ``elsewhere`` has, or are silent."""
         view = View(
             name=self.name,
-            looks=Looking(self, lambda: NOW, lambda: 0.0).looks(),
+            looks=NodeView(self, lambda: NOW, lambda: 0.0).looks(),
             members=lambda: [one.name for one in self.statuses],
             reachable=lambda: [one.name for one in self.statuses],
             ask=self._elsewhere,
@@ -187,7 +187,9 @@ class FakeNode:
 
     async def _elsewhere(self, step: Operate, timeout: float) -> ActAnswer | Unanswered:
         if found := self.elsewhere.get(step.to):
-            return ActAnswer(await found.hand.view.actions()[step.act.action].perform(self.name, step.act))
+            return ActAnswer(
+                await found.services.view.actions()[step.act.action].perform(self.name, step.act)
+            )
         return Unanswered("xoperate", NO_ANSWER)
 
     def waits_for(self, message_id: MessageId) -> list[ServerName]:

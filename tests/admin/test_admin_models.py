@@ -65,7 +65,7 @@ async def test_answers_of_a_node_are_as_their_models_say(tmp_path: Path) -> None
                 assert got.status in {200, 503}, (path, got.text)
                 exact(answer, got.text)
         finally:
-            station.node.hand.events.close()
+            station.node.services.events.close()
             stop.set()
             await task
 

@@ -131,7 +131,7 @@ async def test_a_node_answers_whatever_is_sent_as_its_document_says(tmp_path: Pa
             async with asyncio.timeout(240):  # a busy machine is slow
                 sent = await asyncio.to_thread(fuzz, url)
         finally:
-            node.hand.events.close()
+            node.services.events.close()
             stop.set()
             await task
     assert sent > 200

@@ -144,7 +144,7 @@ class _Measuring:
         found = self._full.status(self._holder)
         return found is not None and found.queued >= held and found.shadow_held == 0 and found.promoting == 0
 
-    # Looking.
+    # NodeView.
 
     def _count(self, what: str, node: LabNode | None = None) -> int:
         """A count of its status; more than there are while the node does not answer."""

@@ -38,8 +38,8 @@ class ConsoleNode(FakeNode):
     refuses = ""
 
     @property
-    def hand(self) -> Any:
-        found = super().hand
+    def services(self) -> Any:
+        found = super().services
         found.jobs = SimpleNamespace(preview=self._preview, add=self._add, all=self._jobs, show=self._job)
         found.suspensions = SimpleNamespace(all=self._suspensions, suspend=self._suspend)
         found.reloading = SimpleNamespace(own=self._own, everywhere=self._everywhere)

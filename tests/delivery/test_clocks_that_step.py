@@ -343,7 +343,7 @@ async def test_a_new_database_under_a_clock_a_year_ahead_deletes_no_log_file_of_
             """A writer that has nothing to write looks after the directory all the same."""
             found, ended = node.node, asyncio.Event()
             ended.set()
-            events = found.hand.events
+            events = found.services.events
             await tracking_writer(found.settings, node.database, events, found.clock, print).run(ended)
             return (logs / before.closed).exists()
 

@@ -575,7 +575,7 @@ async def test_a_node_that_was_frozen_asks_before_it_sends(tmp_path: Path) -> No
 async def test_a_next_hop_that_is_reached_late_gets_nothing_that_others_may_own_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looking up its name took longer than the time span, in which no member was heard of."""
+    """NodeView up its name took longer than the time span, in which no member was heard of."""
     began, may, connect = asyncio.Event(), asyncio.Event(), DeliverySession.connect
 
     async def late(session: DeliverySession) -> None:

@@ -261,7 +261,7 @@ async def serving(one: Station) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     finally:
-        one.node.hand.events.close()
+        one.node.services.events.close()
         stop.set()
         await task
 

@@ -47,11 +47,11 @@ def carrying_on(one: Station) -> None:
     one.run_links()
     one.run_reconcile()
     one.run(one.node.replication.run())
-    one.run(one.node.hand.job_runner.run())
+    one.run(one.node.services.job_runner.run())
 
 
 async def give(one: Station, verb: Verb, wanted: Filter = QUEUE, **more: Any) -> str:
-    made = await one.node.hand.jobs.add(verb, wanted, "ann", "a broken queue", **more)
+    made = await one.node.services.jobs.add(verb, wanted, "ann", "a broken queue", **more)
     return str(made["id"])
 
 
@@ -60,7 +60,7 @@ async def came_to(one: Station, job: str, phase: str, *, within: float = 30.0) -
 
     async def there() -> bool:
         with suppress(NoSuchJob):  # it was not told yet
-            found.update(await one.node.hand.jobs.show(job))
+            found.update(await one.node.services.jobs.show(job))
         return found.get("phase") == phase
 
     await eventually(there, within=within)
@@ -104,11 +104,11 @@ async def test_a_message_that_an_attempt_has_in_hand_is_left_and_looked_at_again
         job = await give(one, Verb.REMOVE)
 
         async def waits() -> bool:
-            return bool((await one.node.hand.jobs.show(job))["waiting"] == 1)
+            return bool((await one.node.services.jobs.show(job))["waiting"] == 1)
 
         await eventually(waits)
         assert await statuses(one) == [Status.READY]
-        assert (await one.node.hand.jobs.show(job))["phase"] == "running"
+        assert (await one.node.services.jobs.show(job))["phase"] == "running"
         await one.read(lambda ledger: unclaim(ledger, fork.copy.id, INSIDE))
         assert (await came_to(one, job, "done"))["did"] == 1
         assert await statuses(one) == [Status.REMOVED]
@@ -126,10 +126,10 @@ async def test_a_job_reaches_what_is_set_aside_only_by_its_id(
         await sent(one, MESSAGE)
         (copy,) = await one.copies()
         await one.read(lambda ledger: ledger.apply(set_aside(copy, one.node.clock())))
-        assert (await one.node.hand.jobs.preview(QUEUE))["messages"] == 0
+        assert (await one.node.services.jobs.preview(QUEUE))["messages"] == 0
         assert (await came_to(one, await give(one, verb), "done"))["did"] == 0
         by_id = Filter(ids=(copy.id,))
-        assert (await one.node.hand.jobs.preview(by_id))["messages"] == 1
+        assert (await one.node.services.jobs.preview(by_id))["messages"] == 1
         assert (await came_to(one, await give(one, verb, by_id), "done"))["did"] == 1
         after = next(each for each in await one.copies() if each.id == copy.id)
         assert after.stage is not Stage.SET_ASIDE
@@ -154,7 +154,7 @@ async def test_an_unexpected_error_in_one_job_leaves_that_job_and_the_others_go_
         with capture_logs() as logs:
             await running(one)
             assert (await came_to(one, good, "done"))["did"] == 1
-            await one.node.hand.job_runner.turn()
+            await one.node.services.job_runner.turn()
         assert [(found["event"], found["job"]) for found in logs if found["log_level"] == "error"] == [
             ("job_failed", bad)
         ]
@@ -214,11 +214,11 @@ async def test_a_job_goes_on_after_a_restart_where_it_was(
     try:
         for _ in range(5):
             await sent(one, MESSAGE)
-        hand = one.node.hand
+        services = one.node.services
         job = await give(one, Verb.REMOVE)
         (record,) = await one.read(lambda ledger: ledger.jobs())
-        hand.job_runner._working[record.id] = job_runner._Working()
-        assert await hand.job_runner._page(record)
+        services.job_runner._working[record.id] = job_runner._Working()
+        assert await services.job_runner._page(record)
         (progress,) = await one.read(lambda ledger: ledger.job_progress(record.id))
         assert (progress.did, progress.done) == (2, False)
         assert progress.after == sorted(copy.id for copy in await one.copies())[1]
@@ -238,7 +238,7 @@ async def test_a_stopped_job_goes_no_further_and_a_member_learns_it(tmp_path: Pa
     async with boundary(tmp_path, "mx1", "mx2") as (one, other):
         await sent(one, MESSAGE)
         job = await give(one, Verb.REMOVE)
-        assert (await one.node.hand.jobs.stop(job, "ann"))["phase"] == "stopped"
+        assert (await one.node.services.jobs.stop(job, "ann"))["phase"] == "stopped"
         await running(one, other)
         assert (await came_to(other, job, "stopped"))["did"] == 0
         assert await statuses(one) == [Status.READY]
@@ -252,15 +252,15 @@ async def test_a_job_that_is_stopped_on_its_way_ends_after_the_part_that_it_does
         for _ in range(9):
             await sent(one, MESSAGE)
         job, stops = await give(one, Verb.REMOVE), []
-        hand = one.node.hand
+        services = one.node.services
         monkeypatch.setattr(
-            hand.job_runner,
+            services.job_runner,
             "changed",
-            lambda: stops.append(asyncio.ensure_future(hand.jobs.stop(job, "ann"))),
+            lambda: stops.append(asyncio.ensure_future(services.jobs.stop(job, "ann"))),
         )
-        await asyncio.wait_for(hand.job_runner.turn(), 10)
+        await asyncio.wait_for(services.job_runner.turn(), 10)
         await asyncio.gather(*stops)
-        assert (await hand.jobs.show(job))["phase"] == "stopped"
+        assert (await services.jobs.show(job))["phase"] == "stopped"
         assert 1 <= (await statuses(one)).count(Status.REMOVED) < 9
 
 
@@ -276,7 +276,7 @@ async def test_a_message_that_is_taken_over_while_the_job_is_open_is_removed_whe
         job = await give(second, Verb.REMOVE)
 
         async def waits_for_its_owner() -> bool:
-            shown = await second.node.hand.jobs.show(job)
+            shown = await second.node.services.jobs.show(job)
             has = [one["has"] for one in shown["nodes"]]
             return (shown["phase"], has) == ("pending", [True, False, True])
 
@@ -295,7 +295,7 @@ async def test_a_preview_counts_on_every_node_and_says_who_is_silent(tmp_path: P
         await sent(other, MESSAGE)
         await away(silent)
         await eventually(lambda: silent.name not in one.node.boundary.reachable(), within=30)
-        found = await one.node.hand.jobs.preview(QUEUE)
+        found = await one.node.services.jobs.preview(QUEUE)
         assert (found["messages"], found["recipients"], found["whole"]) == (2, 2, False)
         assert [(node["node"], node["answers"], node["messages"]) for node in found["nodes"]] == [
             (one.name, True, 1), (other.name, True, 1), (silent.name, False, 0)
@@ -306,7 +306,7 @@ async def test_a_preview_counts_on_every_node_and_says_who_is_silent(tmp_path: P
 
 async def test_a_job_without_a_condition_or_a_reason_is_refused(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1") as (one,):
-        made = one.node.hand.jobs
+        made = one.node.services.jobs
         with pytest.raises(CannotDo, match="a filter needs a condition"):
             await made.add(Verb.REMOVE, Filter(), "ann", "why")
         with pytest.raises(CannotDo, match="needs a reason"):
@@ -380,7 +380,7 @@ async def test_what_a_member_said_of_a_job_ends_with_its_disk(
         job = await give(third, verb)
 
         async def told() -> bool:
-            return bool((await third.node.hand.jobs.show(job))["pending"] > 0)
+            return bool((await third.node.services.jobs.show(job))["pending"] > 0)
 
         await eventually(told)
         await away(owner)

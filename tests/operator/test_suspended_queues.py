@@ -52,7 +52,7 @@ async def meet(*stations: Station) -> None:
 
 
 async def suspend(one: Station, **more: Any) -> dict[str, Any]:
-    return await one.node.hand.suspensions.suspend(INSIDE, "ann", "it loses mail", **more)
+    return await one.node.services.suspensions.suspend(INSIDE, "ann", "it loses mail", **more)
 
 
 async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_have_it(tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ async def test_a_queue_is_suspended_on_every_member_and_is_pending_until_all_hav
         late.run(late.node.replication.run())
 
         async def in_force() -> bool:
-            return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
+            return not (await first.node.services.suspensions.show(INSIDE))["pending"]
 
         await eventually(in_force)
         assert late.node.suspended(INSIDE)
         (row,) = [row for row in await late.tracked() if row["event-id"] == "SUSPEND"]
         assert (row["source"], row["source-context"]) == ("ADMIN", "inside")
         assert "S:Queue=inside;S:Operator=ann;S:Reason=it loses mail" in row["custom-data"]
-        assert not (await late.node.hand.suspensions.resume(INSIDE, "bob", "mended"))["suspended"]
+        assert not (await late.node.services.suspensions.resume(INSIDE, "bob", "mended"))["suspended"]
         await eventually(lambda: not any(one.node.suspended(INSIDE) for one in (first, second, late)))
 
 
@@ -92,7 +92,7 @@ async def test_nothing_is_claimed_for_a_suspended_queue_and_late_mail_does_not_e
         await one.node.queue._dispatch()
         assert await one.rows("temp.active") == 0
         one.wall.ahead = one.clock.ahead
-        await one.node.hand.suspensions.resume(INSIDE, "ann", "mended")
+        await one.node.services.suspensions.resume(INSIDE, "ann", "mended")
 
         async def tried() -> bool:
             return "DEFER" in await one.events()
@@ -115,7 +115,7 @@ async def test_a_delay_notice_promises_the_time_in_which_the_queue_was_suspended
             await suspend(one)
             for clock in (one.clock, one.wall):
                 clock.ahead = timedelta(days=1)
-            await one.node.hand.suspensions.resume(INSIDE, "ann", "mended")
+            await one.node.services.suspensions.resume(INSIDE, "ann", "mended")
             for clock in (one.clock, one.wall):
                 clock.ahead += timedelta(hours=5)
             one.run_queue()
@@ -156,7 +156,7 @@ async def test_a_queue_that_is_suspended_after_the_claim_gets_no_attempt(
 async def test_a_queue_that_is_not_suspended_cannot_be_resumed(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1") as (one,):
         with pytest.raises(CannotDo, match="is not suspended"):
-            await one.node.hand.suspensions.resume(INSIDE, "ann", "why")
+            await one.node.services.suspensions.resume(INSIDE, "ann", "why")
 
 
 async def test_a_record_that_is_forgotten_for_another_is_gone_from_the_database(
@@ -165,7 +165,7 @@ async def test_a_record_that_is_forgotten_for_another_is_gone_from_the_database(
     monkeypatch.setattr(suspending, "MOST_KEPT", 1)
     async with boundary(tmp_path, "mx1") as (one,):
         await suspend(one)
-        queues = one.node.hand.suspensions
+        queues = one.node.services.suspensions
         with pytest.raises(CannotDo, match="resume one first"):
             await queues.suspend(NextHop("other"), "ann", "why")
         await queues.resume(INSIDE, "ann", "mended")
@@ -191,7 +191,7 @@ async def test_a_member_that_comes_back_without_its_disk_is_told_what_is_suspend
         await suspend(first)
 
         async def in_force() -> bool:
-            return not (await first.node.hand.suspensions.show(INSIDE))["pending"]
+            return not (await first.node.services.suspensions.show(INSIDE))["pending"]
 
         await eventually(in_force)
         await lost.quiet()

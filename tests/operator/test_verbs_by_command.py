@@ -60,7 +60,7 @@ async def admin(one: Station) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     finally:
-        one.node.hand.events.close()
+        one.node.services.events.close()
         stop.set()
         await task
 
@@ -88,7 +88,7 @@ async def test_nothing_happens_after_no_or_a_dry_run_and_yes_removes_what_was_sh
         nameless = await command(url, *verb, "--yes")
         assert nameless.exit_code == 2
         assert "a reason is required" in nameless.stderr
-        assert await one.node.hand.jobs.all() == []
+        assert await one.node.services.jobs.all() == []
         assert set(await statuses(one)) == {Status.READY}
         done = await command(url, *verb, *WHY, answer="y\n")
         assert done.exit_code == 0, done.output
@@ -103,7 +103,7 @@ async def test_a_filter_that_matches_nothing_ends_the_command_without_a_question
         assert ended.exit_code == 1
         assert "nothing to remove: no message matches" in ended.stderr
         assert "[y/N]" not in ended.output
-        assert await one.node.hand.jobs.all() == []
+        assert await one.node.services.jobs.all() == []
 
 
 async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
@@ -129,7 +129,7 @@ async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
         try:
 
             async def in_hand() -> bool:
-                return [job["waiting"] for job in await one.node.hand.jobs.all()] == [1]
+                return [job["waiting"] for job in await one.node.services.jobs.all()] == [1]
 
             await eventually(in_hand)
             at_once = await command(url, "queue", "remove", "inside", "--yes", "--no-wait", *WHY)
@@ -142,7 +142,7 @@ async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
             if waits.returncode is None:
                 waits.kill()
                 await waits.wait()
-        (first, *_) = sorted(job["id"] for job in await one.node.hand.jobs.all())
+        (first, *_) = sorted(job["id"] for job in await one.node.services.jobs.all())
         assert waits.returncode == INTERRUPTED
         assert f"The job goes on. To stop it: shadowrelay job stop {first}." in said.decode()
         await one.read(lambda ledger: unclaim(ledger, fork.copy.id, INSIDE))
@@ -164,7 +164,7 @@ async def test_a_sender_gets_one_report_of_what_a_job_ended_by_a_filter(
         done = await command(url, "message", verb, *meant, *report, "--yes", *WHY)
         assert done.exit_code == 0, done.output
         await command(url, "message", verb, *meant, *report, "--yes", *WHY)  # once more
-        (first, _) = sorted(job["id"] for job in await one.node.hand.jobs.all())
+        (first, _) = sorted(job["id"] for job in await one.node.services.jobs.all())
         (row,) = [row for row in await one.tracked() if row["event-id"] == event]
         assert (row["source"], row["recipient-address"]) == ("ADMIN", "b@example.net")
         assert f"S:Operator=anonymous;S:Reason=a broken queue;S:Job={first}" in row["custom-data"]

@@ -22,10 +22,10 @@ async def test_the_certificate_in_use_counts_until_another_one_is_taken(tmp_path
     tls = authority(tmp_path / "ca", "mx1", "mx2")
     async with boundary(tmp_path, "mx1", "mx2", tls=tls) as (one, _):
         node = one.node
-        assert node.hand.certificates() == {}
+        assert node.services.certificates() == {}
         named: dict[str, Any] = {"peer": one.connectors[0], "receive.default": one.connectors[1]}
         node.reloading = Reloading(node, lambda: node.settings, named, NoWriter(), asyncio.Event())  # type: ignore[arg-type]
-        before = node.hand.certificates()
+        before = node.services.certificates()
         assert list(before) == ["peer.certificate"]
         assert node.settings.peer
         file = node.settings.peer.certificate
@@ -33,10 +33,10 @@ async def test_the_certificate_in_use_counts_until_another_one_is_taken(tmp_path
         whole = file.read_bytes()
         file.write_bytes(b"half")
         await node.reloading.look_at_certificates()
-        assert node.hand.certificates() == before
+        assert node.services.certificates() == before
         file.write_bytes(whole)
         later = datetime.now(UTC).replace(microsecond=0) + timedelta(days=7)
         issue(file.parent, node.name, now=later - timedelta(days=9), lifetime=timedelta(days=9), force=True)
         os.utime(file, (1, 1))
         await node.reloading.look_at_certificates()
-        assert node.hand.certificates() == {"peer.certificate": later}
+        assert node.services.certificates() == {"peer.certificate": later}

@@ -181,9 +181,9 @@ class Process:
             "expiry": expiry,
             "records": node.replication,
             "requests": node.resubmitting,
-            "jobs": node.hand.job_runner,
-            "announcing": node.hand.announcing,
-            "workers": node.hand.workers,
+            "jobs": node.services.job_runner,
+            "announcing": node.services.announcing,
+            "workers": node.services.workers,
         }.items():
             self.create_task(stage.run(), name=name)  # type: ignore[attr-defined]
 

@@ -461,13 +461,13 @@ Act = Callable[[Member, Any], Awaitable[tuple[str, str] | None]]
 async def _suspend(member: Member, draw: Any) -> tuple[str, str]:
     queue = draw.choice(member.queues)
     until = member.node.clock() + timedelta(seconds=20) if draw.random() < 0.3 else None
-    await member.node.hand.suspensions.suspend(queue, "ann", "a broken queue", until)
+    await member.node.services.suspensions.suspend(queue, "ann", "a broken queue", until)
     return "suspension", queue
 
 
 async def _resume(member: Member, draw: Any) -> tuple[str, str]:
     queue = draw.choice(member.queues)
-    await member.node.hand.suspensions.resume(queue, "bob", "it is mended")
+    await member.node.services.suspensions.resume(queue, "bob", "it is mended")
     return "suspension", queue
 
 
@@ -489,7 +489,7 @@ async def _set(member: Member, draw: Any) -> tuple[str, str]:
 
 async def _job(member: Member, draw: Any) -> tuple[str, str]:
     verb = draw.choice((Verb.REMOVE, Verb.SUSPEND, Verb.RESUME, Verb.RETRY))
-    made = await member.node.hand.jobs.add(
+    made = await member.node.services.jobs.add(
         verb, Filter(queue=draw.choice(member.queues)), "ann", "a wave of it"
     )
     return "job", str(made["id"])
@@ -509,7 +509,7 @@ async def _announce(member: Member, draw: Any) -> tuple[str, str]:
         host=f"rack{name[2]}",
     )
     try:
-        await member.node.hand.announcing.take(format_signed(announcement, b"the authority"))
+        await member.node.services.announcing.take(format_signed(announcement, b"the authority"))
     except AnnouncementRefused as refused:
         raise CannotDo(str(refused)) from refused
     return "member", name
@@ -531,7 +531,7 @@ async def _stop(member: Member, draw: Any) -> tuple[str, str] | None:
     if not known:
         return None
     job = draw.choice(known)
-    await member.node.hand.jobs.stop(job.id, "bob")
+    await member.node.services.jobs.stop(job.id, "bob")
     return "job", str(job.id)
 
 

@@ -26,9 +26,9 @@ from shadowrelay.admin.confirming import TimeRoutes
 from shadowrelay.admin.events import EventRoutes
 from shadowrelay.admin.guard import RequestRefused, page_limit
 from shadowrelay.admin.jobs import JobRoutes
-from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
+from shadowrelay.admin.node_view import NodeView
 from shadowrelay.admin.openapi import PAGE, DescribedRoute, Operation, document
 from shadowrelay.admin.paging import paged
 from shadowrelay.admin.redirect import RedirectRoutes
@@ -231,7 +231,7 @@ class _Api(Answers):
         super().__init__(node, access)
         self.clock = clock
         self.routes: Sequence[BaseRoute] = ()
-        self._looking = Looking(node, self.clock, monotonic)
+        self._view = NodeView(node, self.clock, monotonic)
         self._metrics = Metrics(installed("shadowrelay"))
 
     def about_node(self) -> list[Route]:
@@ -315,23 +315,23 @@ class _Api(Answers):
 
     async def status(self, request: Request) -> Response:
         del request
-        return json_response(await self._looking.status())
+        return json_response(await self._view.status())
 
     async def queues(self, request: Request) -> Response:
-        found = await self._looking.queues()
+        found = await self._view.queues()
         return json_response(paged(request.query_params, found, "queues", "identity"))
 
     async def shadow_queues(self, request: Request) -> Response:
-        found = await self._looking.shadow_queues()
+        found = await self._view.shadow_queues()
         return json_response(paged(request.query_params, found, "shadow_queues", "identity"))
 
     async def messages(self, request: Request) -> Response:
         state, after, limit = _page_of(request)
-        return json_response(await self._looking.messages(state, after, limit))
+        return json_response(await self._view.messages(state, after, limit))
 
     async def message(self, request: Request) -> Response:
         wanted = request.path_params["id"].lower()
-        found = await self._looking.message(wanted)
+        found = await self._view.message(wanted)
         if not isinstance(found, list):
             return json_response(found)
         if not found:
@@ -442,7 +442,7 @@ class _Api(Answers):
             now=self.clock(),
             hops={hop: node.hop_watch(hop) for hop in seen.hops},
             measures=measured,
-            certificates=node.hand.certificates(),
+            certificates=node.services.certificates(),
             queues=await self._ask(lambda ledger: depths(ledger, measured.delivery.fixed)),
         )
         page, content_type = self._metrics.render(scrape, request.headers.get("accept", ""))

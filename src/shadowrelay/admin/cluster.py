@@ -24,7 +24,7 @@ class ClusterRoutes:
 
     @property
     def _view(self) -> View:
-        return self._node.hand.view
+        return self._node.services.view
 
     async def status(self, request: Request) -> StatusesAnswer:
         del request

@@ -54,7 +54,7 @@ class EventRoutes:
             raise RequestRefused(400, f"there is no event {', '.join(strange)}; there are {known}")
         # A browser that asks again names the last event that it has; the URL is still the first one.
         after = request.headers.get("last-event-id") or given.get("after") or None
-        events, stack = self._node.hand.events, contextlib.ExitStack()
+        events, stack = self._node.services.events, contextlib.ExitStack()
         try:
             subscription = stack.enter_context(events.subscribe(after, wanted))
         except ValueError as error:

@@ -21,7 +21,7 @@ from shadowrelay.admin.body import (
     text_of,
 )
 from shadowrelay.admin.guard import RequestRefused
-from shadowrelay.admin.hand import OperatorsHand
+from shadowrelay.admin.node import NodeServices
 from shadowrelay.admin.openapi import PAGE
 from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
@@ -93,20 +93,20 @@ class JobRoutes:
         ]
 
     @property
-    def _hand(self) -> OperatorsHand:
-        return self._api.node.hand
+    def _services(self) -> NodeServices:
+        return self._api.node.services
 
     async def list(self, request: HttpRequest) -> dict[str, Any]:
-        return paged(request.query_params, {"jobs": await self._hand.jobs.all()}, "jobs", "id")
+        return paged(request.query_params, {"jobs": await self._services.jobs.all()}, "jobs", "id")
 
     async def show(self, request: HttpRequest) -> JobEntry:
         with _refusing():
-            return await self._hand.jobs.show(request.path_params["id"], _asks(request))
+            return await self._services.jobs.show(request.path_params["id"], _asks(request))
 
     async def preview(self, request: HttpRequest) -> JobPreview:
         body = await body_of(request, {"filter", "operator"})
         with _refusing():
-            return await self._hand.jobs.preview(filter_of(body), operator_of(body))
+            return await self._services.jobs.preview(filter_of(body), operator_of(body))
 
     async def add(self, request: HttpRequest) -> JobEntry:
         body = await body_of(request, {"verb", "filter", "operator", "reason", "until", "with_report"})
@@ -119,17 +119,17 @@ class JobRoutes:
         operator, reason = _short(operator_of(body), "operator"), _short(text_of(body, "reason"), "reason")
         wanted, until = filter_of(body), _until(body)
         with _refusing():
-            return await self._hand.jobs.add(
+            return await self._services.jobs.add(
                 Verb(verb), wanted, operator, reason, until=until, with_report=with_report
             )
 
     async def stop(self, request: HttpRequest) -> JobEntry:
         body = await body_of(request, {"operator"})
         with _refusing():
-            return await self._hand.jobs.stop(request.path_params["id"], operator_of(body))
+            return await self._services.jobs.stop(request.path_params["id"], operator_of(body))
 
     async def suspensions(self, request: HttpRequest) -> dict[str, Any]:
-        found = {"suspensions": await self._hand.suspensions.all(_asks(request))}
+        found = {"suspensions": await self._services.suspensions.all(_asks(request))}
         return paged(request.query_params, found, "suspensions", "queue")
 
     async def act_on_queue(self, request: HttpRequest) -> SuspensionRecord:
@@ -141,7 +141,7 @@ class JobRoutes:
             raise RequestRefused(400, f"act is one of {', '.join(_ACTS)}")
         if act == "resume" and until is not None:
             raise RequestRefused(400, "until belongs to suspend, and not to resume")
-        of = self._hand.suspensions
+        of = self._services.suspensions
         with _refusing():
             return (
                 await of.suspend(queue, operator, reason, until)

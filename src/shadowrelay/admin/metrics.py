@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from shadowrelay.admin.durations import depths, durations
 from shadowrelay.admin.node import LateStatus, MemberState, MemberStatus, ScrubState
+from shadowrelay.admin.queue_metrics import depths, durations
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.damage import Counted

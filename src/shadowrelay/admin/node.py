@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
-from shadowrelay.admin.hand import OperatorsHand
+from shadowrelay.admin.rates import Rates
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.members.pace import Amount, Round
@@ -23,12 +23,18 @@ from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.measures import Measures
 from shadowrelay.node_clock import NodeClock
+from shadowrelay.operator.announcing import Announces
+from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.cluster_settings import ClusterSettings
+from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.retire import Retirement
+from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event
+from shadowrelay.operator.view import View
+from shadowrelay.tracking.events import TrackingEvents
 
 _A_WHILE = timedelta(seconds=2)
 _AWAITED = {
@@ -241,7 +247,7 @@ class RunningNode(Protocol):
     def cluster_settings(self) -> ClusterSettings: ...
 
     @property
-    def hand(self) -> OperatorsHand: ...
+    def services(self) -> NodeServices: ...
 
     @property
     def clock(self) -> NodeClock: ...
@@ -389,3 +395,32 @@ def member_status(
         promoting_in=promoting_in,
         seen_by=seen_by,
     )
+
+
+class NodeServices(Protocol):
+    """What an operator can see and do from any node."""
+
+    @property
+    def view(self) -> View: ...
+
+    @property
+    def events(self) -> TrackingEvents: ...
+
+    @property
+    def rates(self) -> Rates: ...
+
+    @property
+    def reloading(self) -> ClusterReload: ...
+
+    @property
+    def jobs(self) -> Jobs: ...
+
+    @property
+    def suspensions(self) -> Suspending: ...
+
+    @property
+    def announcing(self) -> Announces: ...
+
+    def certificates(self) -> Mapping[str, datetime]:
+        """Until when each certificate of this node that is in use is valid, by its setting."""
+        ...

@@ -27,7 +27,7 @@ class ReloadRoutes:
         """Read the settings of this node again, or with ``cluster`` of every node."""
         body = await body_of(request, {"dry_run", "cluster", "operator"})
         dry_run, cluster = _flag(body, "dry_run"), _flag(body, "cluster")
-        reloading = self._node.hand.reloading
+        reloading = self._node.services.reloading
         try:
             if cluster:
                 return await reloading.everywhere(operator_of(body), dry_run=dry_run)
@@ -45,14 +45,14 @@ class MemberRoutes:
     async def list(self, request: Request) -> MembersAnswer:
         """The members of this node, and where it has each from."""
         del request
-        members = self._node.hand.announcing.members()
+        members = self._node.services.announcing.members()
         return {"name": self._node.name, "members": [rendered(MemberEntry, one) for one in members]}
 
     async def announce(self, request: Request) -> AnnouncedAnswer:
         """Take a member that the authority announces."""
         body = await body_of(request, {"signed"})
         try:
-            name, new = await self._node.hand.announcing.take(text_of(body, "signed"))
+            name, new = await self._node.services.announcing.take(text_of(body, "signed"))
         except AnnouncementRefused as refused:
             raise RequestRefused(409, str(refused)) from refused
         return {"name": name, "new": new}

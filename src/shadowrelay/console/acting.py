@@ -16,8 +16,7 @@ from starlette.routing import Route
 
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.guard import RequestRefused
-from shadowrelay.admin.hand import OperatorsHand
-from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.node import NodeServices, RunningNode
 from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import filters
 from shadowrelay.console.filters import about
@@ -73,19 +72,19 @@ class JobPages:
         ]
 
     @property
-    def _hand(self) -> OperatorsHand:
-        return self._node.hand
+    def _services(self) -> NodeServices:
+        return self._node.services
 
     async def suspensions(self, hop: str, operator: str = "") -> Sequence[Told]:
         """The suspensions in force that are about a next hop."""
         route = hop.partition("/")[0]
-        found = await self._hand.suspensions.all(operator)
+        found = await self._services.suspensions.all(operator)
         return [one for one in found if one["suspended"] and one["queue"] in (hop, route)]
 
     async def matching(self, given: Mapping[str, str], operator: str) -> tuple[Sequence[Told], str]:
         """A sample of the messages that a filter matches, and how many there are. Raises RequestRefused."""
         with _refusing():
-            found = await self._hand.jobs.preview(filters.filter_in(given), operator)
+            found = await self._services.jobs.preview(filters.filter_in(given), operator)
         silent = [one["node"] for one in found["nodes"] if not one["answers"]]
         told = f"{many(found['messages'], 'message matches', 'messages match')}"
         if len(found["sample"]) < found["messages"]:
@@ -113,12 +112,12 @@ class JobPages:
             with _refusing():
                 if order.queue is not None:
                     if order.verb is Verb.SUSPEND:
-                        await self._hand.suspensions.suspend(order.queue, operator, reason, until)
+                        await self._services.suspensions.suspend(order.queue, operator, reason, until)
                     else:
-                        await self._hand.suspensions.resume(order.queue, operator, reason)
+                        await self._services.suspensions.resume(order.queue, operator, reason)
                     return _to(order.back)
                 report = order.verb is Verb.REMOVE and given.get("with_report") == "yes"
-                made = await self._hand.jobs.add(
+                made = await self._services.jobs.add(
                     order.verb, order.filter, operator, reason, until=until, with_report=report
                 )
         except RequestRefused as refused:
@@ -152,7 +151,7 @@ class JobPages:
             }
             return self._frame.show(request, "act.html", shown, status=status)
         with _refusing():
-            found = await self._hand.jobs.preview(order.filter, session_of(request).operator)
+            found = await self._services.jobs.preview(order.filter, session_of(request).operator)
         count = found["messages"]
         shown |= {
             "title": f"{verb.capitalize()} {many(count, 'message')}?",
@@ -167,16 +166,16 @@ class JobPages:
 
     async def _list(self, request: Request) -> Response:
         operator = session_of(request).operator
-        jobs = await self._hand.jobs.all()
+        jobs = await self._services.jobs.all()
         shown = {
             "jobs": [{**one, "about": about(one["filter"])} for one in jobs],
-            "suspensions": await self._hand.suspensions.all(operator),
+            "suspensions": await self._services.suspensions.all(operator),
         }
         return self._frame.show(request, "jobs.html", shown)
 
     async def _job(self, request: Request) -> Told:
         with _refusing():
-            found = await self._hand.jobs.show(request.path_params["id"], session_of(request).operator)
+            found = await self._services.jobs.show(request.path_params["id"], session_of(request).operator)
         return {**found, "about": about(found["filter"])}
 
     async def _show(self, request: Request) -> Response:
@@ -197,7 +196,7 @@ class JobPages:
 
     async def _stop(self, request: Request) -> Response:
         with _refusing():
-            job = await self._hand.jobs.stop(request.path_params["id"], session_of(request).operator)
+            job = await self._services.jobs.stop(request.path_params["id"], session_of(request).operator)
         return _to(f"/jobs/{job['id']}")
 
 

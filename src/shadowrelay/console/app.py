@@ -19,11 +19,11 @@ from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.console.acting import JobPages
 from shadowrelay.console.asking import Asking
-from shadowrelay.console.bringing import SafetyNetPages
 from shadowrelay.console.lately import Lately
 from shadowrelay.console.message_pages import MessagePages
 from shadowrelay.console.node_pages import NodePages
 from shadowrelay.console.pages import Overview, PageFrame, QueuePages
+from shadowrelay.console.resubmit_pages import SafetyNetPages
 from shadowrelay.console.site import Site
 from shadowrelay.console.verdict import verdict_in
 from shadowrelay.shown.nodes import node_name
@@ -67,7 +67,7 @@ class Console:
 
     async def run(self) -> None:
         """Sample the counters until cancelled."""
-        await self.node.hand.rates.run()
+        await self.node.services.rates.run()
 
 
 def console(

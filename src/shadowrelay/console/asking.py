@@ -41,7 +41,7 @@ class Asking:
 
     @property
     def _view(self) -> View:
-        return self.node.hand.view
+        return self.node.services.view
 
     async def members(self) -> Sequence[Told]:
         """The ``status`` of each node: its workers are one."""

@@ -64,7 +64,7 @@ class NodePages:
     def _others(self) -> list[tuple[MemberShown, int]]:
         """The other nodes, each as its first worker that is known, and how many workers are."""
         by_node: dict[str, list[MemberShown]] = {}
-        for one in self._node.hand.announcing.members():
+        for one in self._node.services.announcing.members():
             by_node.setdefault(node_name(one.name), []).append(one)
         by_node.pop(node_name(self._node.name), None)
         return [
@@ -132,7 +132,7 @@ class NodePages:
 
     async def _reloaded(self, request: Request, given: Mapping[str, str], *, dry_run: bool) -> list[Told]:
         """What each node says of its file. Raises RequestRefused."""
-        reloading = self._node.hand.reloading
+        reloading = self._node.services.reloading
         try:
             if given.get("of") == "all":
                 found = await reloading.everywhere(session_of(request).operator, dry_run=dry_run)
@@ -151,7 +151,7 @@ class NodePages:
         try:
             if not signed.strip():
                 raise RequestRefused(400, "Paste the announcement that the authority made.")
-            await self._node.hand.announcing.take(signed.strip())
+            await self._node.services.announcing.take(signed.strip())
         except AnnouncementRefused as refused:
             why = f"It is not taken: {refused}."
             return self._frame.show(request, "announce.html", _announcement(signed, why), status=409)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from shadowrelay.admin.access import Access
-from shadowrelay.admin.looking import Looking
 from shadowrelay.admin.node import HopStatus, HostStatus, LateStatus, MemberStatus, RefusalView, member_status
+from shadowrelay.admin.node_view import NodeView
 from shadowrelay.admin.rates import Rates
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host, HostGroup
@@ -309,12 +309,12 @@ class Node:
             self.clock,
             self.members.operate,
         )
-        self.hand = OperatorServices(
+        self.services = OperatorServices(
             access=Access(tuple(tokens_of(settings.admin))),
             events=TrackingEvents(LogDirectory(settings.tracking.directory, name, lambda: database.lineage)),
             view=View(
                 name=name,
-                looks=Looking(self, clock, seconds).looks(),
+                looks=NodeView(self, clock, seconds).looks(),
                 members=lambda: self.contacts().members,
                 reachable=boundary.reachable,
                 ask=ask,
@@ -378,7 +378,7 @@ class Node:
                 **self.records.actions(),
                 TAKES: Action(Scope.READ, self._say_whether_it_takes, quiet=True),
                 **self.counting.actions(),
-                **self.hand.actions(),
+                **self.services.actions(),
             },
             seconds,
         )
@@ -422,7 +422,7 @@ class Node:
 
     def _job_changed(self) -> None:
         self.replication.wake.set()
-        self.hand.job_runner.wake.set()
+        self.services.job_runner.wake.set()
 
     def _why_away(self, name: ServerName) -> str:
         found = away(self.member_statuses()).get(name)
@@ -545,7 +545,7 @@ class Node:
             delivery=self.queue.attempts,
             scrub=self.scrub.looks,
             resubmit=self.resubmitting.batches,
-            spans=self.hand.traces.counts if self.hand.traces else {},
+            spans=self.services.traces.counts if self.services.traces else {},
         )
 
     def late(self) -> LateStatus:
@@ -592,7 +592,7 @@ class Node:
 
     def _record_taken(self, kind: str) -> None:
         if kind == Job.kind:
-            self.hand.job_runner.wake.set()
+            self.services.job_runner.wake.set()
 
     async def retire(self, name: ServerName, operator: str) -> Retirement:
         done = await self.membership.retire(name, operator)

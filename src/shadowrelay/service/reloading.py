@@ -166,7 +166,7 @@ class Reloading:
             node.scrub.interval = settings.scrub_interval
             node.room.minimum = settings.minimum_free_disk
             node.replication.wake.set()
-            node.hand.access.replace(tokens)
+            node.services.access.replace(tokens)
             self._writer.limit(limits)
             self.certificates = watched
             if settings.log != before.log:

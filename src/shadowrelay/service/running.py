@@ -175,15 +175,15 @@ async def _serve(
     settings, database, clock = node.settings, node.database, node.clock
     await _prepare(node)
     log_stop, admin_stop = asyncio.Event(), asyncio.Event()
-    writer = tracking_writer(settings, database, node.hand.events, clock, node.room.wait_for_descriptors)
+    writer = tracking_writer(settings, database, node.services.events, clock, node.room.wait_for_descriptors)
     listening = _admin_socket(settings, worker)
     async with asyncio.TaskGroup() as group:
         guard = group.create_task(_until_failed(database))
         logging = group.create_task(
             _track(writer, settings.tracking.directory, log_stop), name="tracking writer"
         )
-        pages = console(node, node.hand.access, audit=settings.admin.audit_verdict)
-        app = pages.into(build_app(node, access=node.hand.access, clock=clock))
+        pages = console(node, node.services.access, audit=settings.admin.audit_verdict)
+        app = pages.into(build_app(node, access=node.services.access, clock=clock))
         api = group.create_task(serve(_reached(app, worker), listening, admin_stop), name="admin")
         sampling = group.create_task(pages.run(), name="console")
         members = connectors.for_members(node, settings.peer) if settings.peer else None
@@ -194,9 +194,9 @@ async def _serve(
             await _listen(key, connector)
         listed = await list_part_of(database, clock, Taken.START)  # before any other row of this start
         await crashes.count(database, clock(), _in_hand(settings))
-        node.hand.traces = _traces(settings, database)
-        if node.hand.traces is not None:
-            group.create_task(node.hand.traces.run(node.hand.events), name="traces")
+        node.services.traces = _traces(settings, database)
+        if node.services.traces is not None:
+            group.create_task(node.services.traces.run(node.services.events), name="traces")
         opening = group.create_task(opened(node), name="opening")
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:
@@ -212,9 +212,9 @@ async def _serve(
             *stages,
             group.create_task(node.reloading.run(), name="reloading"),
             group.create_task(node.clock.watch(), name="clock"),
-            group.create_task(node.hand.announcing.run(), name="announcing"),
-            group.create_task(node.hand.leaving.run(worker), name="leaving"),
-            group.create_task(node.hand.workers.run(), name="workers"),
+            group.create_task(node.services.announcing.run(), name="announcing"),
+            group.create_task(node.services.leaving.run(worker), name="leaving"),
+            group.create_task(node.services.workers.run(), name="workers"),
             guard,
             sampling,
         ]
@@ -231,7 +231,7 @@ async def _serve(
         await node.members.close()
         node.resolver.close()
         await take_snapshot(database, clock, Taken.STOP)
-        node.hand.events.close()
+        node.services.events.close()
         admin_stop.set()
         log_stop.set()
         await asyncio.gather(api, logging)
@@ -273,8 +273,8 @@ async def _prepare(node: Node) -> None:
     for member in await node.database.transact(lambda ledger: tuple(ledger.members())):
         if member.retired:
             node.membership.retired(member.name)
-    await node.hand.announcing.begin()
-    await node.hand.workers.begin()
+    await node.services.announcing.begin()
+    await node.services.workers.begin()
     await node.replication.look()  # what was switched counts before anything is accepted
 
 
@@ -296,7 +296,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         ),
         group.create_task(node.replication.run(), name="replication"),
         group.create_task(node.resubmitting.run(), name="resubmitting"),
-        group.create_task(node.hand.job_runner.run(), name="jobs"),
+        group.create_task(node.services.job_runner.run(), name="jobs"),
         group.create_task(node.hop_shadows.run(), name="hop shadows"),
         group.create_task(take_snapshots(database, node.clock, listed=listed), name="snapshots"),
     ]

@@ -33,7 +33,7 @@ _KEPT_FOR = 4
 """Times what the counting took."""
 
 
-class Looking:
+class NodeView:
     """One node's looks at itself. ``seconds``: a monotonic clock."""
 
     def __init__(
@@ -174,7 +174,7 @@ class Looking:
 
     async def _look_rates(self, told: Told) -> RatesLook:
         del told
-        return self.node.hand.rates.seen()
+        return self.node.services.rates.seen()
 
     async def _look_messages(self, told: Told) -> Mapping[str, object]:
         """A page of the messages in a state, each with its first ``addresses``."""
