@@ -26,9 +26,20 @@ from test_admin_events import writing
 from shadowrelay.admin.client import AdminClient, NodeEvent
 from shadowrelay.cli import main
 from shadowrelay.cli.top_app import TopApp
-from shadowrelay.cli.top_figures import Look, SeenNode, figures, looks, pace, quantile
-from shadowrelay.cli.top_frame import Sorted, TopFrame, ago, draw
-from shadowrelay.cli.top_watch import NodesWatch, told
+from shadowrelay.cli.top_figures import (
+    Look,
+    NodesWatch,
+    SeenNode,
+    Sorted,
+    TopFrame,
+    ago,
+    draw,
+    figures,
+    looks,
+    pace,
+    quantile,
+    told,
+)
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import worker_name

@@ -11,9 +11,7 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.top_figures import figures, quantile
-from shadowrelay.cli.top_frame import TopFrame, draw
-from shadowrelay.cli.top_watch import NodesWatch
+from shadowrelay.cli.top_figures import NodesWatch, TopFrame, draw, figures, quantile
 from shadowrelay.cli.viewing import duration, node_options, reporting, workers_option
 
 

@@ -10,8 +10,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Static
 
-from shadowrelay.cli.top_frame import Sorted, TopFrame, draw
-from shadowrelay.cli.top_watch import NodesWatch
+from shadowrelay.cli.top_figures import NodesWatch, Sorted, TopFrame, draw
 
 
 class TopApp(App[None]):

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from typing_extensions import TypedDict
 
+from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
+from shadowrelay.cli.viewing import clean
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.workers import label, worker_name
 from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Sum, SumByName, by, fold
+from shadowrelay.shown.nodes import WorkersAnswer, node_name
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -222,3 +233,316 @@ def _of(look: Look, done: NodePace) -> TopFigures:
             for hop, (messages, oldest) in look.queues.items()
         ],
     }
+
+
+NOTABLE = (
+    "FAIL",
+    "HAREDIRECTFAIL",
+    "HADAMAGE",
+    "HARESTORE",
+    "RESUBMIT",
+    "SUSPEND",
+    "RESUME",
+    "RETRY",
+    "REMOVE",
+    "DROP",
+    "LOAD",
+)
+"""Events that are shown one by one: what happens to most messages is in the figures."""
+
+AGAIN = 2.0
+"""Seconds after which a node that did not answer is asked again."""
+
+_KEPT = 200  # events
+
+
+class NodesWatch:
+    """Looks at nodes in threads of its own, which end with the process. ``nodes`` and ``events`` may be read
+    at any time.
+    """
+
+    def __init__(self, clients: Sequence[AdminClient], interval: float, *, workers: bool = False) -> None:
+        """``workers``: each worker of a node is shown by itself."""
+        self._clients = clients
+        self._interval = interval
+        self._workers = workers
+        self._names = {client.url: client.url for client in clients}
+        self._seen = {
+            client.url: {1: SeenNode(client.url, client.url, why="not asked yet")} for client in clients
+        }
+        self._events: deque[str] = deque(maxlen=_KEPT)
+
+    @property
+    def nodes(self) -> list[SeenNode]:
+        found: list[SeenNode] = []
+        for url, workers in list(self._seen.items()):
+            each = [replace(one, name=self._name_of(url, number)) for number, one in sorted(workers.items())]
+            found += each if self._workers else [replace(together(each), name=self._names[url])]
+        return found
+
+    def _name_of(self, url: str, number: int) -> str:
+        """The name of a node, or of a worker; its URL before it is known."""
+        name = self._names[url]
+        return name if name == url else worker_name(ServerName(name), number)
+
+    @property
+    def events(self) -> list[str]:
+        return list(self._events)
+
+    def start(self) -> None:
+        for client in self._clients:
+            for work in (self._look_on, self._listen):
+                threading.Thread(target=work, args=(client,), daemon=True).start()
+
+    def once(self) -> None:
+        """Look twice at each node, an interval apart. Raises ApiError if no node answers."""
+        for client in self._clients:
+            self._name(client)
+            self._look(client)
+        time.sleep(self._interval)
+        for client in self._clients:
+            self._look(client)
+        if all(node.why for node in self.nodes):
+            raise ApiError("; ".join(node.why for node in self.nodes))
+
+    def _look_on(self, client: AdminClient) -> None:
+        while True:
+            self._look(client)
+            time.sleep(self._interval)
+
+    def _look(self, client: AdminClient) -> None:
+        before = self._seen[client.url]
+        try:
+            page, at = client.metrics(), time.monotonic()
+            found = looks(page, at)
+        except (ApiError, ValueError) as error:
+            why = clean(error).partition(" --admin or ")[0]
+            self._seen[client.url] = {number: replace(one, why=why) for number, one in before.items()}
+            return
+        silent = {number: replace(one, why="it does not answer") for number, one in before.items()}
+        self._seen[client.url] = silent | {
+            number: self._paced(before.get(number), client.url, seen) for number, seen in found.items()
+        }
+
+    @staticmethod
+    def _paced(before: SeenNode | None, url: str, found: Look) -> SeenNode:
+        last: Look | None = None if before is None or before.why else before.look
+        done: NodePace = pace(last, found)
+        return SeenNode(url, url, look=found, pace=done)
+
+    def _name(self, client: AdminClient) -> None:
+        """Learn a node's name from the beginning of its events."""
+        try:
+            for event in islice(client.events(NOTABLE), 1):
+                self._hear(client, event)
+        except ApiError:
+            pass
+
+    def _listen(self, client: AdminClient) -> None:
+        """Listen to the node; to each of its workers, if it has several."""
+        heard: set[int] = set()
+        last = ""
+        while True:
+            for number in self._numbers(client) - heard:
+                heard.add(number)
+                threading.Thread(target=self._listen_to, args=(client, number), daemon=True).start()
+            if not heard:
+                last = self._stream(client, None, last)
+            time.sleep(AGAIN)
+
+    def _listen_to(self, client: AdminClient, number: int) -> None:
+        last = ""
+        while True:
+            last = self._stream(client, number, last)
+            time.sleep(AGAIN)
+
+    def _stream(self, client: AdminClient, worker: int | None, last: str) -> str:
+        """Hear events until the stream ends. Returns the id of the last one."""
+        try:
+            for event in client.events(NOTABLE, last, worker=worker):
+                last = event.id or last
+                self._hear(client, event)
+        except ApiError:
+            pass  # the figures say why
+        return last
+
+    def _numbers(self, client: AdminClient) -> set[int]:
+        """The workers of a node; none of one that is a single process."""
+        try:
+            return {int(one["number"]) for one in client.get(WorkersAnswer, "workers")["workers"]}
+        except (ApiError, KeyError, TypeError, ValueError):
+            return set()
+
+    def _hear(self, client: AdminClient, event: NodeEvent) -> None:
+        data = event.data
+        if event.name == "begin":
+            self._names[client.url] = node_name(clean(data.get("node", client.url)))
+        elif not event.name and "event-id" in data:
+            self._events.append(told(self._names[client.url], data))
+
+
+def told(node: str, columns: Mapping[str, str]) -> str:
+    """An event on one line."""
+    at = columns.get("date-time", "")[11:19]
+    parts = [
+        columns.get("event-id", ""),
+        columns.get("network-message-id", "")[-12:],
+        columns.get("recipient-address", ""),
+        columns.get("recipient-status", "") or columns.get("source-context", ""),
+    ]
+    return clean(" ".join([at, label(node), *filter(None, parts)]))
+
+
+MOST_QUEUES = 12
+_LEAST = 40  # columns
+
+
+class Sorted(StrEnum):
+    """By what the queues are sorted."""
+
+    MESSAGES = "messages"
+    AGE = "age"
+    NAME = "name"
+
+    def next(self) -> Sorted:
+        order = list(Sorted)
+        return order[(order.index(self) + 1) % len(order)]
+
+
+@dataclass(frozen=True, slots=True)
+class TopLine:
+    """A line of a frame; ``bad`` is shown in red, ``head`` in bold."""
+
+    text: str
+    bad: bool = False
+    head: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopFrame:
+    """What a frame shows. ``events``: the newest last."""
+
+    nodes: Sequence[SeenNode]
+    events: Sequence[str]
+    now: datetime
+    sorted_by: Sorted = Sorted.MESSAGES
+    paused: bool = False
+
+
+def draw(frame: TopFrame, width: int, height: int = 1000) -> list[TopLine]:
+    """The lines: at most ``width`` columns and ``height`` lines, the newest events last."""
+    width = max(width, _LEAST)
+    every = figures(frame.nodes)
+    lines = [*_head(frame, every), TopLine(""), *_queues(frame, every, width)]
+    lines += [TopLine(""), *_members(frame, width)]
+    room = height - len(lines) - 2
+    if frame.events and room > 0:
+        lines += [TopLine(""), TopLine("events", head=True)]
+        lines += [TopLine(text) for text in frame.events[-room:]]
+    return [TopLine(_cut(one.text, width), one.bad, one.head) for one in lines[:height]]
+
+
+def _head(frame: TopFrame, every: TopFigures) -> list[TopLine]:
+    nodes, away = frame.nodes, [node for node in frame.nodes if node.why]
+    names = nodes[0].name + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
+    state = "  PAUSED" if frame.paused else ""
+    at = frame.now.astimezone(UTC).strftime("%H:%M:%S")
+    queued, exposed, doubt, aside = every["waiting"].values()
+    rates = "   ".join(f"{name} {_short(every['rates'][name])}/s" for name in RATES)
+    measured = every["latency"]
+    shares = "  ".join(f"p{share} {_seconds(quantile(share / 100, measured))}" for share in (50, 95, 99))
+    safe = f"EXPOSED {exposed}" if exposed else "exposed 0"
+    lines = [
+        TopLine(f"shadowrelay top   {names}   {at} UTC{state}", head=True),
+        TopLine(rates),
+        TopLine(f"250 after: {shares}"),
+        TopLine(
+            f"{safe}   queued {queued}   in doubt {doubt}   set aside {aside}",
+            bad=bool(exposed),
+        ),
+    ]
+    return lines + [TopLine(f"{node.name}: {node.why}; it is asked again", bad=True) for node in away]
+
+
+def _queues(frame: TopFrame, every: TopFigures, width: int) -> list[TopLine]:
+    queues = sorted(every["queues"], key=_key(frame.sorted_by))
+    if not queues:
+        return [TopLine("No message waits in a queue.")]
+    hops = width - 24
+    lines = [TopLine(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}", head=True)]
+    for queue in queues[:MOST_QUEUES]:
+        hop = _cut(clean(queue["next_hop"]), hops)
+        lines.append(TopLine(f"{hop:<{hops}}  {queue['messages']:>9,}  {ago(queue['oldest']):>10}"))
+    if len(queues) > MOST_QUEUES:
+        lines.append(TopLine(f"and {len(queues) - MOST_QUEUES} more"))
+    return lines
+
+
+def _key(by: Sorted) -> Callable[[TopQueue], tuple[float, str]]:
+    def key(queue: TopQueue) -> tuple[float, str]:
+        order: Mapping[Sorted, float] = {Sorted.MESSAGES: -queue["messages"], Sorted.AGE: -queue["oldest"]}
+        return order.get(by, 0.0), queue["next_hop"]
+
+    return key
+
+
+def _members(frame: TopFrame, width: int) -> list[TopLine]:
+    names = width - 55
+    lines = [
+        TopLine(_member(names, "member", "state", ["queued", "exposed", "held", "in/s", "out/s"]), head=True)
+    ]
+    asked = {node_name(node.name) for node in frame.nodes}
+    for node in frame.nodes:
+        figures = (
+            [str(int(node.look.value(f"{one}_messages"))) for one in ("queued", "exposed", "shadow")]
+            + [_short(node.pace.rates.get(one, 0.0)) for one in ("accepted", "delivered")]
+            if node.look and not node.why
+            else ["–"] * 5
+        )
+        ready = bool(node.look and node.look.value("ready"))
+        state = "no answer" if node.why else "ready" if ready else "not ready"
+        bad = state != "ready"
+        lines.append(TopLine(_member(names, node.name, state, figures), bad=bad))
+    for name, reachable in sorted(_others(frame.nodes).items()):
+        if name not in asked:
+            state = "reachable" if reachable else "unreachable"
+            lines.append(TopLine(_member(names, name, state, ["–"] * 5), bad=not reachable))
+    return lines
+
+
+def _member(names: int, name: str, state: str, figures: Sequence[str]) -> str:
+    widths = (8, 8, 8, 6, 6)
+    row = " ".join(f"{text:>{width}}" for text, width in zip(figures, widths, strict=True))
+    return f"{_cut(clean(name), names):<{names}}  {state:<12} {row}"
+
+
+def _others(nodes: Sequence[SeenNode]) -> dict[str, bool]:
+    """The nodes that others speak of, and whether all of those reach all of their workers."""
+    found: dict[str, bool] = {}
+    for node in nodes:
+        for member, seen in (node.look.peers if node.look and not node.why else {}).items():
+            name = node_name(member)
+            found[name] = found.get(name, True) and bool(seen.get("reachable", 1.0))
+    return found
+
+
+def ago(seconds: float) -> str:
+    """How old something is, in few letters: ``3 min``."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def _seconds(found: float | None) -> str:
+    if found is None:
+        return "–"
+    return f"{found * 1000:.0f} ms" if found < 1 else f"{found:.1f} s"
+
+
+def _short(number: float) -> str:
+    return f"{number:.1f}" if number < 1000 else f"{number:.0f}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
