@@ -1,4 +1,4 @@
-"""Answers the other members: who may use their verbs, offers of copies, and questions."""
+"""Answers the other members: offers of copies, and questions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.core.workers import node_of
 from shadowrelay.database.content import Spool, is_full
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.in_hand import NOWHERE
+from shadowrelay.members.admission import Admission
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.pool import seconds
 from shadowrelay.node_clock import NodeClock
@@ -34,7 +34,7 @@ from shadowrelay.smtp.members.offer import SEND_CONTENT
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
-from shadowrelay.wire.networks import Networks, within
+from shadowrelay.wire.networks import Networks
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 from shadowrelay.wire.xshadow import (
     Malformed,
@@ -89,6 +89,7 @@ class AnsweringSession:
     def __init__(self, sessions: AnsweringSessions) -> None:
         self.database = sessions.database
         self.boundary = sessions.boundary
+        self._admission = Admission(self.database, self.boundary, sessions.options.externally_secured)
         self.clock = sessions.clock
         self.options = sessions.options
         self.policy = sessions.policy
@@ -114,33 +115,10 @@ class AnsweringSession:
         return self._enabled()
 
     def admits(self, client: Client) -> bool:
-        return client.certificate is not None or self._secured(client)
-
-    def _secured(self, client: Client) -> bool:
-        return within(client.address, self.options.externally_secured)
+        return self._admission.admits(client)
 
     async def greet(self, client: Client, theirs: Greeting) -> Greeting:
-        names = {
-            value.lower()
-            for kind, value in (client.certificate or {}).get("subjectAltName", ())
-            if kind == "DNS"
-        }
-        is_member = theirs.name in self.boundary.watches
-        if not is_member or (node_of(theirs.name) not in names and not self._secured(client)):
-            log.warning(
-                "stranger_refused", client=client.address, said=theirs.name, certificate=sorted(names)
-            )
-            raise Refused(550, "5.7.1", "Not a member")
-        known = await self.database.transact(lambda ledger: ledger.member(theirs.name))
-        if known is not None and known.retired:
-            raise Refused(550, "5.7.1", "Not a member")
-        if known is not None and known.replaced == theirs.lineage.incarnation:
-            # A greeting read late; or the old process still runs, beside another node of that name.
-            log.warning("replaced_member_refused", member=theirs.name, incarnation=known.replaced)
-            raise Refused(451, "4.3.0", "Another database took the place of yours")
-        watch = self.boundary.watches.get(theirs.name)
-        if watch is None:  # it left the boundary in this moment
-            raise Refused(550, "5.7.1", "Not a member")
+        watch, known = await self._admission.member(client, theirs)
         new_contact = watch.silent or known is None or known.lineage is None
         restarted = known and known.lineage and known.lineage.incarnation != theirs.lineage.incarnation
         await self._meet(theirs)
