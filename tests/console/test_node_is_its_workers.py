@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 import pytest
 from admin.admin_node import MX2, OURS, ask, attempted, damaged, fill, held, meet, message_id, peer, received
-from admin.fronted import Fronted, a_front
 from click.testing import CliRunner
 from told_by_models import exact
+from workers.fronted import Fronted, a_front
 
 from shadowrelay.cli import main
 from shadowrelay.core.delivery.settling import Ending

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from admin.admin_node import MX2, ask, fill, meet, received
 from admin.event_streams import Stream, Told, subscribed, writing
-from admin.fronted import FakeWorker, Fronted, a_front
+from workers.fronted import FakeWorker, Fronted, a_front
 
 from shadowrelay.admin.access import FixedToken
 from shadowrelay.workers import node_events

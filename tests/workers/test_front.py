@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import quote, urlencode
 
-from admin_node import MX2, MX3, NOW, OURS, Got, ask, attempted, fill, held, meet, message_id, received
-from fronted import Fronted, a_front
+from admin.admin_node import MX2, MX3, NOW, OURS, Got, ask, attempted, fill, held, meet, message_id, received
 from prometheus_client.parser import text_string_to_metric_families
 from told_by_models import exact
+from workers.fronted import Fronted, a_front
 
 from shadowrelay.admin.access import access_by
 from shadowrelay.admin.api import build_app

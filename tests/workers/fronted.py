@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from admin_node import NOW, OURS, FakeNode
-from admin_node import a_node as a_fake_node
+from admin.admin_node import NOW, OURS, FakeNode
+from admin.admin_node import a_node as a_fake_node
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
