@@ -32,7 +32,6 @@ from shadowrelay.cli.top_figures import (
     SeenNode,
     Sorted,
     TopFrame,
-    ago,
     draw,
     figures,
     looks,
@@ -219,7 +218,6 @@ def test_queues_are_sorted_by_messages_by_age_or_by_name() -> None:
         by = by.next()
     assert firsts == ["outside", "inside", "inside"]
     assert by is Sorted.MESSAGES
-    assert [ago(number) for number in (5, 65, 7300, 200_000)] == ["5 s", "1 min", "2 h", "2 d"]
 
 
 def test_an_event_is_one_line_without_control_characters() -> None:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
 from shadowrelay.cli.viewing import clean
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.time_text import spell
 from shadowrelay.core.workers import label, worker_name
 from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Sum, SumByName, by, fold
 from shadowrelay.shown.nodes import WorkersAnswer, node_name
@@ -472,7 +473,8 @@ def _queues(frame: TopFrame, every: TopFigures, width: int) -> list[TopLine]:
     lines = [TopLine(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}", head=True)]
     for queue in queues[:MOST_QUEUES]:
         hop = _cut(clean(queue["next_hop"]), hops)
-        lines.append(TopLine(f"{hop:<{hops}}  {queue['messages']:>9,}  {ago(queue['oldest']):>10}"))
+        age = spell(timedelta(seconds=int(queue["oldest"])), 1)
+        lines.append(TopLine(f"{hop:<{hops}}  {queue['messages']:>9,}  {age:>10}"))
     if len(queues) > MOST_QUEUES:
         lines.append(TopLine(f"and {len(queues) - MOST_QUEUES} more"))
     return lines
@@ -524,14 +526,6 @@ def _others(nodes: Sequence[SeenNode]) -> dict[str, bool]:
             name = node_name(member)
             found[name] = found.get(name, True) and bool(seen.get("reachable", 1.0))
     return found
-
-
-def ago(seconds: float) -> str:
-    """How old something is, in few letters: ``3 min``."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{int(seconds)} s"
 
 
 def _seconds(found: float | None) -> str:

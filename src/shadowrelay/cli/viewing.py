@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.core.time_text import ago
 from shadowrelay.core.workers import is_later_worker, label
 from shadowrelay.shown.messages import MessagesPage
 from shadowrelay.shown.nodes import StatusesAnswer, node_name, of_node
@@ -148,12 +149,7 @@ def short_times(text: str, now: datetime) -> str:
 
 
 def _ago(moment: datetime, now: datetime) -> str:
-    seconds = (now - moment).total_seconds()
-    if abs(seconds) >= 3600:
-        return _clock(moment, now)
-    number = abs(round(seconds))
-    long = f"{number // 60} min" if number >= 60 else f"{number} s"
-    return f"{long} ago" if seconds >= 0 else f"in {long}"
+    return _clock(moment, now) if abs(now - moment) >= timedelta(hours=1) else ago(moment, now)
 
 
 def _clock(moment: datetime, now: datetime) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from shadowrelay.core import time_text
 from shadowrelay.core.workers import label
 
-_STEPS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -24,32 +24,19 @@ def moment(text: str | datetime | None) -> datetime | None:
 
 
 def span(length: timedelta | float) -> str:
-    """A length of time in its two largest units: ``3 min``, ``1 h 20 min``."""
-    seconds = length.total_seconds() if isinstance(length, timedelta) else float(length)
-    left = max(0, round(seconds))
-    for at, (unit, size) in enumerate(_STEPS):
-        if left >= size or unit == "s":
-            whole, rest = divmod(left, size)
-            first = f"{whole} {unit}"
-            if at + 1 >= len(_STEPS) or unit == "min":
-                return first
-            smaller, of = _STEPS[at + 1]
-            return f"{first} {rest // of} {smaller}" if rest // of else first
-    return "0 s"
+    """``3 min``, ``1 h 20 min``; a number is seconds."""
+    return time_text.span(length if isinstance(length, timedelta) else timedelta(seconds=length))
 
 
 def ago(text: str | datetime | None, now: datetime) -> str:
     """``3 min ago``, or ``in 12 s``."""
     at = moment(text)
-    if at is None:
-        return "–"
-    apart = now - at
-    return f"{span(apart)} ago" if apart >= timedelta(0) else f"in {span(-apart)}"
+    return "–" if at is None else time_text.ago(at, now)
 
 
 def age(text: str | datetime | None, now: datetime) -> str:
     at = moment(text)
-    return "–" if at is None else span(now - at)
+    return "–" if at is None else time_text.span(now - at)
 
 
 def clock(text: str | datetime | None, now: datetime) -> str:

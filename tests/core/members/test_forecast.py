@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from ledger_at_hand import C
 
-from shadowrelay.core.members.forecast import Forecast, spell
+from shadowrelay.core.members.forecast import Forecast
 from shadowrelay.core.values import replace
 
 SILENT = Forecast(
@@ -51,16 +51,3 @@ def test_time_promotes_nothing_while_somebody_has_contact_with_it_or_we_may_be_c
     assert promotion(cut_off).startswith("its 12 messages are not promoted by time: this node reaches no")
     seen = f"its 12 messages are not promoted by time: {C} is in contact with it"
     assert promotion(replace(SILENT, seen_by=C)) == promotion(replace(cut_off, seen_by=C)) == seen
-
-
-@pytest.mark.parametrize(
-    ("length", "text"),
-    [
-        (timedelta(0), "0 s"),
-        (timedelta(seconds=59), "59 s"),
-        (timedelta(hours=2, minutes=48, seconds=9), "2 h 48 min"),
-        (timedelta(days=1), "1 d"),
-    ],
-)
-def test_a_duration_has_its_two_largest_units(length: timedelta, text: str) -> None:
-    assert spell(length) == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.time_text import spell
 from shadowrelay.core.values import dataclass
 
 
@@ -45,14 +46,3 @@ class Forecast:
             return f"{messages} not promoted by time: this node reaches no other machine, and may be cut off"
         when = f"in {spell(self.promoting_in)}" if self.promoting_in > timedelta(0) else "now"
         return f"{messages} promoted {when}"
-
-
-def spell(length: timedelta) -> str:
-    """A duration in its two largest units: ``2 h 48 min``, ``3 min 5 s``, ``12 s``."""
-    seconds = round(length.total_seconds())
-    parts = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        count, seconds = divmod(seconds, size)
-        parts.append((count, unit))
-    first = next((index for index, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
