@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from decision_inputs import POLICY
 from giving_records import hears
+from hypothesis import given
+from hypothesis import strategies as st
 from ledger_at_hand import DB, NOW, RUN, A, B, C, LedgerAtHand, M, ledger_of, message
 
 from shadowrelay.core.decisions import VerdictKind
@@ -18,6 +21,7 @@ from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.switches import Switch, SwitchValue
 from shadowrelay.core.switching import (
     REDUNDANCY,
+    SPANS,
     SWITCHED,
     WHY_NOT,
     carried,
@@ -25,6 +29,8 @@ from shadowrelay.core.switching import (
     flipped,
     in_force,
     released,
+    relied_on,
+    settled,
 )
 from shadowrelay.wire.records import record_from, record_told
 
@@ -71,7 +77,7 @@ def test_a_switch_counts_until_the_settings_file_says_something_else_than_at_the
 
 def test_each_node_keeps_what_its_own_file_said_when_it_learnt_the_switch() -> None:
     one, other = ledger_of(A), ledger_of(B)
-    made = one.apply(flipped(one, switch(value=True, against=True)))
+    made = one.apply(flipped(one, switch(value=True, against=True), POLICY))
     learnt = merge(other, made, file=False)
     assert (learnt.against, on_with(learnt, file=False)) == (False, True), "for all members at once"
     assert one.switch(REDUNDANCY) == made
@@ -83,29 +89,31 @@ def test_each_change_is_a_revision_and_the_highest_counts_in_every_order() -> No
     later = switch(value=True, changed_by=B, revision=2)
     for order in ([first, later], [later, first]):
         on = ledger_of(C)
-        for given in order:
-            merge(on, given)
+        for each in order:
+            merge(on, each)
         known = on.switch(REDUNDANCY)
         assert known == later
-        made = on.apply(flipped(on, switch()))
+        made = on.apply(flipped(on, switch(), POLICY))
         assert merge(on, later) == made == on.switch(REDUNDANCY)
 
 
 def test_a_change_counts_over_all_that_its_node_knows_though_a_clock_was_ahead() -> None:
     one, other = ledger_of(A), ledger_of(B)
-    ahead = one.apply(flipped(one, switch(changed_at=NOW + timedelta(hours=3))))
+    ahead = one.apply(flipped(one, switch(changed_at=NOW + timedelta(hours=3)), POLICY))
     merge(other, ahead)
-    after = other.apply(flipped(other, switch(value=True, changed_by=B)))
+    after = other.apply(flipped(other, switch(value=True, changed_by=B), POLICY))
     assert merge(one, after) == after == one.switch(REDUNDANCY)
 
 
 def test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk() -> None:
     one, lost = ledger_of(A), ledger_of(B)
     for value in (False, True, False):
-        one.apply(flipped(one, switch(value=value)))
+        one.apply(flipped(one, switch(value=value), POLICY))
     known = one.switch(REDUNDANCY)
     assert known is not None
-    after = lost.apply(flipped(lost, switch(value=True, changed_by=B, changed_at=NOW + timedelta(seconds=1))))
+    after = lost.apply(
+        flipped(lost, switch(value=True, changed_by=B, changed_at=NOW + timedelta(seconds=1)), POLICY)
+    )
     assert merge(lost, known) == after
     assert merge(one, after) == after == one.switch(REDUNDANCY)
 
@@ -144,7 +152,7 @@ VALUES: list[tuple[str, object]] = [
 
 
 def test_each_setting_of_the_policy_is_switched_or_says_why_not() -> None:
-    assert tuple(name for name, _ in VALUES) == SWITCHED
+    assert {*SWITCHED} == {name for name, _ in VALUES} | SPANS
     assert {*SWITCHED, *WHY_NOT} == {one.name for one in fields(Policy)}
     assert not {*SWITCHED} & {*WHY_NOT}
 
@@ -159,7 +167,7 @@ def test_a_value_that_was_set_for_all_counts_until_it_is_unset_whatever_the_file
         assert hears(on, given) == given
         assert getattr(in_force(file, on.records(Switch)), name) == value
         assert in_force(file, on.records(Switch)) == replace(file, **{name: value})  # type: ignore[arg-type]
-        unset = on.apply(flipped(on, setting(name, None)))
+        unset = on.apply(flipped(on, setting(name, None), POLICY))
         assert unset.revision > given.revision, "a member that was away has to learn it"
         assert in_force(file, on.records(Switch)) == file
 
@@ -168,7 +176,8 @@ def test_a_value_that_was_set_for_all_counts_until_it_is_unset_whatever_the_file
     "given",
     [
         setting("data_dir", "/"),
-        setting("shadow_resubmit_time_span", 1000),
+        setting("shadow_heartbeat_frequency", 1000),
+        setting("shadow_resubmit_time_span", 999),
         setting("opening_timeout", 1000),
         setting(REDUNDANCY, None),
         setting(REDUNDANCY, True),
@@ -190,6 +199,115 @@ def test_a_value_that_a_setting_cannot_have_is_refused_and_does_not_count_where_
 ) -> None:
     assert fault(given)
     assert in_force(POLICY, [given]) == POLICY
+
+
+SPAN = "shadow_resubmit_time_span"
+FILE = timedelta(hours=3)
+"""The time span of the settings files."""
+
+
+def spans(on: LedgerAtHand, name: str = SPAN) -> tuple[object, object]:
+    """The value by which a node does its part, and the one that it relies on."""
+    records = on.records(Switch)
+    return tuple(getattr(made(POLICY, records), name) for made in (in_force, relied_on))  # type: ignore[return-value]
+
+
+def span(length: timedelta | None, name: str = SPAN, **changes: object) -> Switch:
+    return setting(name, carried(length), **changes)
+
+
+@pytest.mark.parametrize("name", sorted(SPANS))
+def test_a_longer_span_counts_at_once_and_is_relied_on_when_every_member_has_it(name: str) -> None:
+    before, longer = getattr(POLICY, name), timedelta(hours=20) + getattr(POLICY, name) / 10
+    longer = max(longer, before + timedelta(hours=1)) if name != SPAN else longer
+    for on, learn in ((ledger_of(A), flipped), (ledger_of(B), None)):
+        given = span(longer, name)
+        made = on.apply(learn(on, given, POLICY)) if learn else hears(on, given)
+        assert made
+        assert spans(on, name) == (longer, before if name == SPAN else longer)
+        assert on.apply(settled(on, made))
+        assert spans(on, name) == (longer, longer)
+
+
+@pytest.mark.parametrize("name", sorted(SPANS))
+def test_a_shorter_span_is_relied_on_at_once_and_counts_when_every_member_has_it_for_long_enough(
+    name: str,
+) -> None:
+    before, shorter = getattr(POLICY, name), timedelta(minutes=10)
+    for on, learn in ((ledger_of(A), flipped), (ledger_of(B), None)):
+        given = span(shorter, name)
+        made = on.apply(learn(on, given, POLICY)) if learn else hears(on, given)
+        assert made
+        pending = before, shorter if name == SPAN else before
+        assert spans(on, name) == pending
+        assert hears(on, made) == made
+        assert spans(on, name) == pending, "the same revision again changes nothing"
+        assert on.apply(settled(on, made))
+        assert spans(on, name) == (shorter, shorter)
+        assert not on.apply(settled(on, made)), "once"
+        unset = on.apply(flipped(on, span(None, name), POLICY))
+        assert not on.apply(settled(on, made)), "a revision of before settles nothing"
+        assert spans(on, name) == pending
+        assert on.apply(settled(on, unset))
+        assert spans(on, name) == (before, before)
+
+
+def test_a_span_that_is_changed_again_before_it_is_settled_keeps_what_may_be_in_force_anywhere() -> None:
+    on = ledger_of(A)
+    for hours in (1, 8, 2):
+        on.apply(flipped(on, span(timedelta(hours=hours)), POLICY))
+    assert spans(on) == (timedelta(hours=8), timedelta(hours=1))
+
+
+def test_what_may_be_in_force_is_on_record_over_a_restart_and_each_nodes_own() -> None:
+    one, other = ledger_of(A), ledger_of(B)
+    made = one.apply(flipped(one, span(timedelta(hours=20)), POLICY))
+    assert record_from(Switch, json.loads(json.dumps(record_told(made)))).shortest == made.shortest
+    learnt = hears(other, replace(made, longest=1, shortest=1))
+    assert learnt
+    assert (learnt.longest, learnt.shortest) == (made.longest, made.shortest), "a member says nothing of ours"
+    assert "longest" not in record_told(replace(made, longest=None, shortest=None))
+
+
+LENGTHS = st.one_of(st.none(), st.integers(1, 24).map(lambda hours: timedelta(hours=hours)))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(0, 2), LENGTHS),
+        st.tuples(st.just("give"), st.integers(0, 2), st.integers(0, 2)),
+        st.tuples(st.just("settle"), st.integers(0, 2), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_nobody_ever_relies_on_a_longer_span_than_anybody_else_goes_by(steps: list[Any]) -> None:
+    """Members hear of changes in any order, and settle what they know that all others have."""
+    nodes = [ledger_of(name) for name in (A, B, C)]
+    heard: dict[int, set[tuple[str, int, int]]] = {0: set(), 1: set(), 2: set()}  # who has what, as it knows
+    for number, (what, at, more) in enumerate(steps):
+        on = nodes[at]
+        known = on.switch(SPAN)
+        if what == "set":
+            id_ = RequestId(f"01900000-0000-7000-8000-{number:012d}")
+            by = {"id": id_, "changed_by": on.name, "changed_at": NOW + timedelta(seconds=number % 4)}
+            on.apply(flipped(on, span(more, **by), POLICY))
+        elif what == "give" and known is not None and more != at:
+            answer = hears(nodes[more], known)
+            assert answer is not None
+            heard[at].add((known.id, known.revision, more))
+            hears(on, answer)
+            now = on.switch(SPAN)
+            assert now is not None
+            heard[more].add((now.id, now.revision, at))
+        elif what == "settle" and known is not None:
+            others = {0, 1, 2} - {at}
+            if all((known.id, known.revision, other) in heard[at] for other in others):
+                on.apply(settled(on, known))
+        lasting = [spans(one) for one in nodes]
+        for one, (_, relied) in enumerate(lasting):
+            for other, (own, _) in enumerate(lasting):
+                assert relied <= own, (one, other, steps)  # type: ignore[operator]
 
 
 def owning(*states: HolderState, **changes: object) -> LedgerAtHand:

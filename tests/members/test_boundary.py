@@ -210,6 +210,17 @@ def test_a_message_goes_to_the_sites_of_the_settings_under_which_it_began() -> N
     assert {boundary.candidates(1000.0, local).first for _ in range(3)} == {Turn(C)}
 
 
+def test_an_owner_is_cut_off_after_the_span_that_it_relies_on_and_promotes_after_its_own() -> None:
+    longer = replace(POLICY, shadow_resubmit_time_span=timedelta(seconds=2 * SPAN))
+    boundary = Boundary(place(A), (place(B),), longer, POLICY)
+    boundary.answered(B, 1000.0)
+    assert Alarm.PROMOTE not in boundary.failed(B, 1000.0, "down")
+    assert boundary.cut_off(1000.0 + SPAN - 1) == ()
+    assert boundary.cut_off(1000.0 + SPAN) == (B,)
+    assert Alarm.PROMOTE not in boundary.failed(B, 1000.0 + SPAN, "down")
+    assert Alarm.PROMOTE in boundary.failed(B, 1000.0 + 2 * SPAN, "down")
+
+
 def test_the_first_one_stays_the_first_though_it_fails_meanwhile() -> None:
     """A session with it may be open, and part of the message on its way."""
     boundary = boundary_of(B, C)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.steps import Unanswered
+from shadowrelay.core.switches import Switch
 from shadowrelay.members.record_replication import REFRESH, Spread
 from shadowrelay.members.sharing import News, Shared
 
@@ -83,3 +84,65 @@ def test_a_refusal_is_news_once() -> None:
     assert spread.answered(A, refused, NEWS, 2.0) == {}
     assert spread.answered(A, ANSWERED, NEWS, 3.0) == {}
     assert spread.answered(A, refused, NEWS, 4.0) == {R: "too many"}
+
+
+def pending(longest: float = 10.0, revision: int = 3) -> Switch:
+    return Switch(
+        id=R,
+        name="shadow_resubmit_time_span",
+        value=2000,
+        longest=round(1000 * longest),
+        shortest=2000,
+        operator="ann",
+        reason="why",
+        revision=revision,
+        changed_by=A,
+        changed_at=datetime(2026, 11, 21, tzinfo=UTC),
+    )
+
+
+def told(spread: Spread, name: ServerName, run: Incarnation, revision: int, now: float) -> None:
+    news: News = frozenset({(R, revision, 0)})
+    runs = {known: given.run for known, given in spread.given.items()} | {name: run}
+    spread.due(runs, news, now)
+    spread.answered(name, ANSWERED, news, now)
+
+
+def test_a_span_is_settled_once_every_member_has_had_it_for_as_long_as_the_longest() -> None:
+    spread, one = Spread(), pending()
+    told(spread, A, RUN, 3, 0.0)
+    assert spread.settled([one], {A, B}, 100.0) == []
+    told(spread, B, RUN, 2, 100.0)
+    assert spread.settled([one], {A, B}, 200.0) == [], "it has the revision before"
+    told(spread, B, RUN, 3, 200.0)
+    assert spread.settled([one], {A, B}, 200.0) == []
+    assert spread.settled([one], {A, B}, 209.9) == []
+    assert spread.settled([one], {A, B}, 210.0) == [one]
+    assert spread.settled([replace(one, longest=None)], {A, B}, 211.0) == [], "it is settled"
+
+
+def test_a_member_that_is_away_has_what_it_had_and_one_that_comes_back_says_so_again() -> None:
+    spread, one = Spread(), pending()
+    for name in (A, B):
+        told(spread, name, RUN, 3, 0.0)
+    assert spread.settled([one], {A, B}, 0.0) == []
+    spread.meet({A: RUN}, 5.0)
+    assert spread.settled([one], {A, B}, 9.0) == []
+    assert spread.settled([one], {A, B}, 10.0) == [one]
+    spread.meet({A: RUN, B: NEXT}, 11.0)  # its database may be another one
+    assert spread.settled([one], {A, B}, 12.0) == []
+    told(spread, B, NEXT, 3, 13.0)
+    assert spread.settled([one], {A, B}, 13.0) == []
+    assert spread.settled([one], {A, B}, 22.9) == []
+    assert spread.settled([one], {A, B}, 23.0) == [one]
+
+
+def test_a_member_that_refuses_a_span_keeps_it_from_being_settled_until_it_is_retired() -> None:
+    spread, one, news = Spread(), pending(), frozenset({(R, 3, 0)})
+    told(spread, A, RUN, 3, 0.0)
+    spread.due({A: RUN, B: RUN}, news, 0.0)
+    spread.answered(B, Shared(refused=((R, "this node cannot switch it"),)), news, 0.0)
+    assert spread.settled([one], {A, B}, 50.0) == []
+    assert spread.settled([one], {A, B}, 100.0) == []
+    assert spread.settled([one], {A}, 100.0) == []
+    assert spread.settled([one], {A}, 110.0) == [one]

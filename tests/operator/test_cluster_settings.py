@@ -153,7 +153,9 @@ async def test_a_message_is_taken_under_the_settings_that_were_in_force_when_it_
         ("shadow_redundancy_enabled", "false", "use shadowrelay redundancy"),
         ("opening_timeout", "1h", "before it can read a record"),
         ("max_outbound_connections", "3", "what each machine can bear"),
-        ("shadow_resubmit_time_span", "1h", "members decide by it"),
+        ("shadow_resubmit_time_span", "1s", "more than shadow_heartbeat_frequency"),
+        ("shadow_heartbeat_frequency", "1s", "members decide by it"),
+        ("shadow_message_auto_discard_interval", "1d", "members decide by it"),
         ("data_dir", "/tmp", "a node's own"),
         ("name", "mx9.example.org", "a node's own"),
         ("queue_glitch_retry_cuont", "3", 'did you mean "queue_glitch_retry_count"'),
@@ -170,6 +172,44 @@ async def test_what_cannot_be_set_for_all_is_refused_with_the_reason_and_changes
             await change(one, key, None)
         assert one.node.in_force.policy == before
         assert not await one.read(lambda ledger: ledger.records(Switch))
+
+
+async def test_a_shorter_span_counts_when_every_member_has_it_and_the_longer_one_has_passed(
+    tmp_path: Path,
+) -> None:
+    span, old, new = "shadow_resubmit_time_span", timedelta(seconds=4), timedelta(seconds=2)
+    async with boundary(tmp_path, "mx1", "mx2", **{span: "4s"}) as (one, other):
+        addresses: Any = one.node.members.addresses
+        addresses[other.name] = replace(addresses[other.name], port=1)
+        await change(one, span, "2s")
+        one.run_links()
+        one.run(one.node.replication.run())
+        begun = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() < begun + 6:
+            assert one.node.policy.shadow_resubmit_time_span == old, "a member does not have it"
+            assert one.node.in_force.relied.shadow_resubmit_time_span == new
+            await asyncio.sleep(0.1)
+        assert (await shown(one, span))["pending"]
+        one.knows(other)
+        other.knows(one)
+        other.run_links()
+        other.run(other.node.replication.run())
+        await eventually(lambda: other.node.in_force.relied.shadow_resubmit_time_span == new)
+        assert other.node.policy.shadow_resubmit_time_span == old
+        learnt = asyncio.get_running_loop().time()
+        await eventually(lambda: everywhere([one, other], span, new))
+        assert asyncio.get_running_loop().time() >= learnt + 3, "the longer one passes first"
+        assert not (await shown(one, span))["pending"]
+
+
+async def test_what_may_still_be_in_force_counts_after_a_restart(tmp_path: Path) -> None:
+    async with alone(tmp_path) as first:
+        await change(first, "safety_net_hold_time", "1h")
+    async with alone(tmp_path, disk=1) as again:
+        await again.node.replication.look()
+        assert again.node.policy.safety_net_hold_time == timedelta(days=2)
+        assert (await shown(again, "safety_net_hold_time"))["set"]["value"] == "1h"
+        assert (await shown(again, "safety_net_hold_time"))["pending"]
 
 
 async def test_a_member_that_cannot_switch_a_setting_is_shown_with_the_reason(tmp_path: Path) -> None:
@@ -291,6 +331,8 @@ async def test_the_command_sets_shows_and_unsets_and_says_what_is_refused(tmp_pa
         code, text = await typed("set", WAIT, "90", *reason)
         assert (code, "not a duration" in text) == (1, True)
         code, text = await typed("set", "shadow_resubmit_time_span", "1h", *reason)
+        assert (code, "once every member has it" in text) == (0, True)
+        code, text = await typed("set", "shadow_heartbeat_frequency", "1h", *reason)
         assert (code, "in the settings file of each node" in text) == (1, True)
         code, text = await typed("show", "data_dir")
         assert (code, REJECT in text) == (1, True)

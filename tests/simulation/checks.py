@@ -32,7 +32,7 @@ from shadowrelay.core.tracking_row import TrackingEvent
 
 from . import by_hand, given_back, rot
 from .ages import Ages
-from .world import LATE, SLACK, Broken, Delivery, World, healthy_for
+from .world import LATE, SLACK, SPAN, Broken, Delivery, World, healthy_for
 
 if TYPE_CHECKING:
     from .node import Node
@@ -71,6 +71,7 @@ class Invariants:
     records: dict[tuple[str, RequestId], tuple[Request, float]] = field(
         default_factory=dict
     )  # on disks, since
+    without_records: set[ServerName] = field(default_factory=set)  # they lost what they had on record
     keep_log: bool = False
     ages: Ages = field(init=False)
 
@@ -153,8 +154,26 @@ class Invariants:
         for message_id, copy in node.ledger.state.copies.items():
             self.epochs[node.name, message_id] = copy.epoch
 
+    def spans(self) -> None:
+        """No node counts on a longer time span than that after which another one may promote. One that lost
+        its disk, or had it put back, does not know the record yet: it has to be told first.
+        """
+        nodes = [one for one in self.world.nodes.values() if one.up] if len(self.world.spans) > 1 else ()
+        known = {one.name: one.in_force.switches.get(SPAN) for one in nodes}
+        newest = max((one.revision for one in known.values() if one), default=0)
+        for one in nodes:
+            for other in nodes:
+                relied, own = (
+                    policy.shadow_resubmit_time_span
+                    for policy in (one.in_force.relied, other.in_force.policy)
+                )
+                told = (known[name] for name in (one.name, other.name) if name in self.without_records)
+                if relied > own and all(each and each.revision == newest for each in told):
+                    raise Broken(f"{one.name} counts on {relied}, and {other.name} promotes after {own}")
+
     def disk_gone(self, node: Node, what: str) -> None:
         """A disk is lost or will be another one: its knowledge ends here."""
+        self.without_records.add(node.name)
         self.ages.gone(node, what)
         for entries in self.knows.values():
             for entry in entries:
@@ -556,7 +575,7 @@ def cause_of(checks: Invariants, first: Delivery, again: Delivery) -> str:
 
 def _cut_off(world: World, node: str, before: float) -> bool:
     """Was that node out of reach of every other machine, past the time span, at one time?"""
-    span = world.policy.shadow_resubmit_time_span.total_seconds()
+    span = min(world.spans)
     hosts = {place.name: place.host for place in world.places}
     others = [other for other in world.nodes if hosts[other] != hosts[ServerName(node)]]
     cuts = [
@@ -573,7 +592,7 @@ def _cut_off(world: World, node: str, before: float) -> bool:
 def _should_have_asked(checks: Invariants, again: Delivery) -> str:
     """A node that was gone or frozen past the span asks before it delivers, however soon that is."""
     world = checks.world
-    span = world.policy.shadow_resubmit_time_span.total_seconds()
+    span = max(world.spans)
     for entry in world.impairments:
         if entry.one != again.node or entry.other is not None or entry.end > again.started:
             continue

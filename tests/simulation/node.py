@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,6 @@ from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Recipient, Status
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
-from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
@@ -49,12 +48,13 @@ from shadowrelay.core.steps import (
     Unanswered,
     WriteReports,
 )
-from shadowrelay.core.switches import Switch
+from shadowrelay.core.switches import Switch, SwitchValue
 from shadowrelay.core.switching import REDUNDANCY
 from shadowrelay.core.unread import next_look, pause_after
 from shadowrelay.delivery.queue import deliver
 from shadowrelay.members import giving, mend, repair
 from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.link import poll, unreachable
 from shadowrelay.members.record_replication import Spread
@@ -68,7 +68,7 @@ from .clocks import NodesClock, machine_of
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .resubmitting import Resubmitter
-from .world import Delivery, ToMembersOf, World
+from .world import SPAN, Delivery, ToMembersOf, World
 
 if TYPE_CHECKING:
     from .checks import Invariants
@@ -159,7 +159,7 @@ class Node:
         self.name = place.name
         self.checks = checks
         self.sql = sql
-        self.policy: Policy = world.policy
+        self.in_force, self.policy = EffectivePolicy(world.policy), world.policy
         self.others = tuple(other for other in world.places if other.name != place.name)
         self.machine = machine_of(world, place)
         self.up = False
@@ -227,7 +227,14 @@ class Node:
         self.mending: set[MessageId] = set()
         self.answered: dict[MessageId, set[ServerName]] = {}  # who has no good copy
         self.promised: dict[MessageId, float] = {}
-        self.boundary = Boundary(self.place, self.others, self.policy, _turn=self.world.random.randrange(8))
+        self.in_force = EffectivePolicy(self.world.policy)
+        self.boundary = Boundary(
+            self.place,
+            self.others,
+            self.in_force.live,
+            self.in_force.live_relied,
+            _turn=self.world.random.randrange(8),
+        )
         self.peers = Peers(self)
         self.in_flight: set[MessageId] = set()
         self.ticks = 0
@@ -247,6 +254,7 @@ class Node:
         self.doubts: frozenset[Doubt] = frozenset()
         now = self.clock()
         self.ledger.open(token, now)
+        self.take_switches()
         kept = self.policy.shadow_message_auto_discard_interval
         long = partial(self.time.away_longer, kept)
         self.inquiry = Inquiry() if long() is False else Inquiry(now, long)
@@ -507,6 +515,7 @@ class Node:
 
     def resubmit(self) -> None:
         """Share the requests, and carry them out."""
+        self.take_switches()
         state = self.ledger.state
         if self.resubmitter is None and state.records:
             self.resubmitter = Resubmitter(self, self.spread(), Pace(self.policy, self.world.now))
@@ -802,7 +811,13 @@ class Node:
     @property
     def redundant(self) -> bool:
         """Is redundancy on?"""
-        return switching.in_force(self.policy, self.ledger.records(Switch)).shadow_redundancy_enabled
+        return self.in_force.redundancy
+
+    def take_switches(self) -> None:
+        """What is on record is in force from now on."""
+        self.in_force.take(self.ledger.records(Switch))
+        self.policy = self.in_force.policy
+        self.checks.spans()
 
     def _release(self) -> None:
         """Redundancy is off: holders of what is in the queue may let their copies go."""
@@ -824,20 +839,29 @@ class Node:
 
     def turn(self, on: bool) -> None:
         """An operator switches redundancy for all members."""
+        self.world.switched = True
+        self.world.say("operator", f"turns redundancy {'on' if on else 'off'} at {self.name}")
+        self._switch(REDUNDANCY, on, against=True)
+
+    def set_span(self, length: float | None) -> None:
+        """An operator sets the time span of promotion for all members, in seconds, or unsets it."""
+        self.world.spans += () if length is None else (length,)
+        self.world.say("operator", f"sets the time span to {length} s at {self.name}")
+        self._switch(SPAN, None if length is None else round(1000 * length))
+
+    def _switch(self, name: str, value: SwitchValue, *, against: bool | None = None) -> None:
         switch = Switch(
             id=RequestId(self.world.uuid()),
-            name=REDUNDANCY,
-            value=on,
-            against=True,
+            name=name,
+            value=value,
+            against=against,
             operator="op",
             reason="",
             changed_by=self.name,
             changed_at=self.clock(),
         )
-        self.world.switched = True
-        self.world.say("operator", f"turns redundancy {'on' if on else 'off'} at {self.name}")
         flip: Callable[[Transaction], Switch] = lambda ledger: ledger.apply(  # noqa: E731
-            switching.flipped(ledger, switch)
+            switching.flipped(ledger, switch, self.world.policy)
         )
         self.transact(flip, lambda _: self.resubmit())
 
@@ -902,7 +926,7 @@ class Node:
                 arrival,
                 Content(data=arrival.id.encode()),
                 candidates.after if self.redundant else lambda _: None,
-                self.policy if self.redundant else replace(self.policy, shadow_redundancy_enabled=False),
+                self.in_force.relied,
                 self.clock,
                 deadline,
             ),

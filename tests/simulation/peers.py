@@ -457,12 +457,13 @@ class Peers:
         act = parse_act(text)
 
         def work(ledger: Transaction) -> tuple[str, ...]:
-            about = Merging(node.policy, node.time.endings())
+            about = Merging(self.world.policy, node.time.endings())
             told = received(ledger, RULES[act.action], theirs.name, act.arguments, about)
             return tuple(f"250-2.0.0 {part}" for part in format_answer(told))
 
         def then(lines: tuple[str, ...]) -> None:
             node.boundary.called(theirs.name, self.world.now)
+            node.take_switches()
             reply(lines)
 
         self._transact(work, then)

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from shadowrelay.core import switching
 from shadowrelay.core.identifiers import RequestId, ServerName
 from shadowrelay.core.replicating import Merging
 from shadowrelay.core.safety_net import resubmission
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.switches import Switch
 from shadowrelay.members.record_replication import Spread
 from shadowrelay.members.sharing import News, Shared, news_of, share
 from shadowrelay.members.telling import incarnations
@@ -32,7 +34,9 @@ class Resubmitter:
 
     def look(self) -> None:
         """One turn: give the records to whom they are due, then make messages."""
-        now, news = self.node.world.now, news_of(self.node.ledger)
+        now = self.node.world.now
+        self.settle(now)
+        news = news_of(self.node.ledger)
         if self.busy or not news:
             return
         self.busy = True
@@ -45,8 +49,17 @@ class Resubmitter:
         if not due:
             self.work()
 
+    def settle(self, now: float) -> None:
+        """Spans that every member has for long enough count as they were set."""
+        switches = self.node.ledger.records(Switch)
+        for one in self.spread.settled(switches, self.contacts().members, now):
+            self.node.transact(
+                lambda ledger, one=one: ledger.apply(switching.settled(ledger, one)),  # type: ignore[misc]
+                lambda _: self.node.take_switches(),
+            )
+
     def about(self) -> Merging:
-        return Merging(self.node.policy, self.node.time.endings())
+        return Merging(self.node.world.policy, self.node.time.endings())
 
     def contacts(self) -> Contacts:
         return self.node.boundary.contacts(self.node.world.now)

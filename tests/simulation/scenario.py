@@ -15,6 +15,7 @@ Commands, one per line (``#`` begins a comment):
     commits 0.05                             take that long, on every node
     hand-over mx1                            its queue, to the holders that it reaches
     turn mx1 off|on                          shadow redundancy, for all members
+    span mx1 4                               the time span of promotion, for all members, in seconds
     redirect mx1 mx3                         its queue, to that member, whether or not it holds copies
     close example.net | open example.net     a next hop that answers 4xx, or no longer does
     lose-reply example.net                   of its next acceptance
@@ -205,6 +206,9 @@ class Scenario:
 
     def turn(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].turn(words[1] == "on")
+
+    def span(self, words: list[str]) -> None:
+        self.world.nodes[ServerName(words[0])].set_span(float(words[1]))
 
     def redirect(self, words: list[str]) -> None:
         self.world.nodes[ServerName(words[0])].redirect(ServerName(words[1]))

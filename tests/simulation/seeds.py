@@ -514,6 +514,20 @@ class Run:
             self.world.after(off, self._turn, draw, [draw.uniform(0.5, 6.0), None])
             self.healed -= 1
 
+    def _spans(self, start: float) -> None:
+        """In every fourth run operators set the time span of promotion for all members, while faults last."""
+        draw = random.Random(self.world.seed ^ 0x5BA4)
+        if draw.random() < 0.25:
+            for _ in range(draw.randint(1, 3)):
+                length = draw.choice((3.0, 5.0, 7.0, 14.0, 20.0, None))
+                at = start - self.world.now + 12.0 * draw.random()
+                self.world.after(at, self._span, draw, length)
+
+    def _span(self, draw: random.Random, length: float | None) -> None:
+        up = [node for node in self.world.nodes.values() if node.up and not (node.frozen or node.opening)]
+        if up:
+            draw.choice(up).set_span(length)
+
     def _turn(self, draw: random.Random, left: Sequence[float | None]) -> None:
         """Off, and on again after so many seconds, on any node that runs. Where none does, the operator tries
         again: what comes next comes after that.
@@ -559,6 +573,7 @@ class Run:
             self._hand_overs(start)
             self._redirects(start)
             self._turns(start)
+            self._spans(start)
             if self.operator:
                 self.operator.plan(start)
             if self.hand:

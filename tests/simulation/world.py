@@ -112,6 +112,7 @@ class ToMembersOf:
     members: tuple[tuple[int, str], ...]
 
 
+SPAN = "shadow_resubmit_time_span"
 JOURNAL = "journal@archive.example"
 TEAM = "team@lists.example"
 
@@ -152,6 +153,7 @@ class World:
         self.originals: dict[MessageId, MessageId] = {}  # of what was made for requests
         self.expired: dict[tuple[str, MessageId], float] = {}  # from whose Safety Net, when
         self.switched = False  # has an operator turned redundancy off?
+        self.spans = (policy.shadow_resubmit_time_span.total_seconds(),)  # that were ever in force
         self.orders: list[Order] = []  # of operators, about single messages
         self.removed: set[tuple[MessageId, int]] = set()  # recipients that operators removed
         self.released: set[MessageId] = set()  # messages whose holders were let go because of that

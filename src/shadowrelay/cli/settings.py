@@ -84,6 +84,8 @@ def _print_one(one: JsonTree, *, as_json: bool) -> None:
     click.echo(
         f"{one['key']} is {_text(one['value'])} here; the settings file: {_text(one['settings_file'])}"
     )
+    if one["pending"]:
+        click.echo("A shorter span counts once every member has it, and the longer one has passed since")
     if last := one["set"]:
         did = "Unset" if last["value"] is None else f"Set to {_text(last['value'])}"
         told = (

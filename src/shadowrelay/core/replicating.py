@@ -43,8 +43,8 @@ class Rules(Generic[R]):
     it changes. ``newer``: does such a part count over the one before?
 
     ``fault``: why no member may give such a record; empty if it may. ``room``: what has to be forgotten so
-    that one that is unknown here can be kept; None: it is not kept. ``learnt``: a new revision, with what
-    this node adds. ``tracked``: what the tracking log has of it.
+    that one that is unknown here can be kept; None: it is not kept. ``learnt``: a new revision, and the one
+    before, with what this node adds. ``tracked``: what the tracking log has of it.
     """
 
     kind: type[R]
@@ -55,7 +55,7 @@ class Rules(Generic[R]):
     newer: Callable[[Any, Any | None], bool] = newer
     fault: Callable[[R], str] | None = None
     room: Callable[[Ledger, R, Merging], Sequence[ForgetRecord] | None] | None = None
-    learnt: Callable[[R, Merging], R] | None = None
+    learnt: Callable[[R, R | None, Merging], R] | None = None
     tracked: Callable[[R, datetime], QueueActed] | None = None
 
 
@@ -83,5 +83,5 @@ def merge(
     )
     if after == known:
         return Decision(after, newer)
-    after = rules.learnt(after, about) if rules.learnt else after
+    after = rules.learnt(after, known, about) if rules.learnt else after
     return Decision(after, (*room, after, *newer), (rules.tracked(after, now),) if rules.tracked else ())

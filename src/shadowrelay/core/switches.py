@@ -18,6 +18,9 @@ class Switch(Record):
 
     ``value`` is None once it is unset: each settings file counts again. ``against``: what the settings file
     of this node said when it learnt this revision, of shadow redundancy alone; every node keeps its own.
+
+    ``longest``, ``shortest``: of a span, the values that may still be in force somewhere, in milliseconds, as
+    this node knows. None once every member has the record, and the longest has passed since.
     """
 
     kind: ClassVar[str] = "switch"
@@ -25,7 +28,14 @@ class Switch(Record):
     name: str
     value: SwitchValue
     against: bool | None = field(default=None, compare=False, repr=False)
+    longest: int | None = field(default=None, compare=False, repr=False)
+    shortest: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
         return self.name
+
+    @property
+    def pending(self) -> bool:
+        """May other values of a span still be in force somewhere?"""
+        return self.longest is not None

@@ -1,7 +1,8 @@
 """Settings of the whole boundary that operators change on a running cluster.
 
 A switch is a record that every member has, as a resubmit request is: of two records the one with the higher
-revision counts. Its value counts on every node whose settings file says something else, until it is unset.
+revision counts. Its value counts on every node whose settings file says something else, until it is unset. A
+span that is shorter than before counts once nobody relies on the longer one any more (``SPANS``).
 
 Shadow redundancy has a rule of its own. Each node keeps with that record what its own settings file said when
 it learnt the revision. As long as the file says the same, the switch counts; a file that says something else
@@ -10,7 +11,7 @@ since then counts again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -42,8 +43,17 @@ SWITCHED = (
     "outbound_connection_failure_retry_interval",
     "unreadable_answer_retry_count",
     "unreadable_answer_retry_interval",
+    "shadow_resubmit_time_span",
+    "safety_net_hold_time",
+    "message_expiration_timeout",
 )
-"""The settings whose value counts on every member as soon as the member has the record."""
+"""The settings that operators set for all members."""
+
+SPANS = frozenset(("shadow_resubmit_time_span", "safety_net_hold_time", "message_expiration_timeout"))
+"""Those of them on which members rely while they cannot talk. Until every member has the record, and the
+longest value that may be in force has passed since, a node does its part by the longest. An owner takes its
+holders to promote after the shortest. The other settings count as soon as a node has the record.
+"""
 
 _AGREED = (
     "members decide by it when a message may have been taken over, or is forgotten: it is changed in the "
@@ -58,13 +68,10 @@ WHY_NOT: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "shadow_heartbeat_frequency",
-            "shadow_resubmit_time_span",
             "shadow_heartbeat_timeout_interval",
             "shadow_heartbeat_retry_count",
             "isolated_resubmit_time_span",
             "shadow_message_auto_discard_interval",
-            "safety_net_hold_time",
-            "message_expiration_timeout",
             "unresponsive_primary_interval",
             "resubmit_request_age",
         ),
@@ -147,8 +154,21 @@ def fault(switch: Switch) -> str:
     return ""
 
 
-def in_force(file: Policy, switches: Iterable[Switch]) -> Policy:
-    """The policy in force on a node with that settings file, and these records."""
+def in_force(file: Policy, switches: Collection[Switch]) -> Policy:
+    """The policy by which a node with that settings file, and these records, does its part."""
+    return _with(file, switches, lambda value, one: max(value, (one.longest or 0) * _MILLISECOND))
+
+
+def relied_on(file: Policy, switches: Collection[Switch]) -> Policy:
+    """The same, but with the shortest time span after which any other node may promote what this one owns."""
+    shortest = _with(file, switches, lambda value, one: min(value, (one.shortest or 0) * _MILLISECOND))
+    own = in_force(file, switches)
+    return replace(own, shadow_resubmit_time_span=shortest.shadow_resubmit_time_span)
+
+
+def _with(
+    file: Policy, switches: Collection[Switch], pending: Callable[[timedelta, Switch], timedelta]
+) -> Policy:
     changed: dict[str, Any] = {}
     for one in switches:
         if fault(one):  # kept by another version of this node
@@ -157,24 +177,47 @@ def in_force(file: Policy, switches: Iterable[Switch]) -> Policy:
             value = value_of(one)
         else:
             value = one.value if one.against == file.shadow_redundancy_enabled else None
+        if one.pending:
+            value = pending(getattr(file, one.name) if value is None else value, one)
         if value is not None:
             changed[one.name] = value
     return replace(file, **changed)
 
 
-def flipped(ledger: Ledger, given: Switch) -> Decision[Switch]:
+def flipped(ledger: Ledger, given: Switch, file: Policy) -> Decision[Switch]:
     """An operator switches: the change counts over all that this node knows of."""
     known = ledger.switch(given.name)
     revision = next_revision(known.revision if known else 0, given.changed_at)
     after = replace(given, revision=revision, kept_at=known.kept_at if known else given.changed_at)
+    after = _held(after, known, file)
     return Decision(after, (after,))
 
 
-def _learnt(switch: Switch, about: Merging) -> Switch:
+def _learnt(switch: Switch, known: Switch | None, about: Merging) -> Switch:
     """A revision that is new to this node counts here, whatever this node's file says now."""
     if switch.name != REDUNDANCY:
-        return switch
+        return _held(switch, known, about.policy)
     return replace(switch, against=about.policy.shadow_redundancy_enabled)
+
+
+def _held(switch: Switch, known: Switch | None, file: Policy) -> Switch:
+    """The record with the values of a span that may have been in force until now."""
+    if switch.name not in SPANS:
+        return replace(switch, longest=None, shortest=None)
+    ours: Any = carried(getattr(file, switch.name))
+    values = [ours]
+    if known is not None and not fault(known):
+        before: list[Any] = [ours if known.value is None else known.value, known.longest, known.shortest]
+        values = [one for one in before if one is not None]
+    return replace(switch, longest=max(values), shortest=min(values))
+
+
+def settled(ledger: Ledger, switch: Switch) -> Decision[bool]:
+    """Every member has that revision, for long enough: no other value of the span is in force any more."""
+    known = ledger.switch(switch.name)
+    if known is None or known != switch or not known.pending:
+        return Decision(False)
+    return Decision(True, (replace(known, longest=None, shortest=None),))
 
 
 RULES = Rules(kind=Switch, fault=fault, learnt=_learnt, live=lambda *_: True)

@@ -51,6 +51,7 @@ class Boundary:
     own: MemberPlace
     places: tuple[MemberPlace, ...]
     policy: Policy
+    relied: Policy | None = None  # what others surely go by; None: they have this policy
     watches: dict[ServerName, Watch] = field(default_factory=dict)
     _skipped: dict[ServerName, float] = field(default_factory=dict)
     _spent: dict[ServerName, Spent] = field(default_factory=dict)
@@ -101,7 +102,7 @@ class Boundary:
         promoted during it.
         """
         if name in self.watches:
-            if self.watches[name].overdue(asked_at, self.policy):
+            if self._overdue(self.watches[name], asked_at):
                 self._silences.add(name)
             self.watches[name] = self.watches[name].answered(asked_at)
             self._skipped.pop(name, None)
@@ -166,15 +167,17 @@ class Boundary:
         anything.
         """
         return tuple(
-            name
-            for name, watch in self.watches.items()
-            if name in self._silences or watch.overdue(at, self.policy)
+            name for name, watch in self.watches.items() if name in self._silences or self._overdue(watch, at)
         )
+
+    def _overdue(self, watch: Watch, at: float) -> bool:
+        """May that member have promoted our messages? It may go by a shorter span than we do."""
+        return watch.overdue(at, self.relied or self.policy)
 
     def noted(self, name: ServerName, at: float) -> None:
         """The messages that this member may have promoted in its silence are marked to be asked about."""
         self._silences.discard(name)
-        if (watch := self.watches.get(name)) and watch.overdue(at, self.policy):
+        if (watch := self.watches.get(name)) and self._overdue(watch, at):
             self.watches[name] = replace(watch, cut_off=True)
 
     def at_hand(self, at: float) -> frozenset[ServerName]:
@@ -184,7 +187,7 @@ class Boundary:
             for name, watch in self.watches.items()
             if watch.reachable
             and watch.contact_at is not None
-            and not (watch.cut_off or watch.overdue(at, self.policy))
+            and not (watch.cut_off or self._overdue(watch, at))
         )
 
     def attempted(self, attempt: OfferAttempt, at: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.switching import REDUNDANCY, in_force
+from shadowrelay.core.switching import REDUNDANCY, in_force, relied_on
 
 
 class LivePolicy(Policy):
@@ -35,13 +35,14 @@ for _tunable in fields(Policy):
 class EffectivePolicy:
     """Knows the policy in force, in the memory of this process. ``policy``: that of this moment, which never
     changes: who begins something asks for it once. ``live``: for parts that ask each time, always the policy
-    of now. ``switches``: the records, by the settings that they are about.
+    of now. ``relied`` and ``live_relied``: the same, with the shortest time span after which any member may
+    promote. ``switches``: the records, by the settings that they are about.
     """
 
     def __init__(self, file: Policy) -> None:
         self._file = file
-        self.policy = self._noted = file
-        self.live = LivePolicy(file)
+        self.policy = self.relied = self._noted = file
+        self.live, self.live_relied = LivePolicy(file), LivePolicy(file)
         self.switches: Mapping[str, Switch] = {}
 
     @property
@@ -90,4 +91,6 @@ class EffectivePolicy:
 
     def _renew(self) -> None:
         self.policy = self.with_file(self._file)
+        self.relied = relied_on(self._file, self.switches.values())
         self.live.take(self.policy)
+        self.live_relied.take(self.relied)

@@ -7,9 +7,10 @@ suspended is in force once it was read here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,6 +18,7 @@ import structlog
 from shadowrelay.core.identifiers import Incarnation, RequestId, ServerName
 from shadowrelay.core.operating import ActAnswer, Told
 from shadowrelay.core.reckoning import Endings
+from shadowrelay.core.records import Record
 from shadowrelay.core.replicating import Merging
 from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.retiring import to_follow
@@ -24,7 +26,7 @@ from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
-from shadowrelay.core.switching import REDUNDANCY
+from shadowrelay.core.switching import REDUNDANCY, settled
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
@@ -54,6 +56,19 @@ class Given:
     at: float | None = None  # when it answered last, since it can be reached
     had: News = frozenset()  # what it was told, also if the rest could not be
 
+    def has(self, record: Record) -> bool:
+        """Did it answer that it has the record as it is now?"""
+        told = self.at is not None and record.id not in self.refused
+        return told and any((record.id, record.revision) == news[:2] for news in self.news)
+
+
+@dataclass(slots=True)
+class Had:
+    """The members that have a record, and since when all of them do."""
+
+    members: set[ServerName] = field(default_factory=set)
+    since: float | None = None
+
 
 @dataclass(slots=True)
 class Spread:
@@ -63,6 +78,7 @@ class Spread:
 
     refresh: float = REFRESH
     given: dict[ServerName, Given] = field(default_factory=dict)
+    had: dict[tuple[RequestId, int], Had] = field(default_factory=dict)
 
     def meet(self, reachable: Mapping[ServerName, Incarnation | None], now: float) -> None:
         """``reachable``: the members, with the incarnation in which each was met last."""
@@ -96,6 +112,25 @@ class Spread:
         news = {record: why for record, why in refused.items() if known.refused.get(record) != why}
         known.news, known.refused, known.at, known.had = told, refused, now, shared.had
         return news
+
+    def settled(
+        self, switches: Iterable[Switch], members: Collection[ServerName], now: float
+    ) -> list[Switch]:
+        """The spans that are pending, and that every member has had for as long as any of them may last."""
+        found, before = [], self.had
+        self.had = {}
+        for one in switches:
+            if not one.pending:
+                continue
+            known = before.get((one.id, one.revision)) or Had()
+            for name, given in self.given.items():
+                (known.members.add if given.has(one) else known.members.discard)(name)
+            whole = known.members.issuperset(members)
+            known.since = None if not whole else now if known.since is None else known.since
+            self.had[one.id, one.revision] = known
+            if known.since is not None and now - known.since >= (one.longest or 0) / 1000:
+                found.append(one)
+        return found
 
     def heard(self, patience: timedelta, now: float) -> bool:
         """Has every member that can be reached told what it has? This waits so long for it at most."""
@@ -136,6 +171,7 @@ class RecordReplication:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            await self._settle()
             if news := await self.look():
                 due = self._spread.due(self._runs(), news, seconds())
                 await asyncio.gather(*(self._give(name, news) for name in due))
@@ -164,6 +200,13 @@ class RecordReplication:
             log.warning("switch_overruled_by_settings_file", on=self._in_force.redundancy)
         self._told_overruled = self._in_force.overruled
         return news
+
+    async def _settle(self) -> None:
+        """Spans that every member has for long enough count from now on as they were set."""
+        switches = self._in_force.switches.values()
+        for one in self._spread.settled(switches, self._contacts().members, seconds()):
+            await self._merge(partial(_settled, one))
+            log.warning("span_settled", name=one.name, value=one.value)
 
     async def share(self) -> None:
         """A record changed: apply it here, and give it to the members at once."""
@@ -218,6 +261,10 @@ def _read(
 ) -> tuple[News, Sequence[Switch], Sequence[Suspension], Sequence[RetiredMember]]:
     switches, suspensions = ledger.records(Switch), ledger.suspensions()
     return news_of(ledger), switches, suspensions, tuple(to_follow(ledger))
+
+
+def _settled(switch: Switch, ledger: SqlLedger) -> bool:
+    return ledger.apply(settled(ledger, switch))
 
 
 def _by(switch: Switch | None) -> dict[str, str | None]:

@@ -50,6 +50,7 @@ class ClusterSettings(Switching):
             "key": key,
             "value": written(key, getattr(self.in_force.policy, key)),
             "settings_file": written(key, getattr(self.in_force.file_policy, key)),
+            "pending": switch is not None and switch.pending,
             "set": rendered(SetEntry, switch, value=value) if switch else None,
             "members": [rendered(HavingEntry, one) for one in self.members(switch)],
         }

@@ -50,7 +50,7 @@ class Switching:
         self, key: str, value: SwitchValue, operator: str, reason: str, *, against: bool | None = None
     ) -> None:
         """Here and on every member that can be reached; the others learn it at their next contact."""
-        now = self.clock()
+        now, file = self.clock(), self.in_force.file_policy
         switch = Switch(
             id=RequestId(self.mint(now)),
             name=key,
@@ -61,7 +61,7 @@ class Switching:
             changed_by=self.name,
             changed_at=now,
         )
-        stored = await self.database.transact(lambda ledger: ledger.apply(flipped(ledger, switch)))
+        stored = await self.database.transact(lambda ledger: ledger.apply(flipped(ledger, switch, file)))
         log.warning(
             "switch_changed",
             key=key,

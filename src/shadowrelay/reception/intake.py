@@ -118,7 +118,8 @@ class Intake:
 
     @property
     def policy(self) -> Policy:
-        return self._in_force.policy
+        """What a message that begins now goes by."""
+        return self._in_force.relied
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         room = self.options.room

@@ -138,7 +138,9 @@ class Node:
     def _make_members(self, settings: Settings) -> None:
         """The other members: who they are, how they are asked, and what they were asked at the start."""
         places = tuple(map(place_of, settings.members))
-        self.boundary = Boundary(MemberPlace(self.name, self.site, self.host), places, self.policy)
+        self.boundary = Boundary(
+            MemberPlace(self.name, self.site, self.host), places, self.policy, self.in_force.live_relied
+        )
         self.members = Members(self.database, self.boundary, addresses(settings), self.policy, self.clock)
         # Where nobody else may have its messages, nobody can have delivered them.
         kept = self.policy.shadow_message_auto_discard_interval

@@ -17,6 +17,9 @@ from shadowrelay.settings.errors import SettingError
 from shadowrelay.settings.loading import error_of
 from shadowrelay.settings.origins import OriginKind
 from shadowrelay.settings.schema import PolicySettings, Settings
+from shadowrelay.settings.values import format_duration
+
+SPAN = "shadow_resubmit_time_span"
 
 
 def value_of(key: str, given: object) -> Any:
@@ -59,7 +62,13 @@ def wrong(settings: Settings, policy: Policy) -> list[str]:
     def refuse(key: str, message: str, *, value: object = "", allowed: str = "") -> SettingError:
         return SettingError(key=key, message=message, value=str(value), allowed=allowed)
 
-    return [str(error) for error in attempts(with_policy(settings, policy), refuse)]
+    found = list(attempts(with_policy(settings, policy), refuse))
+    span, heartbeat = policy.shadow_resubmit_time_span, policy.shadow_heartbeat_frequency
+    if span <= heartbeat and span != settings.policy().shadow_resubmit_time_span:
+        why, least = "living owners would be replaced between two heartbeats", format_duration(heartbeat)
+        allowed = f"more than shadow_heartbeat_frequency, which is {least} on this node"
+        found.append(refuse(SPAN, why, value=format_duration(span), allowed=allowed))
+    return [str(error) for error in found]
 
 
 def told(settings: Settings, switches: Mapping[str, Switch]) -> Iterator[str]:

@@ -321,11 +321,14 @@ class SetEntry(TypedDict):
 
 
 class SettingEntry(TypedDict):
-    """A setting that may be set for all members. ``value``: the one in force on the node that was asked."""
+    """A setting that may be set for all members. ``value``: the one in force on the node that was asked.
+    ``pending``: of a span, another value may be in force on a member, so the longest one counts.
+    """
 
     key: str
     value: str | int | bool
     settings_file: str | int | bool
+    pending: bool
     set: SetEntry | None
     members: Annotated[list[HavingEntry], by("name")]
 

@@ -45,7 +45,7 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
         Filter: "ids queue sender recipient domain subject error suspended older younger larger smaller",
         JobProgress: "job node after did late waiting pending done closed step since",
         Suspension: "id next_hop suspended until spans revision operator reason changed_by changed_at",
-        Switch: "id name value against revision operator reason changed_by changed_at",
+        Switch: "id name value against revision operator reason changed_by changed_at longest shortest",
         RetiredMember: "id member database_id revision operator reason changed_by changed_at",
     }.items()
 }
@@ -53,6 +53,9 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
 
 _CONDITIONS = (Selector, Filter)
 """Told without the conditions that they do not have."""
+
+_PENDING = ("longest", "shortest")
+"""Told of a switch only while it has them."""
 
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_SPANS = 64
@@ -65,7 +68,7 @@ def record_told(record: Any) -> dict[str, Any]:
     told = {name: _value_told(getattr(record, name)) for name in _FIELDS[type(record)]}
     if isinstance(record, _CONDITIONS):
         return {name: value for name, value in told.items() if value not in (None, [])}
-    return told
+    return {name: value for name, value in told.items() if value is not None or name not in _PENDING}
 
 
 def record_from(kind: type[R], told: object) -> R:
