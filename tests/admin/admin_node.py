@@ -63,8 +63,9 @@ from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate
-from shadowrelay.operator.retire import Retirement, retire
+from shadowrelay.operator.retire import retire
 from shadowrelay.operator.view import View
+from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
 from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.tail import LogDirectory
@@ -276,7 +277,7 @@ class FakeNode:
         self.active = False
         return await self.remains()
 
-    async def retire(self, name: ServerName, operator: str) -> Retirement:
+    async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:
         self.told_of.append(name)
         return await self.database.transact(lambda ledger: retire(ledger, name, NOW))
 

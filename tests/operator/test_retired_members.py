@@ -33,12 +33,12 @@ async def test_it_is_said_to_one_node_and_all_others_know_who_said_so(tmp_path: 
         for each in others:
             each.run_links()
             each.run(each.node.replication.run())
-        assert not (await one.node.retire(gone.name, "ann")).already
+        assert not (await one.node.retire(gone.name, "ann"))["already"]
         await eventually(lambda: all(is_retired(each, gone) for each in others))
         for each in others:
             (record,) = await each.read(lambda ledger: tuple(ledger.records(RetiredMember)))
             assert (record.member, record.operator, record.changed_by) == (gone.name, "ann", one.name)
-        assert (await others[1].node.retire(gone.name, "bob")).already
+        assert (await others[1].node.retire(gone.name, "bob"))["already"]
         (record,) = await one.read(lambda ledger: tuple(ledger.records(RetiredMember)))
         assert record.operator == "ann"
 

@@ -32,7 +32,6 @@ from shadowrelay.operator.announcing import MemberShown
 from shadowrelay.operator.preview import Share, Unreached
 from shadowrelay.operator.redirect import RedirectProgress
 from shadowrelay.operator.resubmit import Having, Shown
-from shadowrelay.operator.retire import Retirement
 from shadowrelay.shown import messages, nodes, queues, records, status
 from shadowrelay.shown.rendering import paths, rendered, required
 
@@ -84,7 +83,6 @@ SOURCES: dict[Any, tuple[type, ...]] = {
     records.SetEntry: (Switch,),
     records.RedundancyEntry: (EffectivePolicy,),
     records.MemberEntry: (MemberShown,),
-    records.RetiredAnswer: (Retirement,),
 }
 """What each model is made of. Models that are not here are made by hand, and mypy compares them."""
 

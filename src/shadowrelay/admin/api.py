@@ -56,7 +56,6 @@ from shadowrelay.shown.messages import (
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, ReloadsAnswer, StatusesAnswer
 from shadowrelay.shown.queues import QueuesPage, ShadowQueuesPage
 from shadowrelay.shown.records import RetiredAnswer
-from shadowrelay.shown.rendering import rendered
 from shadowrelay.shown.status import (
     DrainEntry,
     LiveAnswer,
@@ -344,7 +343,7 @@ class _Api(Answers):
         seen = await self._ask(views.snapshot)
         return json_response({"peers": render.peers(self.node, seen)})
 
-    async def retire(self, request: Request) -> Response:
+    async def retire(self, request: Request) -> RetiredAnswer:
         name = ServerName(request.path_params["name"].lower())
         peers = {peer.name: peer for peer in self.node.member_statuses()}
         known = await self._ask(lambda ledger: ledger.member(name))
@@ -357,9 +356,7 @@ class _Api(Answers):
             raise RequestRefused(409, f"{name} answers: it is not gone. Stop it first")
         if state is MemberState.UNTRIED and not (known and known.retired):
             raise RequestRefused(409, f"{name} was not tried yet: wait for the first heartbeat")
-        done = await self.node.retire(name, session_of(request).operator)
-        to_do = f"The other members are told. Take {name} out of the settings."
-        return json_response(rendered(RetiredAnswer, done, retired=True, did=done.told(), to_do=to_do))
+        return await self.node.retire(name, session_of(request).operator)
 
     async def resume(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self.clock()

@@ -30,10 +30,10 @@ from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
-from shadowrelay.operator.retire import Retirement
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event
 from shadowrelay.operator.view import View
+from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.tracking.events import TrackingEvents
 
 _A_WHILE = timedelta(seconds=2)
@@ -352,7 +352,7 @@ class RunningNode(Protocol):
         """What is left on this node, and what was handed over since the drain began."""
         ...
 
-    async def retire(self, name: ServerName, operator: str) -> Retirement:
+    async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:
         """Retire a member, durably, here and on all members: nobody calls it any more."""
         ...
 

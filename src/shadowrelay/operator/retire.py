@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision, DropEvents, Member, Write
@@ -13,34 +13,12 @@ from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.shared_records import ForgetTold
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retirement:
-    """What retiring a member did on this node."""
-
-    name: ServerName
-    already: bool
-    promoted: int
-    lost: int
-    events: int
-
-    def told(self) -> list[str]:
-        """What was done, in sentences."""
-        before = " before" if self.already else ""
-        return [
-            f"{self.name} was marked retired on this node{before}: its copies no longer count",
-            f"{_counted(self.promoted, 'message')} held for it {_are(self.promoted)} promoted, "
-            "once the other members were asked",
-            f"{_counted(self.lost, 'message')} of this node {_were(self.lost)} held by it; "
-            "what is exposed now gets another copy",
-            f"{_counted(self.events, 'discard event')} for it {_were(self.events)} dropped",
-        ]
+from shadowrelay.shown.records import RetiredAnswer
 
 
 def retire(
     ledger: SqlLedger, name: ServerName, now: datetime, record: RetiredMember | None = None
-) -> Retirement:
+) -> RetiredAnswer:
     """Mark a member retired, and do at once what its absence would lead to. Idempotent. ``record``: what the
     other members are told of it; None if a member told it.
 
@@ -61,7 +39,24 @@ def retire(
         events = views.events_waiting(ledger, member.lineage.database_id)
         writes.append(DropEvents(member.lineage.database_id))
     ledger.apply(Decision(None, tuple(writes)))
-    return Retirement(name=name, already=member.retired, promoted=promoted, lost=lost, events=events)
+    before = " before" if member.retired else ""
+    return {
+        "name": name,
+        "retired": True,
+        "already": member.retired,
+        "promoted": promoted,
+        "copies_lost": lost,
+        "events_dropped": events,
+        "did": [
+            f"{name} was marked retired on this node{before}: its copies no longer count",
+            f"{_counted(promoted, 'message')} held for it {_are(promoted)} promoted, "
+            "once the other members were asked",
+            f"{_counted(lost, 'message')} of this node {_were(lost)} held by it; "
+            "what is exposed now gets another copy",
+            f"{_counted(events, 'discard event')} for it {_were(events)} dropped",
+        ],
+        "to_do": f"The other members are told. Take {name} out of the settings.",
+    }
 
 
 def _counted(count: int, one: str) -> str:

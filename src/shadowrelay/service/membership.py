@@ -22,11 +22,12 @@ from shadowrelay.ids import mint
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.link import Link
 from shadowrelay.members.pool import Members
-from shadowrelay.operator.retire import Retirement, retire
+from shadowrelay.operator.retire import retire
 from shadowrelay.service.adapters import addresses, machines
 from shadowrelay.service.live_settings import LiveSettings
 from shadowrelay.settings import MemberSettings, Settings
 from shadowrelay.settings.workers import with_counts
+from shadowrelay.shown.records import RetiredAnswer
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ class Membership:
             self._talk(name)
         return self.tasks
 
-    async def retire(self, name: ServerName, operator: str) -> Retirement:
+    async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:
         """An operator says here that the member is gone for good. The other members read it on record."""
         now = self.clock()
         record = RetiredMember(
@@ -105,15 +106,15 @@ class Membership:
 
     async def _retire(
         self, name: ServerName, record: RetiredMember | None, told_by: ServerName | None = None
-    ) -> Retirement:
+    ) -> RetiredAnswer:
         now = self.clock()
         done = await self.database.transact(lambda ledger: retire(ledger, name, now, record))
         log.warning(
             "member_retired",
             member=name,
-            promoted=done.promoted,
-            lost=done.lost,
-            events_dropped=done.events,
+            promoted=done["promoted"],
+            lost=done["copies_lost"],
+            events_dropped=done["events_dropped"],
             told_by=told_by,
         )
         self.retired(name)

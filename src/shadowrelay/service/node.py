@@ -68,7 +68,6 @@ from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate, RouteServer
-from shadowrelay.operator.retire import Retirement
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event, event
 from shadowrelay.operator.verbs import ReportWriter
@@ -85,6 +84,7 @@ from shadowrelay.settings import Settings, switched
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
 from shadowrelay.settings.workers import workers_in
+from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 from shadowrelay.smtp.sending.session import remembers_since
@@ -596,7 +596,7 @@ class Node:
         if kind == Job.kind:
             self.services.job_runner.wake.set()
 
-    async def retire(self, name: ServerName, operator: str) -> Retirement:
+    async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:
         done = await self.membership.retire(name, operator)
         self.replication.wake.set()
         return done

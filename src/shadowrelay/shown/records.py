@@ -368,7 +368,7 @@ class RetiredAnswer(TypedDict):
     retired: bool
     already: bool
     promoted: Natural
-    copies_lost: Annotated[Natural, At("lost")]
-    events_dropped: Annotated[Natural, At("events")]
+    copies_lost: Natural
+    events_dropped: Natural
     did: list[str]
     to_do: str
