@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -157,16 +158,31 @@ def test_each_setting_of_the_policy_is_switched_or_says_why_not() -> None:
     assert not {*SWITCHED} & {*WHY_NOT}
 
 
+def another(name: str, value: object) -> Any:
+    """A value of the setting that is neither this nor, unless there are but two, its default."""
+    match getattr(POLICY, name):
+        case bool(known):
+            return known
+        case timedelta() as known:
+            return known + (
+                timedelta(seconds=1) if known + timedelta(seconds=1) != value else timedelta(seconds=2)
+            )
+        case StrEnum() as known:
+            return next(one for one in type(known) if one not in (known, value))
+        case known:
+            return next(one for one in range(9) if one not in (known, value))
+
+
 @pytest.mark.parametrize(("name", "value"), VALUES)
 def test_a_value_that_was_set_for_all_counts_until_it_is_unset_whatever_the_file_says(
     name: str, value: object
 ) -> None:
-    for file in (POLICY, replace(POLICY, **{name: value})):  # type: ignore[arg-type]
-        on = ledger_of(B)
+    for said in (getattr(POLICY, name), value, another(name, value)):
+        file, on = replace(POLICY, **{name: said}), ledger_of(B)
         given = record_from(Switch, json.loads(json.dumps(record_told(setting(name, carried(value))))))
         assert hears(on, given) == given
         assert getattr(in_force(file, on.records(Switch)), name) == value
-        assert in_force(file, on.records(Switch)) == replace(file, **{name: value})  # type: ignore[arg-type]
+        assert in_force(file, on.records(Switch)) == replace(file, **{name: value})
         unset = on.apply(flipped(on, setting(name, None), POLICY))
         assert unset.revision > given.revision, "a member that was away has to learn it"
         assert in_force(file, on.records(Switch)) == file

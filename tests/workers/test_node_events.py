@@ -119,7 +119,7 @@ async def test_the_stream_of_a_node_is_refused_as_its_workers_refuse_it(tmp_path
         assert (got.status, "worker 3" in got.json["error"]) == (503, True)
 
 
-async def test_a_stream_ends_when_a_token_is_taken_away_or_the_node_stops(tmp_path: Path) -> None:
+async def test_a_stream_ends_when_a_token_is_taken_away(tmp_path: Path) -> None:
     async with three(tmp_path) as front, subscribed(front.port) as stream:
         for _ in front.each:
             await until(stream, "begin")
