@@ -20,6 +20,7 @@ from typing import Any
 from shadowrelay.core.greeting import greet
 from shadowrelay.core.steps import Script
 from shadowrelay.delivery.queue import deliver
+from shadowrelay.members.effective_policy import LivePolicy
 from shadowrelay.members.link import poll
 
 from .alone import Alone
@@ -81,6 +82,8 @@ class _Pickler(pickle.Pickler):
             return _function, (body, value.__closure__), value.__defaults__, None, None, _default
         if kind is CellType:
             return _cell, (), (value.cell_contents,), None, None, _fill
+        if kind is LivePolicy:
+            return LivePolicy, (value.now,)
         if kind is CoroutineType:
             if value.cr_frame is None:
                 return _over, (value.__qualname__,)

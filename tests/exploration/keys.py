@@ -22,6 +22,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.members.boundary import Boundary, Candidates
+from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.record_replication import Spread
 from shadowrelay.safety_net.resubmitting import Pace
 from tests.simulation.checks import Invariants
@@ -255,6 +256,10 @@ class Walk:
             if given.at is None:
                 self.see(given.since)
 
+    def in_force(self, value: EffectivePolicy) -> None:
+        """All nodes have one settings file: what was switched is the rest."""
+        self.see(value.switches)
+
     def pace(self, value: Pace) -> None:
         rate = value.policy.resubmit_rate
         self.plain(min(rate, value._allowance + rate * (self.now - float(value.refilled))))
@@ -359,6 +364,7 @@ EXACTLY: dict[tuple[type, ...], Callable[[Walk, Any], None]] = {
     (Progress,): Walk.progress,
     (Pace,): Walk.pace,
     (Spread,): Walk.spread,
+    (EffectivePolicy,): Walk.in_force,
     (Candidates,): Walk.candidates,
     (NodesClock,): Walk.clock,
 }

@@ -215,6 +215,7 @@ def _world(situation: Situation, policy: Policy, nodes: int) -> Any:
         impairments.append(entry)
     return SimpleNamespace(
         policy=policy,
+        spans=(span,),
         noise=Noise(late=1e-9 if situation.lost else 0.0),
         impairments=impairments,
         released=frozenset(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -90,6 +91,26 @@ async def test_a_worker_that_ends_is_named_and_heard_again_from_where_it_was(tmp
         again = await until(stream, "begin")
         assert (again.data["worker"], again.data["resumed"]) == (third.name, True)
         assert numbers(await stream.rows(2)) == ["02"]
+
+
+async def test_a_worker_that_left_and_was_started_again_is_heard_from_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_events, "LOOK", 0.02)
+    async with three(tmp_path) as front, subscribed(front.port) as stream:
+        for _ in front.each:
+            await until(stream, "begin")
+        third = front.each[2]
+        third.state = "ended"
+        third.node.events.close()
+        await third.die(told=False)
+        third.node.events.closed = False
+        await asyncio.sleep(50 * node_events.LOOK)  # nobody looks for it any more
+        await fill(third.node, received(1, MX2))
+        third.begin()
+        again = await until(stream, "begin")
+        assert (again.data["worker"], again.data["resumed"]) == (third.name, True)
+        assert numbers(await stream.rows(2)) == ["01"]
 
 
 async def test_a_worker_that_is_heard_late_is_told_of(

@@ -161,8 +161,10 @@ def in_force(file: Policy, switches: Collection[Switch]) -> Policy:
 
 def relied_on(file: Policy, switches: Collection[Switch]) -> Policy:
     """The same, but with the shortest time span after which any other node may promote what this one owns."""
-    shortest = _with(file, switches, lambda value, one: min(value, (one.shortest or 0) * _MILLISECOND))
     own = in_force(file, switches)
+    if not any(one.pending for one in switches):
+        return own
+    shortest = _with(file, switches, lambda value, one: min(value, (one.shortest or 0) * _MILLISECOND))
     return replace(own, shadow_resubmit_time_span=shortest.shadow_resubmit_time_span)
 
 
@@ -181,7 +183,7 @@ def _with(
             value = pending(getattr(file, one.name) if value is None else value, one)
         if value is not None:
             changed[one.name] = value
-    return replace(file, **changed)
+    return replace(file, **changed) if changed else file
 
 
 def flipped(ledger: Ledger, given: Switch, file: Policy) -> Decision[Switch]:

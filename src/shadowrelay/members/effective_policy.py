@@ -86,6 +86,8 @@ class EffectivePolicy:
         self.switches = {one.name: one for one in switches}
         self._renew()
         before, self._noted = self._noted, self.policy
+        if before is self.policy:
+            return frozenset()
         names = (one.name for one in fields(Policy))
         return frozenset(name for name in names if getattr(before, name) != getattr(self.policy, name))
 

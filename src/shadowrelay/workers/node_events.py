@@ -52,7 +52,8 @@ class NodeEvents(Response):
                 int(number): id_ for number, _, id_ in (one.partition(":") for one in after.split(","))
             }
         self._resumes = bool(self._places)
-        self._first: dict[int, httpx.Response] = {}
+        self._first: dict[int, httpx.Response] = {}  # the streams with which this one begins
+        self._at_once: frozenset[int] = frozenset()  # the workers whose streams these are
         self._refused = ""
         self._parts: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
 
@@ -69,6 +70,7 @@ class NodeEvents(Response):
             body = b"".join([part async for part in refusing.aiter_raw()])
             await self._close()
             return Response(body, refusing.status_code, {**PRIVATE, "content-type": "application/json"})
+        self._at_once = frozenset(self._first)
         if not self._first:
             raise RequestRefused(503, self._proxy.nobody([one for one in said if isinstance(one, str)]))
         return self
@@ -111,7 +113,7 @@ class NodeEvents(Response):
 
     async def _follow(self, number: int) -> None:
         """One worker, until it has left: its stream, and again each time that it breaks off."""
-        answer: httpx.Response | str = self._first.get(number, "")
+        answer: httpx.Response | str = self._first.pop(number, "")
         silent = False
         while worker := self._there(number):
             answer = answer or await self._ask(worker)
@@ -152,10 +154,10 @@ class NodeEvents(Response):
 
     async def _pass(self, worker: WorkerState, answer: httpx.Response) -> None:
         """Pass a worker's stream on, until it ends."""
-        if why := self._misses(worker.number):
-            await self._parts.put(_event("gap", {"worker": worker.name, "why": why}))
         left = b""
         try:
+            if why := self._misses(worker.number):
+                await self._parts.put(_event("gap", {"worker": worker.name, "why": why}))
             async for part in answer.aiter_raw():
                 *blocks, left = (left + part).split(b"\n\n")
                 if told := b"".join(self._block(worker, one) for one in blocks):
@@ -169,7 +171,7 @@ class NodeEvents(Response):
         """Why events of a worker may be missing before its stream begins."""
         if self._after or number in self._places:
             return ""
-        return _UNKNOWN if self._resumes else _NEW if number not in self._first else ""
+        return _UNKNOWN if self._resumes else _NEW if number not in self._at_once else ""
 
     def _block(self, worker: WorkerState, block: bytes) -> bytes:
         """An event of a worker as one of the node. That one worker stops is no end."""
