@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib.metadata import version as installed
 from typing import Any
 
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from shadowrelay.admin.access import Access, Session, cookie_name
 from shadowrelay.admin.asked import NothingAsked
@@ -18,7 +20,7 @@ from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.front_session import handed_session
 from shadowrelay.admin.guard import RequestRefused, check_change, check_csrf, check_host, check_origin
 from shadowrelay.admin.node import RunningNode
-from shadowrelay.admin.openapi import DescribedRoute, Operation
+from shadowrelay.admin.openapi import DescribedRoute, Operation, document
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.workers import node_of
@@ -42,6 +44,13 @@ class Guarded:
     def __init__(self, name: Callable[[], ServerName], access: Access) -> None:
         self._named = name
         self.access = access
+        self._document: dict[str, Any] | None = None
+
+    async def described(self, routes: Callable[[], Iterable[BaseRoute]]) -> dict[str, Any]:
+        """The document of what the routes do, which never changes: it is made when it is first asked for."""
+        if self._document is None:
+            self._document = await asyncio.to_thread(document, installed("shadowrelay"), routes())
+        return self._document
 
     @property
     def name(self) -> ServerName:

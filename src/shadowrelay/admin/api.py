@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version as installed
@@ -29,7 +28,7 @@ from shadowrelay.admin.jobs import JobRoutes
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
 from shadowrelay.admin.node_view import NodeView
-from shadowrelay.admin.openapi import PAGE, DescribedRoute, Operation, document
+from shadowrelay.admin.openapi import PAGE, DescribedRoute, Operation
 from shadowrelay.admin.paging import paged
 from shadowrelay.admin.redirect import RedirectRoutes
 from shadowrelay.admin.redundancy import RedundancyRoutes
@@ -414,7 +413,7 @@ class _Api(Answers):
 
     async def openapi(self, request: Request) -> dict[str, Any]:
         del request
-        return await asyncio.to_thread(document, installed("shadowrelay"), self.routes)
+        return await self.described(lambda: self.routes)
 
     async def metrics(self, request: Request) -> Response:
         seen = await self._ask(views.snapshot)

@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version as installed
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
@@ -31,7 +30,7 @@ from shadowrelay.admin.answering import PRIVATE, Guarded, Handler, json_response
 from shadowrelay.admin.body import body_of, octets_of
 from shadowrelay.admin.front_session import handing
 from shadowrelay.admin.guard import FORM, RequestRefused, check_host, kind_of, page_limit
-from shadowrelay.admin.openapi import DescribedRoute, Operation, document
+from shadowrelay.admin.openapi import DescribedRoute, Operation
 from shadowrelay.admin.paging import paged
 from shadowrelay.admin.server import LIVE, bind, serve
 from shadowrelay.admin.sessions import SessionRoutes
@@ -262,7 +261,7 @@ class Front(Guarded):
         return await self._answered(answered, _refused)(request)
 
     async def _openapi(self, request: Request) -> Response:
-        own = await asyncio.to_thread(document, installed("shadowrelay"), self.own_routes())
+        own = await self.described(self.own_routes)
         try:
             said = await self._first(self._call(request))
         except RequestRefused:
