@@ -45,11 +45,14 @@ async def one(node: FakeNode, number: int) -> Copy:
         ("<one@host>", SearchFor(SearchBy.HEADER, "<one@host>")),
         ("019a", SearchFor(SearchBy.ID, "019a")),
         ("019a5c3e-1", SearchFor(SearchBy.ID, "019a5c3e-1")),
-        ("invoice 7", SearchFor(SearchBy.SUBJECT, "invoice 7")),
+        ("invoice 7", SearchFor(SearchBy.WORDS, "invoice 7")),
+        ("anna", SearchFor(SearchBy.WORDS, "anna")),
+        ("anna@exam", SearchFor(SearchBy.WORDS, "anna@exam")),
+        ("decade", SearchFor(SearchBy.WORDS, "decade")),
         ("subject:beef", SearchFor(SearchBy.SUBJECT, "beef")),
         ("address: postmaster", SearchFor(SearchBy.ADDRESS, "postmaster")),
         ("domain:*@a.test", SearchFor(SearchBy.DOMAIN, "a.test")),
-        ("re: hello", SearchFor(SearchBy.SUBJECT, "re: hello")),
+        ("re: hello", SearchFor(SearchBy.WORDS, "re: hello")),
     ],
 )
 def test_what_an_operator_means_is_guessed_unless_it_is_said(text, meant):
@@ -117,3 +120,38 @@ async def test_what_is_only_remembered_of_a_message_is_known_too(node):
         lambda ledger: search.known(ledger, [message_id(4), MessageId("unknown")])
     )
     assert [one.id for one in known] == [message_id(4)]
+
+
+GREETINGS = "=?utf-8?B?R3LDvMOfZSBhdXM=?= =?iso-8859-1?Q?_K=F6ln?="
+
+
+async def test_an_encoded_subject_is_found_by_what_a_person_reads_without_regard_to_case(node):
+    await fill(node, received(7, MX2, subject=GREETINGS))
+    for text in ("Grüße", "GRÜSSE köln", "subject:grüsse", "üße", "Gru\u0308ße"):
+        assert (await found(node, text)).found == (message_id(7),), text
+    assert (await found(node, "subject:R3LDvMOfZSBhdXM")).found == ()
+    assert (await found(node, "subject:Kolle")).found == ()
+
+
+async def test_a_part_of_an_address_is_found_among_senders_and_recipients_and_with_words_of_the_subject(node):
+    await fill(node, received(7, MX2, "Anna.Berg@outside.test", subject="offer for 2027"))
+    for text in ("anna", "BERG", "anna.berg@outs", "berg offer", "2027 anna"):
+        assert (await found(node, text)).found == (message_id(7),), text
+    assert (await found(node, "subject:anna")).found == ()
+    assert (await found(node, "anna invoice")).found == ()
+
+
+@pytest.mark.parametrize("stored", ["ann@xn--mnchen-3ya.example", "ann@München.example"])
+async def test_a_domain_is_found_in_unicode_and_in_ascii(node, stored):
+    await fill(node, received(7, MX2, stored))
+    for text in (
+        "ann@münchen.example",
+        "ANN@MÜNCHEN.example",
+        "ann@xn--mnchen-3ya.example",
+        "*@münchen.example",
+        "*@XN--mnchen-3ya.example",
+        "münch",
+        "ann@münch",
+        "xn--mnchen",
+    ):
+        assert (await found(node, text)).found == (message_id(7),), text

@@ -16,7 +16,7 @@ from shadowrelay.core import filtering
 from shadowrelay.core.identifiers import FIRST, NextHop
 from shadowrelay.core.jobs import Filter
 from shadowrelay.core.messages import FOREVER, Copy, Envelope, Recipient, Stage, Status
-from shadowrelay.core.recipients import canonical
+from shadowrelay.core.spelling import canonical
 from shadowrelay.database import job_selection
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
@@ -57,6 +57,9 @@ TEXT = st.sampled_from(
         "i̇",
         "Σας",
         "a\nb",
+        "=?utf-8?Q?STRA=C3=9FE?=",
+        "=?koi8-r?B?8NLJ18XU?= =?nosuch?Q?STRASSE?=",
+        "=?utf-8?B?a?=",
         "%",
         "_",
     ]
@@ -188,6 +191,8 @@ def compare(ledger: SqlLedger, kept: list[Copy], wanted: Filter) -> None:
 @example(([one_to(f"{KELVIN}im@k.example")], Filter(recipient="kim@k.example")))
 @example(([one_to(f"ann@{KELVIN}.example")], Filter(recipient="*@k.example")))
 @example(([one_to("ann@EXAMPLE.net."), one_to("ann@müller.example")], Filter(domain="xn--mller-kva.example")))
+@example(([one_to("ann@xn--mller-kva.example")], Filter(recipient="ann@müller.example")))
+@example(([one_to("Ann@MÜLLER.example")], Filter(recipient="*@xn--mller-kva.example")))
 @example(([one_to("ann@example.net", FOREVER), one_to("ann@example.net")], Filter(suspended=True)))
 @example(([one_to("ann@example.net", FOREVER), one_to("ann@example.net")], Filter(suspended=False)))
 async def test_a_count_and_a_walk_find_exactly_what_the_core_says_is_meant(

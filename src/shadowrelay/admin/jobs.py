@@ -26,7 +26,7 @@ from shadowrelay.admin.openapi import PAGE
 from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb
-from shadowrelay.core.recipients import canonical
+from shadowrelay.core.spelling import canonical
 from shadowrelay.operator.jobs import NoSuchJob
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import JobEntry, JobPreview, JobsPage, SuspensionRecord, SuspensionsPage

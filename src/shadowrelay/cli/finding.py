@@ -22,6 +22,7 @@ from shadowrelay.cli.viewing import (
     silent,
     where_options,
 )
+from shadowrelay.core.spelling import logged
 from shadowrelay.core.workers import label
 from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
 
@@ -49,11 +50,12 @@ def find(
     """Find messages, the newest first, each with where its copies are.
 
     TEXT is an address (anna@example.org), the addresses of a domain (*@example.org), a Message-ID header
-    (<id@host>), an id or its beginning, or words of the subject. A word before it overrules the guess:
-    address:, domain:, message-id:, id: or subject:. Queues, shadow queues and Safety Net are searched; by
-    id also what nodes remember of messages that are gone.
+    (<id@host>), an id or its beginning, or words, each a part of the subject or of an address (anna finds
+    anna@example.org). A word before it overrules the guess: address:, domain:, message-id:, id:, subject: or
+    words:. Queues, shadow queues and Safety Net are searched; by id also what nodes remember of messages that
+    are gone.
 
-    Subjects and domains are looked for message by message. A page may be short then, and says where to go on.
+    Words and domains are looked for message by message. A page may be short then, and says where to go on.
     With --json: one object a line, each with its kind (message, node for one that does not answer, next).
     """
     here = "true" if cluster is False else None
@@ -155,7 +157,9 @@ def _life(out: Console, id_: str, events: Iterable[JsonTree]) -> None:
 
     events = list(events)
     subject = next((text for one in events if (text := one["columns"].get("message-subject"))), "")
-    out.print(f"{clean(id_)}  {clean(subject) if subject else ''}".rstrip(), style="bold", soft_wrap=True)
+    out.print(
+        f"{clean(id_)}  {clean(logged(subject)) if subject else ''}".rstrip(), style="bold", soft_wrap=True
+    )
     short = _short({one["node"] for one in events})
     rows = []
     day = ""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.core.spelling import readable
 from shadowrelay.core.time_text import ago
 from shadowrelay.core.workers import is_later_worker, label
 from shadowrelay.shown.messages import MessagesPage
@@ -215,14 +216,14 @@ def print_silent(to: Console, answer: JsonTree) -> None:
 
 
 def clean(value: object) -> str:
-    """Text for a terminal: unprintable characters as escapes, an empty value as a dash."""
+    """Text for a terminal: control characters as escapes, addresses in Unicode, an empty value as a dash."""
     if value is None or value in ("", []):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(clean, value))
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(value))
+    return readable(str(value))
 
 
 def counted(number: int, one: str, several: str = "") -> str:

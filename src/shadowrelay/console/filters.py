@@ -12,6 +12,7 @@ from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.console.words import many, span
 from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter
+from shadowrelay.core.spelling import canonical
 
 NAMES = (
     *("queue", "sender", "recipient", "domain", "subject", "error", "suspended"),
@@ -52,7 +53,7 @@ def filter_in(given: Mapping[str, str], ids: Sequence[str] = ()) -> Filter:
         queue=NextHop(text["queue"]) if "queue" in text else None,
         sender=address_pattern(text.get("sender"), "sender"),
         recipient=address_pattern(text.get("recipient"), "recipient"),
-        domain=domain and domain.removeprefix("@").lower(),
+        domain=domain and canonical(domain.removeprefix("@")),
         subject=text.get("subject"),
         error=text.get("error"),
         suspended=text["suspended"] == "yes" if "suspended" in text else None,

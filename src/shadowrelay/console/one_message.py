@@ -8,6 +8,7 @@ from typing import Any
 from shadowrelay.console.words import short
 from shadowrelay.core.identifiers import is_uuid
 from shadowrelay.core.operating import Told
+from shadowrelay.core.spelling import logged
 
 _TALKS = frozenset({"SEND", "DELIVER", "DUPLICATEDELIVER", "SENDEXTERNAL", "DEFER", "FAIL"})
 _MOST_TALKS = 8
@@ -54,13 +55,13 @@ def one_message(id_: str, here: Told | None, found: Told | None, traced: Told) -
     copies = [one for one in (found or {}).get("copies", ()) if one.get("role")]
     mine = here if here and "envelope" in here else None
     told: Told = mine or found or {}
-    subject = told.get("subject") or next(
+    subject = next(
         (one["columns"]["message-subject"] for one in events if one["columns"].get("message-subject")), ""
     )
     states = {one["state"] for one in copies} | ({here["state"]} if here else set())
     return {
         "id": id_,
-        "subject": subject,
+        "subject": told.get("subject") or logged(subject),
         "envelope": {name: told.get(name) for name in ("sender", "size", "message_id")}
         | (dict(mine["envelope"]) if mine else {})
         if told.get("sender") is not None

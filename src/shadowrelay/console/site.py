@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from shadowrelay.console import words
 from shadowrelay.core.messages import FOREVER
+from shadowrelay.core.spelling import readable
 
 FRAGMENTS = "x-fragments"
 """A request with this header gets the parts of a page that change, without its frame."""
@@ -52,6 +53,7 @@ class Site:
             loader=PackageLoader(__package__),
             autoescape=True,
             undefined=ChainableUndefined,
+            finalize=_readable,
             trim_blocks=True,
             lstrip_blocks=True,
         )
@@ -101,6 +103,11 @@ class Site:
             return Response(self._files[name], headers=headers, media_type=_FILES[name])
 
         return answered
+
+
+def _readable(value: object) -> object:
+    """What strangers wrote may have control characters: they are shown as such. Lines stay lines."""
+    return readable(value, kept="\n") if type(value) is str else value
 
 
 def link(path: str, given: Mapping[str, Any], **changes: Any) -> str:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from shadowrelay.core.identifiers import NextHop, tells_its_time
 from shadowrelay.core.jobs import Filter, Job
 from shadowrelay.core.messages import Copy, Recipient, Stage
-from shadowrelay.core.recipients import canonical
 from shadowrelay.core.requests import address_matches
+from shadowrelay.core.spelling import canonical, read_without_case, without_case
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,7 +24,12 @@ def in_queue(queue: NextHop, next_hop: NextHop) -> bool:
 
 def contains(part: str | None, text: str) -> bool:
     """Is that a part of the text, without regard to case? None: of every text."""
-    return part is None or part.lower() in text.lower()
+    return part is None or without_case(part) in without_case(text)
+
+
+def _reads(part: str | None, field: str) -> bool:
+    """Is that a part of what a person reads of a header field?"""
+    return part is None or without_case(part) in read_without_case(field)
 
 
 def numbers(wanted: Filter, copy: Copy, made_at: datetime, now: datetime) -> tuple[int, ...]:
@@ -77,7 +82,7 @@ def _means(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
     return (
         (not wanted.ids or copy.id in wanted.ids)
         and address_matches(wanted.sender, envelope.sender)
-        and contains(wanted.subject, envelope.subject)
+        and _reads(wanted.subject, envelope.subject)
         and (wanted.older is None or age >= wanted.older)
         and (wanted.younger is None or age <= wanted.younger)
         and (wanted.larger is None or envelope.size >= wanted.larger)

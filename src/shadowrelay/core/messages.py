@@ -16,6 +16,7 @@ from shadowrelay.core.identifiers import (
     RequestId,
     ServerName,
 )
+from shadowrelay.core.spelling import decoded
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -188,7 +189,12 @@ class Envelope:
     ret: str | None = None  # RFC 3461: FULL or HDRS
     envid: str | None = None  # RFC 3461, xtext as received
     message_id: str = ""  # the Message-ID header, for the tracking log
-    subject: str = ""
+    subject: str = ""  # the Subject header as it came
+
+    @property
+    def subject_read(self) -> str:
+        """The subject as a person reads it."""
+        return decoded(self.subject)
 
 
 @dataclass(frozen=True, slots=True)

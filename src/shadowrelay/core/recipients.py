@@ -11,56 +11,16 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from functools import lru_cache
-
-import idna
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
+from shadowrelay.core.spelling import canonical
 from shadowrelay.core.values import dataclass, replace
 
 LISTS = NextHop("local/lists")
 """The next hop of a distribution list: the queue of this node expands it."""
 
 _POSTMASTER = "postmaster"
-_LONGEST_LABEL = 63  # octets (RFC 1035 2.3.4)
-
-
-def canonical(domain: str) -> str:
-    """One spelling per domain: lower case, A-labels, no root dot.
-
-    A name that has no A-labels is compared as it is, in lower case, so it still matches a route written the
-    same way.
-    """
-    plain = domain.removesuffix(".").lower()
-    return plain if plain.isascii() else (_a_labels(plain) or plain)
-
-
-@lru_cache(maxsize=4096)
-def _a_labels(name: str) -> str | None:
-    """The name as the DNS has it, by UTS 46 without transition, as browsers do: ``ß`` stays itself (IDNA
-    2008). None: a character has no place in a name, or a label is too long.
-    """
-    try:
-        labels = idna.uts46_remap(name, std3_rules=False).removesuffix(".").split(".")
-    except idna.IDNAError:
-        return None
-    spelt = [
-        label if label.isascii() else f"xn--{label.encode('punycode').decode('ascii')}" for label in labels
-    ]
-    confused = any(label.startswith("xn--") and not label.isascii() for label in labels)
-    return None if confused or any(len(label) > _LONGEST_LABEL for label in spelt) else ".".join(spelt)
-
-
-def in_ascii(address: str) -> str | None:
-    """The address as a server without SMTPUTF8 takes it: a domain in Unicode as A-labels. None: there is no
-    such spelling, since the local part is not ASCII or the domain has no A-labels.
-    """
-    if address.isascii():
-        return address
-    local, _, domain = address.rpartition("@")
-    found = f"{local}@{canonical(domain)}"
-    return found if found.isascii() else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.records import Record, RecordPart
+from shadowrelay.core.spelling import compared
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -83,11 +84,13 @@ class Selected(NamedTuple):
 
 
 def address_matches(pattern: str | None, address: str) -> bool:
-    """Does an address match ``pattern``: None for every address, an address, or ``*@DOMAIN``?"""
+    """Does an address match ``pattern``: None for every address, an address, or ``*@DOMAIN``? A domain in
+    Unicode and its A-labels are the same.
+    """
     if pattern is None:
         return True
-    given = address.lower()
-    return given.endswith(pattern[1:]) if pattern.startswith("*@") else given == pattern
+    wanted, given = compared(pattern), compared(address)
+    return given.endswith(wanted[1:]) if wanted.startswith("*@") else given == wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

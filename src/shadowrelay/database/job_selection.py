@@ -12,6 +12,7 @@ from shadowrelay.core.filtering import numbers, reaches
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.messages import Copy
+from shadowrelay.core.spelling import without_case
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
@@ -181,8 +182,8 @@ def _parameters(wanted: Filter, made_at: datetime, now: datetime) -> dict[str, A
         "sender_end": sender_end,
         "recipient": recipient,
         "recipient_end": recipient_end,
-        "subject": wanted.subject and wanted.subject.lower(),
-        "error": wanted.error and wanted.error.lower(),
+        "subject": wanted.subject and without_case(wanted.subject),
+        "error": wanted.error and without_case(wanted.error),
         "domain": wanted.domain,
         "queue": wanted.queue,
         "before": None if wanted.older is None else micros(made_at - wanted.older),

@@ -1,6 +1,6 @@
--- What of the queue a job is about (core/filtering.py): the same conditions in SQL. ``folded`` and ``domain_of`` are
--- functions of the connection (selectors.py). SQLite's own ``lower`` knows ASCII alone: it folds an address of
--- printable ASCII, and Python folds any other.
+-- What of the queue a job is about (core/filtering.py): the same conditions in SQL. ``compared``, ``read_text``,
+-- ``folded`` and ``domain_of`` are functions of the connection (selectors.py). SQLite's own ``lower`` knows ASCII
+-- alone: it folds an address of printable ASCII, and Python folds any other.
 
 -- name: page
 -- A part of the queue, in the order of ids, with a flag for messages that have a recipient which matches: it never
@@ -8,11 +8,11 @@
 SELECT m.id,
        (m.received_at < :made_at
         OR EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL))
-       AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', folded(m.sender), lower(m.sender)) = :sender)
+       AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)) = :sender)
        AND (:sender_end IS NULL
-            OR substr(iif(m.sender GLOB '*[^ -~]*', folded(m.sender), lower(m.sender)), -length(:sender_end))
+            OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end))
                = :sender_end)
-       AND (:subject IS NULL OR instr(folded(m.subject), :subject) > 0)
+       AND (:subject IS NULL OR instr(read_text(m.subject), :subject) > 0)
        AND (:before IS NULL OR m.received_at <= :before)
        AND (:since IS NULL OR m.received_at >= :since)
        AND (:larger IS NULL OR m.size >= :larger)
@@ -23,9 +23,9 @@ SELECT m.id,
               AND (:queue IS NULL OR r.next_hop = :queue
                    OR substr(r.next_hop, 1, length(:queue) + 1) = :queue || '/')
               AND (:recipient IS NULL
-                   OR iif(r.address GLOB '*[^ -~]*', folded(r.address), lower(r.address)) = :recipient)
+                   OR iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)) = :recipient)
               AND (:recipient_end IS NULL
-                   OR substr(iif(r.address GLOB '*[^ -~]*', folded(r.address), lower(r.address)),
+                   OR substr(iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)),
                              -length(:recipient_end)) = :recipient_end)
               AND (:domain IS NULL OR domain_of(r.address) = :domain)
               AND (:suspended IS NULL OR :suspended = (ifnull(r.suspended, 0) > :now))
@@ -46,20 +46,20 @@ SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number,
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued'
    AND m.received_at < :made_at
-   AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', folded(m.sender), lower(m.sender)) = :sender)
+   AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)) = :sender)
    AND (:sender_end IS NULL
-        OR substr(iif(m.sender GLOB '*[^ -~]*', folded(m.sender), lower(m.sender)), -length(:sender_end))
+        OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end))
            = :sender_end)
-   AND (:subject IS NULL OR instr(folded(m.subject), :subject) > 0)
+   AND (:subject IS NULL OR instr(read_text(m.subject), :subject) > 0)
    AND (:before IS NULL OR m.received_at <= :before)
    AND (:since IS NULL OR m.received_at >= :since)
    AND (:larger IS NULL OR m.size >= :larger)
    AND (:smaller IS NULL OR m.size <= :smaller)
    AND r.status = 'ready'
    AND (:queue IS NULL OR r.next_hop = :queue OR substr(r.next_hop, 1, length(:queue) + 1) = :queue || '/')
-   AND (:recipient IS NULL OR iif(r.address GLOB '*[^ -~]*', folded(r.address), lower(r.address)) = :recipient)
+   AND (:recipient IS NULL OR iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)) = :recipient)
    AND (:recipient_end IS NULL
-        OR substr(iif(r.address GLOB '*[^ -~]*', folded(r.address), lower(r.address)), -length(:recipient_end))
+        OR substr(iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)), -length(:recipient_end))
            = :recipient_end)
    AND (:domain IS NULL OR domain_of(r.address) = :domain)
    AND (:suspended IS NULL OR :suspended = (ifnull(r.suspended, 0) > :now))

@@ -338,15 +338,15 @@ SELECT r.settled_at, r.message_id,
               AND x.status IN ('delivered', 'relayed')
               AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-              AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
-              AND (:recipient_end IS NULL OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
+              AND (:recipient IS NULL OR iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)) = :recipient)
+              AND (:recipient_end IS NULL OR substr(iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)), -length(:recipient_end)) = :recipient_end))
        AND EXISTS (
            SELECT 1 FROM message m
             WHERE m.id = r.message_id AND m.stage = 'safety_net'
               AND CASE WHEN :owner IS NULL THEN m.role = 'primary' ELSE m.role = 'shadow' AND m.owner = :owner END
               AND (:message_id IS NULL OR m.message_id = :message_id)
-              AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
-              AND (:sender_end IS NULL OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end))
+              AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)) = :sender)
+              AND (:sender_end IS NULL OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end)) = :sender_end))
   FROM recipient r INDEXED BY recipient_settled
  WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
  ORDER BY r.settled_at, r.message_id LIMIT :most;

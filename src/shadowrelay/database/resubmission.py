@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Role
 from shadowrelay.core.requests import BEGIN, Place, Selector
+from shadowrelay.core.spelling import decoded
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.queries import load
 from shadowrelay.database.records import maybe_moment, micros, moment
@@ -89,6 +90,10 @@ class Kept:
     request: str | None
     damaged: bool
     recipients: tuple[tuple[str, NextHop, str], ...]
+
+    @property
+    def subject_read(self) -> str:
+        return decoded(self.subject)
 
 
 def earliest(connection: sqlite3.Connection) -> datetime | None:

@@ -12,9 +12,9 @@ SELECT found.told, COUNT(*), SUM(found.size) FROM (
                   AND x.settled_at BETWEEN :since AND :until
                   AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-                  AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
+                  AND (:recipient IS NULL OR iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)) = :recipient)
                   AND (:recipient_end IS NULL
-                       OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end))
+                       OR substr(iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)), -length(:recipient_end))
                           = :recipient_end)))
            + 2 * (r.status = 'relayed') + 4 * (m.request IS NOT NULL)
            + 8 * (m.damage IS NOT NULL OR m.content_digest IS NULL) + 16 * (m.stage <> 'safety_net')
@@ -33,15 +33,15 @@ SELECT found.told, COUNT(*), SUM(found.size) FROM (
      WHERE r.settled_at IS NOT NULL AND r.settled_at BETWEEN :begin AND :end AND r.status IN ('delivered', 'relayed')
        AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(r.next_hop, 1, instr(r.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-       AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
+       AND (:recipient IS NULL OR iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)) = :recipient)
        AND (:recipient_end IS NULL
-            OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
+            OR substr(iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)), -length(:recipient_end)) = :recipient_end)
        AND m.stage IN ('safety_net', 'queued')
        AND (:id IS NULL OR m.id = :id)
        AND (:message_id IS NULL OR m.message_id = :message_id)
-       AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+       AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)) = :sender)
        AND (:sender_end IS NULL
-            OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
+            OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end)) = :sender_end)
      LIMIT -1) AS found
  GROUP BY found.told;
 
@@ -62,14 +62,14 @@ SELECT CASE m.owner
    AND m.stage = 'safety_net' AND m.settled_at BETWEEN :since AND :until
    AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(r.next_hop, 1, instr(r.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-   AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
+   AND (:recipient IS NULL OR iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)) = :recipient)
    AND (:recipient_end IS NULL
-        OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
+        OR substr(iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)), -length(:recipient_end)) = :recipient_end)
    AND (:id IS NULL OR m.id = :id)
    AND (:message_id IS NULL OR m.message_id = :message_id)
-   AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+   AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)) = :sender)
    AND (:sender_end IS NULL
-        OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
+        OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end)) = :sender_end)
  GROUP BY 1;
 
 -- name: earliest
@@ -83,30 +83,30 @@ SELECT DISTINCT r.settled_at, m.id, m.role, m.owner, m.sender, m.size, m.subject
            AND x.status IN ('delivered', 'relayed')
            AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-           AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
+           AND (:recipient IS NULL OR iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)) = :recipient)
            AND (:recipient_end IS NULL
-                OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
+                OR substr(iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)), -length(:recipient_end)) = :recipient_end))
   FROM recipient r INDEXED BY recipient_settled CROSS JOIN message m ON m.id = r.message_id
  WHERE r.settled_at IS NOT NULL AND r.settled_at <= :until AND (r.settled_at, r.message_id) > (:at, :after)
    AND r.status IN ('delivered', 'relayed')
    AND (:hops IS NULL OR r.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(r.next_hop, 1, instr(r.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-   AND (:recipient IS NULL OR iif(:plain, lower(r.address), folded(r.address)) = :recipient)
+   AND (:recipient IS NULL OR iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)) = :recipient)
    AND (:recipient_end IS NULL
-        OR substr(iif(:plain, lower(r.address), folded(r.address)), -length(:recipient_end)) = :recipient_end)
+        OR substr(iif(r.address GLOB '*[^ -~]*', compared(r.address), lower(r.address)), -length(:recipient_end)) = :recipient_end)
    AND m.stage = 'safety_net'
    AND (:id IS NULL OR m.id = :id)
    AND (:message_id IS NULL OR m.message_id = :message_id)
-   AND (:sender IS NULL OR iif(:plain, lower(m.sender), folded(m.sender)) = :sender)
+   AND (:sender IS NULL OR iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)) = :sender)
    AND (:sender_end IS NULL
-        OR substr(iif(:plain, lower(m.sender), folded(m.sender)), -length(:sender_end)) = :sender_end)
+        OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end)) = :sender_end)
    AND NOT EXISTS (
        SELECT 1 FROM recipient x
         WHERE x.message_id = r.message_id AND x.settled_at >= :since AND x.settled_at < r.settled_at
           AND x.status IN ('delivered', 'relayed')
           AND (:hops IS NULL OR x.next_hop IN (SELECT value FROM json_each(:hops))
             OR substr(x.next_hop, 1, instr(x.next_hop, '/') - 1) IN (SELECT value FROM json_each(:hops)))
-          AND (:recipient IS NULL OR iif(:plain, lower(x.address), folded(x.address)) = :recipient)
+          AND (:recipient IS NULL OR iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)) = :recipient)
           AND (:recipient_end IS NULL
-               OR substr(iif(:plain, lower(x.address), folded(x.address)), -length(:recipient_end)) = :recipient_end))
+               OR substr(iif(x.address GLOB '*[^ -~]*', compared(x.address), lower(x.address)), -length(:recipient_end)) = :recipient_end))
  ORDER BY r.settled_at, r.message_id LIMIT :most;

@@ -24,14 +24,30 @@ UNION SELECT message_id FROM damaged WHERE message_id >= :wanted AND message_id 
 SELECT id FROM message WHERE id < :after ORDER BY id DESC LIMIT 1 OFFSET :most;
 
 -- name: by_domain
-SELECT id FROM message WHERE id < :after AND id >= :until AND lower(sender) LIKE :wanted ESCAPE '\'
-UNION SELECT message_id FROM recipient WHERE message_id < :after AND message_id >= :until AND lower(address) LIKE :wanted ESCAPE '\'
+SELECT id FROM message WHERE id < :after AND id >= :until
+   AND iif(sender GLOB '*[^ -~]*', '@' || domain_of(sender), substr(lower(sender), -length(:wanted))) = :wanted
+UNION SELECT message_id FROM recipient WHERE message_id < :after AND message_id >= :until
+   AND iif(address GLOB '*[^ -~]*', '@' || domain_of(address), substr(lower(address), -length(:wanted))) = :wanted
  ORDER BY 1 DESC LIMIT :most;
 
 -- name: by_subject
--- Each word is somewhere in the subject; SQLite compares ASCII letters without regard to their case.
+-- Each word is somewhere in the subject as a person reads it, without regard to case. ``read_text``, ``address_text`` and
+-- ``domain_of`` are functions of the connection (selectors.py): most rows do without them.
 SELECT id FROM message WHERE id < :after AND id >= :until
-   AND NOT EXISTS (SELECT 1 FROM json_each(:words) word WHERE message.subject NOT LIKE word.value ESCAPE '\')
+   AND NOT EXISTS (SELECT 1 FROM json_each(:words) word
+                    WHERE instr(iif(subject GLOB '*[^ -~]*' OR instr(subject, '=?'), read_text(subject), lower(subject)), word.value) = 0)
+ ORDER BY id DESC LIMIT :most;
+
+-- name: by_words
+-- Each word is somewhere in the subject or in an address.
+SELECT id FROM message m WHERE id < :after AND id >= :until
+   AND NOT EXISTS (
+       SELECT 1 FROM json_each(:words) word
+        WHERE instr(iif(subject GLOB '*[^ -~]*' OR instr(subject, '=?'), read_text(subject), lower(subject)), word.value) = 0
+          AND instr(iif(sender GLOB '*[^ -~]*' OR sender LIKE '%xn--%', address_text(sender), lower(sender)), word.value) = 0
+          AND NOT EXISTS (
+              SELECT 1 FROM recipient r WHERE r.message_id = m.id
+                 AND instr(iif(r.address GLOB '*[^ -~]*' OR r.address LIKE '%xn--%', address_text(r.address), lower(r.address)), word.value) > 0))
  ORDER BY id DESC LIMIT :most;
 
 -- name: unwritten

@@ -1,36 +1,50 @@
 """Selectors of resubmit requests as parameters of SQL, and the rows that such queries find.
 
-SQLite's own ``lower`` knows ASCII alone. If an address in a selector is not ASCII, the queries use
-``folded``, which every connection that runs them must know: a call of Python for each row.
+SQLite's own ``lower`` knows ASCII alone. For an address that is not ASCII the queries use ``compared``, and
+for a header field with encoded words ``read_text``, which every connection that runs them must know: a call
+of Python for such a row.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.recipients import canonical
 from shadowrelay.core.requests import BEGIN, Place, Selected, Selector
+from shadowrelay.core.spelling import canonical, compared, in_unicode, read_without_case, without_case
 from shadowrelay.database.records import micros, moment
 from shadowrelay.database.sums import SqlRow
 
 
 def know_folded(connection: sqlite3.Connection) -> None:
-    """Give a connection the functions ``folded``: a text in lower case, as selectors have it; and
-    ``domain_of``: the domain of an address in its one spelling.
+    """Give a connection functions of text. ``compared``: an address as selectors have it; ``address_text``:
+    in all its spellings; ``domain_of``: its domain in its one spelling. ``folded``: a text without regard to
+    case; ``read_text``: the same of what a person reads of a header field.
     """
-    connection.create_function("folded", 1, _folded, deterministic=True)
-    connection.create_function("domain_of", 1, _domain_of, deterministic=True)
+    for name, function in (
+        ("compared", compared),
+        ("address_text", _address_text),
+        ("domain_of", _domain_of),
+        ("folded", without_case),
+        ("read_text", read_without_case),
+    ):
+        connection.create_function(name, 1, _of_text(function), deterministic=True)
 
 
-def _folded(address: object) -> str:
-    return str(address).lower()
+def _of_text(function: Callable[[str], str]) -> Callable[[object], str]:
+    return lambda value: function(str(value))
 
 
-def _domain_of(address: object) -> str:
-    return canonical(str(address).rpartition("@")[2])
+def _address_text(address: str) -> str:
+    """An address in both spellings, for a search of its parts."""
+    return f"{without_case(in_unicode(address))} {compared(address)}"
+
+
+def _domain_of(address: str) -> str:
+    return canonical(address.rpartition("@")[2])
 
 
 def parameters(selector: Selector, place: Place = BEGIN) -> dict[str, Any]:
@@ -41,7 +55,6 @@ def parameters(selector: Selector, place: Place = BEGIN) -> dict[str, Any]:
         "since": micros(selector.since),
         "until": micros(selector.until),
         "hops": json.dumps(selector.next_hops) if selector.next_hops else None,
-        "plain": all(text is None or text.isascii() for text in (selector.sender, selector.recipient)),
         "sender": sender,
         "sender_end": sender_end,
         "recipient": recipient,
@@ -55,9 +68,10 @@ def parameters(selector: Selector, place: Place = BEGIN) -> dict[str, Any]:
 
 def pattern(pattern: str | None) -> tuple[str | None, str | None]:
     """The address, or the end of addresses, that a pattern means."""
-    if pattern is not None and pattern.startswith("*@"):
-        return None, pattern[1:]
-    return pattern, None
+    if pattern is None:
+        return None, None
+    wanted = compared(pattern)
+    return (None, wanted[1:]) if wanted.startswith("*@") else (wanted, None)
 
 
 def part(rows: list[SqlRow], most: int) -> Selected:

@@ -17,7 +17,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Reason
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_of
-from shadowrelay.core.recipients import canonical
+from shadowrelay.core.spelling import canonical
 from shadowrelay.core.values import replace
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger

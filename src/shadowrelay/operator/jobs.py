@@ -17,6 +17,7 @@ from shadowrelay.core.operating import Act, Scope, Told, act_about
 from shadowrelay.core.ownership import jobs
 from shadowrelay.core.ownership.jobs import JobRefused
 from shadowrelay.core.safety_net.resubmission import Contacts
+from shadowrelay.core.spelling import decoded
 from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import job_selection
@@ -125,7 +126,8 @@ class Jobs:
                     "received_at": timestamp(one.received_at),
                     "sender": one.sender,
                     "size": one.size,
-                    "subject": one.subject,
+                    "subject": decoded(one.subject),
+                    "subject_header": one.subject,
                     "message_id": one.message_id,
                     "suspended": one.suspended and timestamp(one.suspended),
                     "recipients": [

@@ -29,11 +29,11 @@ from shadowrelay.core.recipients import (
     AddressBook,
     Becomes,
     Rewriting,
-    in_ascii,
     no_book,
     once,
     rewrite,
 )
+from shadowrelay.core.spelling import in_ascii
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.core.workers import node_of

@@ -12,9 +12,9 @@ from shadowrelay.core.recipients import (
     AddressBook,
     Becomes,
     DistributionList,
-    canonical,
     folded,
 )
+from shadowrelay.core.spelling import canonical
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.addresses import AddressError, is_domain, read_path
 

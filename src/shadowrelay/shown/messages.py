@@ -31,7 +31,8 @@ class SettledNumber(TypedDict):
 class MessageBrief(TypedDict):
     """What is known of a message at once. If its rows are damaged, hardly anything is: null.
 
-    ``worker``: where it is, at a node of several.
+    ``worker``: where it is, at a node of several. ``subject``: with encoded words decoded;
+    ``subject_header``: as it came.
     """
 
     id: str
@@ -41,7 +42,8 @@ class MessageBrief(TypedDict):
     exposed: bool | None
     confirmation: str | None
     sender: Annotated[str | None, At("envelope.sender")]
-    subject: Annotated[str | None, At("envelope.subject")]
+    subject: Annotated[str | None, At("envelope.subject_read")]
+    subject_header: Annotated[str | None, At("envelope.subject")]
     size: Annotated[Natural | None, At("envelope.size")]
     received_at: str | None
     settled_at: str | None
@@ -113,7 +115,8 @@ class EnvelopeEntry(TypedDict):
 
     sender: str
     message_id: str
-    subject: str
+    subject: Annotated[str, At("subject_read")]
+    subject_header: Annotated[str, At("subject")]
     size: Natural
     body: str
     smtputf8: bool
@@ -258,6 +261,7 @@ class FoundMessage(TypedDict):
     id: str
     sender: str | None
     subject: str | None
+    subject_header: NotRequired[str | None]
     message_id: str | None
     size: Natural | None
     received_at: str | None
@@ -336,7 +340,8 @@ class KeptEntry(TypedDict):
     owner: str
     sender: str
     message_id: str
-    subject: str
+    subject: Annotated[str, At("subject_read")]
+    subject_header: NotRequired[Annotated[str, At("subject")]]
     size: Natural
     request: str | None
     damaged: bool

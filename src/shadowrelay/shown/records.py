@@ -114,6 +114,7 @@ class SampledMessage(TypedDict):
     sender: str
     size: Natural
     subject: str
+    subject_header: NotRequired[str]
     message_id: str
     suspended: str | None
     recipients: list[SampledRecipient]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from shadowrelay.core.recipients import in_ascii
+from shadowrelay.core.spelling import in_ascii
 
 _UNFOLD = re.compile(rb"\r\n[ \t]+")
 _FIELD = re.compile(rb"^([!-9;-~]+)[ \t]*:(.*)$")
@@ -18,6 +18,7 @@ _NO_FIELD = re.compile(
 )  # nor an empty line, nor the From line of a mailbox file
 _NO_COMMENT = re.compile(r"[^!-'*-\[\]-~]")
 _SUBJECT_LENGTH = 255  # characters kept for the tracking log
+_ENCODED_LENGTH = 1_000  # the same of a subject with encoded words: of Japanese they take six times as many
 
 
 LONGEST_FIELD_NAME = 1000
@@ -92,7 +93,15 @@ class HeaderScan:
         elif name == "message-id" and first:
             self.message_id = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
         elif name == "subject" and first:
-            self.subject = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
+            self.subject = _kept(value.decode("utf-8", "replace"))
+
+
+def _kept(subject: str) -> str:
+    """As much as is kept of a subject; of encoded words, whole ones."""
+    if "=?" not in subject or len(subject) <= _SUBJECT_LENGTH:
+        return subject[:_SUBJECT_LENGTH]
+    beginning = subject[:_ENCODED_LENGTH]
+    return beginning if beginning == subject else beginning.rpartition(" ")[0] or beginning
 
 
 def came_by(section: bytes, names: Collection[str], address: str) -> bool:

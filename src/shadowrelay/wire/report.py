@@ -16,7 +16,7 @@ from email.header import Header
 from shadowrelay.core.events.reports import ReportKind, returns_whole_message
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.recipients import in_ascii
+from shadowrelay.core.spelling import in_ascii
 from shadowrelay.wire.line_ends import all_paired
 from shadowrelay.wire.report_fields import (
     ascii_only,

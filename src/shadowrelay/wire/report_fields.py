@@ -7,7 +7,7 @@ from datetime import datetime
 
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.recipients import canonical, in_ascii
+from shadowrelay.core.spelling import canonical, in_ascii
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.xtext import decode_xtext
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.sites import site_hop
-from shadowrelay.core.recipients import canonical
+from shadowrelay.core.spelling import canonical
 from shadowrelay.core.values import dataclass
 
 DEFAULT = "*"

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.messages import Envelope, Recipient
-from shadowrelay.core.recipients import in_ascii
+from shadowrelay.core.spelling import in_ascii
 from shadowrelay.core.values import dataclass
 from shadowrelay.smtp.sending.hop import RecipientResult
 from shadowrelay.wire import addresses
