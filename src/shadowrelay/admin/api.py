@@ -422,6 +422,7 @@ class _Api(Answers):
         scrape = Scrape(
             seen=seen,
             peers=tuple(node.member_statuses()),
+            at_risk=sum(one.messages for one in render.at_risk(node, seen, self.clock())),
             scrub=node.scrub,
             opened=node.database.opened,
             logins=node.login_counts(),

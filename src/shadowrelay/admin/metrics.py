@@ -42,6 +42,7 @@ class Scrape:
     late: LateStatus
     commits: int
     resubmit: Figures
+    at_risk: int
     free: int
     minimum_free: int
     ready: bool
@@ -84,6 +85,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     gauges = [
         ("queued_messages", "Messages that this node has to deliver: the backlog.", counts.queued),
         ("exposed_messages", "Messages without a second copy.", counts.exposed),
+        ("at_risk_messages", "Messages in transit of which one copy can be reached now.", scrape.at_risk),
         ("asking_messages", "Queued messages that members are asked about first.", counts.asking),
         ("in_doubt_messages", "Queued messages that go out though a member did not answer.", counts.in_doubt),
         (

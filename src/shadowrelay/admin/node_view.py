@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version as installed
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from shadowrelay.admin import render
 from shadowrelay.admin.guard import MOST_PER_PAGE
@@ -112,7 +112,15 @@ class NodeView:
 
     async def messages(self, state: views.MessageState, after: str, most: int) -> MessagesPage:
         """A page of the messages in a state."""
-        found = await self._ask(lambda ledger: views.page(ledger, state, after, most + 1))
+        away: dict[str, Any] = {}
+        if state is views.MessageState.AT_RISK:
+            seen = await self._ask(views.snapshot)
+            gone = render.away_members(self.node, seen, self.clock())
+            away["owners"] = [one.name for one in gone if not one.seen_by]
+            away["holders"] = (
+                [one.name for one in gone] if any(seen.held_by.get(one.name) for one in gone) else []
+            )
+        found = await self._ask(lambda ledger: views.page(ledger, state, after, most + 1, **away))
         shown = [render.summary(item) for item in found]
         return {"messages": shown[:most], "next": shown[most - 1]["id"] if len(shown) > most else None}
 

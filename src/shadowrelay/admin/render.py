@@ -19,6 +19,7 @@ from shadowrelay.admin.node import (
 from shadowrelay.core.decisions import DamagedRow, Member
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.members.at_risk import AwayMember, InTransit, Risk, risks
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.forecast import Forecast
 from shadowrelay.core.members.pace import Round, share
@@ -85,6 +86,8 @@ from shadowrelay.shown.status import (
 
 def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> StatusEntry:
     ready, why = node.ready()
+    found = at_risk(node, seen, now)
+    ends = [one.until for one in found]
     return rendered(
         StatusEntry,
         node,
@@ -99,6 +102,10 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
         incarnation=seen.lineage.incarnation,
         sequence=seen.lineage.sequence,
         **rendered(CountsEntry, seen.counts),
+        at_risk=sum(one.messages for one in found),
+        at_risk_since=min((one.since for one in found if one.since), default=None),
+        at_risk_until=max((one for one in ends if one), default=None) if all(ends) else None,
+        risks=found,
         overdue_since=min(_overdue(node, seen, now), default=None),
         refused=min(node.refused_copies(), seen.counts.exposed),
         kept_for_hops=sum(seen.hops.values()),
@@ -168,6 +175,57 @@ def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
     return configured + others
 
 
+def at_risk(node: RunningNode, seen: Snapshot, now: datetime) -> list[Risk]:
+    """All mail in transit of which this node knows one copy that can be reached now."""
+    mail = InTransit(
+        exposed=seen.counts.exposed,
+        held_by=seen.held_by,
+        together=seen.together,
+        held_for=seen.held_for,
+        promoting=seen.promoting,
+    )
+    return list(risks(mail, away_members(node, seen, now), now))
+
+
+def away_members(node: RunningNode, seen: Snapshot, now: datetime) -> list[AwayMember]:
+    """The members that cannot be reached, without those that are retired."""
+    everybody = every_peer(node, seen)
+    retired = {member.name for member in seen.members if member.retired}
+    return [
+        _away(peer, node.policy, now, cut_off=_cut_off(peer, everybody, retired, node.host))
+        for peer in everybody
+        if peer.state in {MemberState.UNREACHABLE, MemberState.NOT_CONFIGURED} and peer.name not in retired
+    ]
+
+
+def _away(peer: MemberStatus, policy: Policy, now: datetime, *, cut_off: bool) -> AwayMember:
+    if peer.state is MemberState.NOT_CONFIGURED:
+        return AwayMember(name=peer.name, because="it is not in the settings: add it again, or retire it")
+    failures = policy.holder_loss_heartbeats - 1  # the first one is that of ``since``
+    loses = peer.since + failures * policy.shadow_heartbeat_frequency if peer.since else None
+    return AwayMember(
+        name=peer.name,
+        since=peer.since,
+        loses_at=loses,
+        promotes_at=None if cut_off else now + (peer.promoting_in or timedelta(0)),
+        because="this node reaches no other machine, and may be cut off" if cut_off else "",
+        seen_by=peer.seen_by,
+    )
+
+
+def _cut_off(
+    peer: MemberStatus, everybody: Sequence[MemberStatus], retired: Collection[ServerName], host: str
+) -> bool:
+    """May this node be the one that is cut off? Then it promotes nothing by time. ``host``: its machine."""
+    places = [
+        MemberPlace(other.name, other.site, other.host)
+        for other in everybody
+        if other.name not in retired and other.state is not MemberState.NOT_CONFIGURED
+    ]
+    reached = [other.name for other in everybody if other.state is not MemberState.UNREACHABLE]
+    return others(MemberPlace(ServerName(""), "", host), places, peer.name).none_of(reached)
+
+
 def peers(node: RunningNode, seen: Snapshot) -> list[PeerEntry]:
     everybody = every_peer(node, seen)
     members = {member.name: member for member in seen.members}
@@ -212,20 +270,13 @@ def what_next(
         case MemberState.NOT_CONFIGURED:
             return f"not in the settings: add it again, or retire it (shadowrelay peer retire {peer.name})"
         case MemberState.UNREACHABLE:
-            places = [
-                MemberPlace(other.name, other.site, other.host)
-                for other in everybody
-                if other.name not in retired and other.state is not MemberState.NOT_CONFIGURED
-            ]
-            reached = [other.name for other in everybody if other.state is not MemberState.UNREACHABLE]
-            here = MemberPlace(ServerName(""), "", host)
             forecast = Forecast(
                 losing_in=peer.losing_in,
                 held_by_it=held_by_it,
                 promoting_in=peer.promoting_in or timedelta(0),
                 held_for_it=held_for_it,
                 seen_by=peer.seen_by,
-                cut_off=others(here, places, peer.name).none_of(reached),
+                cut_off=_cut_off(peer, everybody, retired, host),
             )
             return str(forecast)
 

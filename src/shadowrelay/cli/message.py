@@ -22,7 +22,17 @@ from shadowrelay.cli.viewing import (
 )
 from shadowrelay.shown.messages import DidAnswer, GoneMessage, MessageEntry
 
-_STATES = ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "shadow", "safety_net")
+_STATES = (
+    "queued",
+    "exposed",
+    "at_risk",
+    "asking",
+    "in_doubt",
+    "set_aside",
+    "damaged",
+    "shadow",
+    "safety_net",
+)
 
 
 @click.group(short_help="Find messages, show one or its life; retry, suspend, resume, remove or bounce some.")

@@ -28,6 +28,7 @@ from shadowrelay.cli.viewing import (
 )
 from shadowrelay.core.workers import label
 from shadowrelay.shown.nodes import StatusesAnswer, by_worker, statuses, total
+from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, messages_have, why_at_risk
 from shadowrelay.shown.status import CorruptDatabase, PeerEntry, ScrubEntry, StatusEntry
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ _NODE_COLUMNS = (
     "takes mail",
     "queued",
     "oldest",
-    "exposed",
+    "at risk",
     "damaged",
     "set aside",
     "held",
@@ -113,9 +114,9 @@ def _nodes(out: Console, nodes: Sequence[JsonTree]) -> None:
     found = [one["status"] for one in nodes if one["answers"]]
     print_table(out, _NODE_COLUMNS, [_node_row(one) for one in found], "")
     print_silent(out, {"nodes": nodes})
-    exposed = total(nodes)["exposed"]
-    if exposed > found[0]["exposed"]:
-        out.print(f"EXPOSED on all nodes that answer: {counted(exposed, 'message')}", style="bold red")
+    every = total(nodes)
+    if copies_reached(every)[0] > copies_reached(found[0])[0]:
+        _at_risk(out, every, "AT RISK on all nodes that answer")
 
 
 def _node_row(one: StatusEntry) -> list[object]:
@@ -133,7 +134,7 @@ def _node_row(one: StatusEntry) -> list[object]:
         one["ready"],
         one["queued"],
         one["oldest_queued"],
-        one["exposed"],
+        copies_reached(one)[0],
         one["damaged"] + one["damaged_aside"],
         one["set_aside"],
         one["shadow_held"],
@@ -148,6 +149,7 @@ def _exposure(out: Console, answer: StatusEntry) -> None:
             "SHADOW REDUNDANCY IS OFF: mail has no second copy; see shadowrelay redundancy show",
             style="bold red",
         )
+    _at_risk(out, answer, "AT RISK")
     if answer["exposed"]:
         have = "has" if answer["exposed"] == 1 else "have"
         out.print(
@@ -172,8 +174,21 @@ def _exposure(out: Console, answer: StatusEntry) -> None:
             "about to be promoted; there may be no others",
             style="bold red",
         )
-    if not any(answer[what] for what in ("exposed", "promoting", "damaged", "damaged_aside")):
-        out.print("Exposed: 0; every message in transit has a second copy", style="green")
+    if copies_reached(answer) == (0, 0) and not any(answer[what] for what in ("promoting", "damaged")):
+        out.print("At risk: 0; every message in transit has a second copy that can be reached", style="green")
+
+
+def _at_risk(out: Console, answer: StatusEntry, title: str) -> None:
+    """How much mail has one copy that can be reached, then why, until when, and what helps."""
+    count = copies_reached(answer)[0]
+    if not count:
+        return
+    since = f", since {answer['at_risk_since']}" if answer.get("at_risk_since") else ""
+    out.print(f"{title}: {messages_have(count)} {ONE_COPY}{since}", style="bold red")
+    for risk in answer.get("risks", ()):
+        out.print(f"  {clean(why_at_risk(risk))}")
+        if risk["advice"]:
+            out.print(f"    {clean(risk['advice'])}")
 
 
 def _corrupt(out: Console, found: CorruptDatabase | None) -> None:

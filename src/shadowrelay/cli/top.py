@@ -53,7 +53,7 @@ def top(
     as_json: bool,
 ) -> None:
     """Show what nodes do: mail accepted, delivered, deferred and failed a second, how long a 250 takes, the
-    queues, what is exposed, the members, and what is out of the ordinary as it happens.
+    queues, what is at risk, the members, and what is out of the ordinary as it happens.
 
     It reads the metrics and the events of the node of --admin, and of each --node; a token needs no more than
     the scope read. A node that does not answer is said to be away, and asked again. The figures of a node are
@@ -89,6 +89,7 @@ def _figures(watch: NodesWatch) -> dict[str, object]:
         "per_second": every["rates"],
         "acknowledgement": {f"p{share}": quantile(share / 100, every["latency"]) for share in (50, 95, 99)},
         "exposed": every["waiting"]["exposed"],
+        "at_risk": every["waiting"]["at_risk"],
         "queued": every["waiting"]["queued"],
         "queues": every["queues"],
         "nodes": [

@@ -209,7 +209,7 @@ class TopFigures(TypedDict):
     queues: Annotated[list[TopQueue], by("next_hop")]
 
 
-WAITING = ("queued", "exposed", "in_doubt", "set_aside")
+WAITING = ("queued", "exposed", "in_doubt", "set_aside", "at_risk")
 
 
 def figures(nodes: Sequence[SeenNode]) -> TopFigures:
@@ -448,18 +448,19 @@ def _head(frame: TopFrame, every: TopFigures) -> list[TopLine]:
     names = nodes[0].name + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
     state = "  PAUSED" if frame.paused else ""
     at = frame.now.astimezone(UTC).strftime("%H:%M:%S")
-    queued, exposed, doubt, aside = every["waiting"].values()
+    queued, exposed, doubt, aside, at_risk = every["waiting"].values()
     rates = "   ".join(f"{name} {_short(every['rates'][name])}/s" for name in RATES)
     measured = every["latency"]
     shares = "  ".join(f"p{share} {_seconds(quantile(share / 100, measured))}" for share in (50, 95, 99))
-    safe = f"EXPOSED {exposed}" if exposed else "exposed 0"
+    one_copy = max(exposed, at_risk)  # an older node does not count what is at risk
+    safe = f"AT RISK {one_copy}" if one_copy else "at risk 0"
     lines = [
         TopLine(f"shadowrelay top   {names}   {at} UTC{state}", head=True),
         TopLine(rates),
         TopLine(f"250 after: {shares}"),
         TopLine(
             f"{safe}   queued {queued}   in doubt {doubt}   set aside {aside}",
-            bad=bool(exposed),
+            bad=bool(one_copy),
         ),
     ]
     return lines + [TopLine(f"{node.name}: {node.why}; it is asked again", bad=True) for node in away]
@@ -491,12 +492,15 @@ def _key(by: Sorted) -> Callable[[TopQueue], tuple[float, str]]:
 def _members(frame: TopFrame, width: int) -> list[TopLine]:
     names = width - 55
     lines = [
-        TopLine(_member(names, "member", "state", ["queued", "exposed", "held", "in/s", "out/s"]), head=True)
+        TopLine(_member(names, "member", "state", ["queued", "at risk", "held", "in/s", "out/s"]), head=True)
     ]
     asked = {node_name(node.name) for node in frame.nodes}
     for node in frame.nodes:
         figures = (
-            [str(int(node.look.value(f"{one}_messages"))) for one in ("queued", "exposed", "shadow")]
+            [
+                str(count)
+                for count in (_count(node.look, "queued"), _at_risk(node.look), _count(node.look, "shadow"))
+            ]
             + [_short(node.pace.rates.get(one, 0.0)) for one in ("accepted", "delivered")]
             if node.look and not node.why
             else ["–"] * 5
@@ -510,6 +514,15 @@ def _members(frame: TopFrame, width: int) -> list[TopLine]:
             state = "reachable" if reachable else "unreachable"
             lines.append(TopLine(_member(names, name, state, ["–"] * 5), bad=not reachable))
     return lines
+
+
+def _count(look: Look, name: str) -> int:
+    return int(look.value(f"{name}_messages"))
+
+
+def _at_risk(look: Look) -> int:
+    """Messages of which one copy can be reached; an older node counts only those that are exposed."""
+    return max(_count(look, "at_risk"), _count(look, "exposed"))
 
 
 def _member(names: int, name: str, state: str, figures: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ from shadowrelay.shown.nodes import node_name
 _TABS = {
     MessageState.QUEUED: "Queued",
     MessageState.EXPOSED: "Exposed",
+    MessageState.AT_RISK: "At risk",
     MessageState.ASKING: "Asked about",
     MessageState.IN_DOUBT: "In doubt",
     MessageState.SET_ASIDE: "Wait for you",

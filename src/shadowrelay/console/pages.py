@@ -24,6 +24,7 @@ from shadowrelay.console.verdict import AuditVerdict
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.core.workers import label, workers_called
 from shadowrelay.shown.nodes import node_name, together, total
+from shadowrelay.shown.safety_text import copies_reached
 
 _QUEUES_A_PAGE = 50
 _SORTS = {"next_hop", "status", "messages", "exposed", "oldest"}
@@ -110,11 +111,12 @@ class Overview:
         nodes, (seen, counted) = await asyncio.gather(self._asking.members(), self._asking.rates())
         boxes, copies = picture.members(nodes)
         given = {
-            "verdict": judge(nodes),
+            "verdict": judge(nodes, self._asking.clock()),
             "nodes": nodes,
             "wide": picture.picture(boxes, copies, picture.WIDE),
             "narrow": picture.picture(boxes, copies, picture.NARROW),
             "total": total(nodes),
+            "one_copy": copies_reached(total(nodes))[0],
             "charts": charts(seen),
             "charted": whose(counted),
             "audit": self._audit(),

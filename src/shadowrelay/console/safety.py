@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from shadowrelay.console.words import listed, many, short
+from shadowrelay.console.words import clock, listed, many, short
 from shadowrelay.core.operating import Told
 from shadowrelay.shown.nodes import total
+from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, why_at_risk
 
 
 class Level(StrEnum):
-    """SAFE: two copies of everything. WATCH: that too, as far as is known, and somebody should look.
-    EXPOSED: one more failure can lose mail.
+    """SAFE: two copies of everything can be reached. WATCH: that too, as far as is known, and somebody should
+    look. EXPOSED: one more failure can lose mail, or keep it from everyone.
     """
 
     SAFE = "safe"
@@ -39,17 +41,22 @@ class SafetyVerdict:
     reasons: tuple[SafetyReason, ...]
 
 
-def judge(nodes: Sequence[Told]) -> SafetyVerdict:
+def judge(nodes: Sequence[Told], now: datetime) -> SafetyVerdict:
     """``nodes``: an entry for each member: ``node``, ``answers``, ``why``, and ``status`` if it answers."""
     told = [one for one in nodes if one["answers"]]
-    reasons = sorted(_reasons(nodes, told), key=lambda one: tuple(Level).index(one.level), reverse=True)
+    reasons = sorted(_reasons(nodes, told, now), key=lambda one: tuple(Level).index(one.level), reverse=True)
     level = reasons[0].level if reasons else Level.SAFE
     every = total(nodes)
-    exposed, lost = every.get("exposed"), every.get("damaged_aside")
-    if exposed:
-        sentence = f"{many(exposed, 'message has', 'messages have')} only one copy."
-    elif lost:
-        sentence = f"{many(lost, 'message has', 'messages have')} no good copy."
+    one_copy, none = copies_reached(every)
+    away = _unreached(nodes, told)
+    if one_copy and one_copy == every["exposed"]:
+        sentence = f"{many(one_copy, 'message has', 'messages have')} only one copy."
+    elif one_copy:
+        sentence = f"{many(one_copy, 'message has', 'messages have')} {ONE_COPY}."
+    elif none:
+        sentence = f"{many(none, 'message has', 'messages have')} no good copy."
+    elif len(away) > 1:
+        sentence = f"Mail that only {listed([short(one) for one in away])} have cannot be reached."
     elif level is Level.EXPOSED:
         sentence = "New messages get only one copy."
     else:
@@ -67,12 +74,37 @@ def _calm(queued: int) -> str:
     return f"Each of the {many(queued, 'message')} that wait for delivery has a copy on another machine."
 
 
-def _reasons(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReason]:
+def _reasons(nodes: Sequence[Told], told: Sequence[Told], now: datetime) -> Iterator[SafetyReason]:
     for one in told:
         status, name = one["status"], short(one["node"])
         yield from _copies(name, status)
         yield from _operator(name, status)
-    yield from _silent(nodes, told)
+    at_risk = [one for one in total(nodes).get("risks", ()) if one["member"]]
+    for risk in at_risk:
+        since = f" since {clock(risk['since'], now)}" if risk["since"] else ""
+        yield SafetyReason(
+            Level.EXPOSED,
+            f"{why_at_risk(risk, short)}{since}. {risk['advice'][:1].upper()}{risk['advice'][1:]}.",
+            "/messages?state=at_risk",
+        )
+    yield from _silent(nodes, told, {one["member"] for one in at_risk})
+    if len(away := _unreached(nodes, told)) > 1:
+        names = listed([short(one) for one in away])
+        yield SafetyReason(
+            Level.EXPOSED,
+            f"Mail of which both copies are at {names} cannot be reached, and nobody who answers can count "
+            "it. Start one of them again.",
+        )
+
+
+def _unreached(nodes: Sequence[Told], told: Sequence[Told]) -> list[str]:
+    """The nodes that do not answer, and that nobody who answers can reach."""
+    reached = {one["node"] for one in told}
+    peers = [peer for one in told for peer in one["status"]["peers"]]
+    for peer in peers:
+        if not _away(peer):
+            reached.add(peer["name"])
+    return sorted(({one["node"] for one in nodes} | {peer["name"] for peer in peers}) - reached)
 
 
 def _copies(name: str, status: Told) -> Iterator[SafetyReason]:
@@ -128,8 +160,8 @@ def _operator(name: str, status: Told) -> Iterator[SafetyReason]:
         yield SafetyReason(Level.WATCH, f"{name}: {status['warning']}.")
 
 
-def _silent(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReason]:
-    """Members that do not answer, and what becomes of the mail that they own."""
+def _silent(nodes: Sequence[Told], told: Sequence[Told], said: Collection[str]) -> Iterator[SafetyReason]:
+    """Members that do not answer, and what becomes of their mail; but those that were ``said``."""
     silent = {one["node"]: one["why"] for one in nodes if not one["answers"]}
     partly = {one["node"] for one in told if _some_away(one.get("workers", ()), one["why"])}
     for one in told:
@@ -140,7 +172,7 @@ def _silent(nodes: Sequence[Told], told: Sequence[Told]) -> Iterator[SafetyReaso
         if _away(peer) and peer["name"] not in partly:
             silent.setdefault(peer["name"], peer["error"])
     retired = {peer["name"] for peer in peers if peer["retired"]}
-    for name in sorted(silent.keys() - retired):
+    for name in sorted(silent.keys() - retired - set(said)):
         held = sum(peer["shadow_held"] for peer in peers if peer["name"] == name)
         copies = (
             f"Members keep {many(held, 'copy', 'copies')} of its mail" if held else "No mail of it waits here"

@@ -6,6 +6,7 @@ for messages behind the place counted to: they will be counted later.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -69,7 +70,7 @@ class Tally:
             keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
             if role == Role.PRIMARY.value and stage in {Stage.QUEUED.value, Stage.SET_ASIDE.value}:
                 holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
-                keys = (*keys, *(("held by", _text(name)) for (name,) in holders))
+                keys = (*keys, *_held_by([_text(name) for (name,) in holders]))
             if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
                 rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
                 waits = any(waits for _, waits in rows)
@@ -117,6 +118,8 @@ class Tally:
                 self._counts[key] += number
         for holder, number in connection.execute(SQL["holders"], (self.place, last)).fetchall():
             self._counts["held by", _text(holder)] += number
+        for names, number in connection.execute(SQL["holders_together"], (self.place, last)).fetchall():
+            self._counts["held together", *sorted(map(_text, json.loads(names)))] += number
         for hop, messages, recipients, asking, alone, lowest in connection.execute(
             SQL["kinds_by_hop"], (self.place, last)
         ).fetchall():
@@ -161,6 +164,14 @@ class Tally:
 
     def held_by_each(self) -> Mapping[ServerName, int]:
         return self._named("held by")
+
+    def held_together(self) -> Mapping[tuple[ServerName, ...], int]:
+        """How many messages of this node several members hold, by these members."""
+        return {
+            tuple(map(ServerName, key[1:])): number
+            for key, number in self._counts.items()
+            if key[0] == "held together" and number
+        }
 
     def holds_none(self, holder: ServerName) -> bool:
         """Is it certain that no message counts on a copy of that holder? False until all are counted."""
@@ -219,7 +230,7 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
         return ()
     keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
     if copy.unfinished:  # a holder of what is set aside is missed like any other
-        keys += tuple(("held by", one.name) for one in copy.holders if one.state is HolderState.HOLDING)
+        keys += _held_by([one.name for one in copy.holders if one.state is HolderState.HOLDING])
     owned = copy.owned
     if not owned and not copy.held:
         return keys
@@ -228,6 +239,12 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
         return keys + (_held_to_few if len(hops) <= FEW else _held)(copy.owner, hops)
     waits = copy.confirmation is Confirmation.ASK or copy.damaged
     return keys + (_by_few_hops if len(hops) <= FEW else _by_hop)(hops, exposed=copy.exposed, waits=waits)
+
+
+def _held_by(names: Sequence[str]) -> tuple[Key, ...]:
+    """``names``: of all members that hold a copy; of most messages that is one."""
+    each = tuple([("held by", name) for name in names])
+    return each if len(names) < 2 else (*each, ("held together", *sorted(names)))
 
 
 def _held(owner: str, hops: Sequence[str]) -> tuple[Key, ...]:

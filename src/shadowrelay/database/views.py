@@ -5,10 +5,12 @@ Everything here runs as work for ``TransportDatabase.transact``, and changes not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from shadowrelay.core.decisions import DamagedRow, HopShadow, Member, Outcome, Tombstone
 from shadowrelay.core.hops import Handed
@@ -26,12 +28,14 @@ SQL = load("views.sql")
 class MessageState(StrEnum):
     """Which messages a page lists. EXPOSED, ASKING and IN_DOUBT are parts of QUEUED; SHADOW never is.
 
+    AT_RISK: messages in transit of which one copy can be reached now, here or at a holder.
     DAMAGED: messages in any state that wait for a good copy, messages of which no member has a good copy, and
     messages with damaged rows.
     """
 
     QUEUED = "queued"
     EXPOSED = "exposed"
+    AT_RISK = "at_risk"
     ASKING = "asking"
     IN_DOUBT = "in_doubt"
     SET_ASIDE = "set_aside"
@@ -69,7 +73,8 @@ class Counts:
 class Snapshot:
     """The node's counts and what it durably knows of the members, at one moment.
 
-    ``held_for``: copies that this node holds, by owner. ``held_by``: queued messages of this node, by holder.
+    ``held_for``: copies that this node holds, by owner; ``promoting``: the part of it whose promotion is
+    pending. ``held_by``: queued messages of this node, by holder; ``together``: those that several hold.
     ``events``: waiting discard events, by addressee. ``tracked``, ``damage``: tracking events since the
     start, and what they say of damage. ``hops``: messages that hops track for this node, by hop. ``unsent``:
     when the first of the oldest messages was or will be due that is not being sent, by next hop.
@@ -83,6 +88,8 @@ class Snapshot:
     events: Mapping[DatabaseId, int]
     tracked: Mapping[str, int]
     damage: Mapping[Counted, int]
+    promoting: Mapping[ServerName, int] = field(default_factory=dict)
+    together: Mapping[tuple[ServerName, ...], int] = field(default_factory=dict)
     hops: Mapping[ServerName, int] = field(default_factory=dict)
     unsent: Mapping[NextHop, datetime] = field(default_factory=dict)
 
@@ -113,6 +120,8 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
         members=tuple(ledger.members()),
         held_for=ledger.tally.held_for_each(),
         held_by=ledger.tally.held_by_each(),
+        promoting=promoting(ledger),
+        together=ledger.tally.held_together(),
         events={DatabaseId(row[0]): row[1] for row in run(SQL["events_waiting"])},
         tracked=dict(ledger.tracked),
         damage=dict(ledger.damage),
@@ -140,8 +149,7 @@ def counts(ledger: SqlLedger) -> Counts:
         asking=tally.confirming(Confirmation.ASK),
         in_doubt=tally.confirming(Confirmation.IN_DOUBT),
         unread=run(SQL["unread"]).fetchone()[0],
-        # After an unclean stop the whole queue is to be confirmed, and the query would look at all of it.
-        promoting=run(SQL["promoting"]).fetchone()[0] if tally.promoting else 0,
+        promoting=sum(promoting(ledger).values()),
         set_aside=sum(tally.staged(role, Stage.SET_ASIDE) for role in Role) + rows_aside,
         damaged=sum(count for (_, aside), count in damage.items() if not aside),
         damaged_aside=damage.get(("content", True), 0) + rows_aside,
@@ -152,9 +160,31 @@ def counts(ledger: SqlLedger) -> Counts:
     )
 
 
-def page(ledger: SqlLedger, state: MessageState, after: str, most: int) -> list[Copy | DamagedRow]:
-    """Messages of that state with an id past ``after``, in the order of ids, which is that of reception."""
-    rows = ledger.connection.execute(SQL[f"page_{state.value}"], (after, most)).fetchall()
+def promoting(ledger: SqlLedger) -> dict[ServerName, int]:
+    """Copies whose promotion is pending, by owner."""
+    # After an unclean stop the whole queue is to be confirmed, and the query would look at all of it.
+    rows = ledger.connection.execute(SQL["promoting"]) if ledger.tally.promoting else ()
+    return {ServerName(owner): count for owner, count in rows}
+
+
+def page(
+    ledger: SqlLedger,
+    state: MessageState,
+    after: str,
+    most: int,
+    *,
+    owners: Collection[str] = (),
+    holders: Collection[str] = (),
+) -> list[Copy | DamagedRow]:
+    """Messages of that state with an id past ``after``, in the order of ids, which is that of reception.
+
+    ``owners``, ``holders``: those that are away, for AT_RISK.
+    """
+    given: Any = (after, most)
+    if state is MessageState.AT_RISK:
+        away = {"owners": json.dumps(sorted(owners)), "holders": json.dumps(sorted(holders))}
+        given = {"after": after, "most": most, **away}
+    rows = ledger.connection.execute(SQL[f"page_{state.value}"], given).fetchall()
     found = (ledger.copy(message_id) or ledger.damaged(message_id) for (message_id,) in rows)
     return [item for item in found if item]
 

@@ -20,6 +20,15 @@ SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.i
    AND h.state = 'holding'
  GROUP BY h.name;
 
+-- name: holders_together
+-- The messages that several members hold, by these members.
+SELECT names, COUNT(*) FROM (
+    SELECT (SELECT json_group_array(h.name) FROM holder h WHERE h.message_id = m.id AND h.state = 'holding') AS names
+      FROM message m
+     WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage IN ('queued', 'set_aside')
+       AND m.id > ? AND m.id <= ?)
+ WHERE json_array_length(names) > 1 GROUP BY names;
+
 -- name: kinds_by_hop
 -- The same of what waits for next hops. Recipients of one message come one after the other: its first for a next hop
 -- has the lowest number.
@@ -54,8 +63,9 @@ SELECT MIN(received_at) FROM (
     SELECT received_at FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 1000);
 
 -- name: promoting
-SELECT COUNT(*) FROM message INDEXED BY message_open
- WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND stage = 'queued' AND pending IS NOT NULL;
+SELECT owner, COUNT(*) FROM message INDEXED BY message_open
+ WHERE confirmation <> 'none' AND stage IN ('queued', 'arriving') AND stage = 'queued' AND pending IS NOT NULL
+ GROUP BY owner;
 
 -- name: damage
 -- Damaged messages, by content and rows: how many are set aside, and how many are not.
@@ -174,6 +184,25 @@ UNION SELECT message_id FROM damaged WHERE message_id > ?1 ORDER BY 1 LIMIT ?2;
 
 -- name: page_exposed
 SELECT id FROM message WHERE exposed = 1 AND id > ? ORDER BY id LIMIT ?;
+
+-- name: page_at_risk
+-- Of :owners this node has the one copy that can be reached; of what only :holders hold, too. Both are JSON lists.
+SELECT id FROM (SELECT id FROM message WHERE exposed = 1 AND id > :after ORDER BY id LIMIT :most)
+UNION
+SELECT id FROM (
+    SELECT id FROM message
+     WHERE stage <> 'safety_net' AND role = 'shadow' AND stage = 'queued' AND id > :after
+       AND (owner IN (SELECT value FROM json_each(:owners)) OR pending IS NOT NULL) ORDER BY id LIMIT :most)
+UNION
+SELECT id FROM (
+    SELECT m.id FROM message m
+     WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage IN ('queued', 'set_aside') AND m.id > :after
+       AND :holders <> '[]'
+       AND EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.state = 'holding')
+       AND NOT EXISTS (SELECT 1 FROM holder h WHERE h.message_id = m.id AND h.state = 'holding'
+                          AND h.name NOT IN (SELECT value FROM json_each(:holders)))
+     ORDER BY m.id LIMIT :most)
+ ORDER BY 1 LIMIT :most;
 
 -- name: page_asking
 SELECT id FROM message

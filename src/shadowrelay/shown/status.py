@@ -36,6 +36,7 @@ from shadowrelay.shown.fold import (
     Rule,
     Sum,
     SumByName,
+    by,
     fold,
 )
 from shadowrelay.shown.rendering import At
@@ -84,6 +85,12 @@ def _progress(values: Sequence[float | None], at: Folding) -> float | None:
 def _ended(values: Sequence[str | None], _: Folding) -> str | None:
     """How it ended for all; None while it runs for one."""
     return None if not all(values) else next((one for one in values if one != "done"), "done")
+
+
+def _until(values: Sequence[str | None], at: Folding) -> str | None:
+    """When the last of those that have mail at risk says that it ends; None if one does not know."""
+    ends = [value for one, value in zip(at.answers, values, strict=True) if one["at_risk"]]
+    return max(filter(None, ends), default=None) if all(ends) else None
 
 
 def members_seen(peers: Iterable[Fields], own: str) -> list[dict[str, Any]]:
@@ -229,8 +236,24 @@ class CountsEntry(TypedDict):
     oldest_held: Oldest
 
 
+class RiskEntry(TypedDict):
+    """Mail of which one copy can be reached now, and why. ``member``: who is away. ``until``: when that ends
+    by itself; None: not known. ``advice``: what the operator can do.
+    """
+
+    cause: Annotated[str, FIRST]
+    member: Annotated[str, FIRST]
+    messages: Sum
+    since: Oldest
+    until: Annotated[str | None, LAST_OF_ALL]
+    advice: Annotated[str, FIRST]
+
+
+_RISKS = Rule(by("member", "cause", nodes=True).of, alone=True)
+
+
 class StatusEntry(CountsEntry):
-    """How a node is."""
+    """How a node is. ``at_risk``: messages in transit of which one copy can be reached now."""
 
     name: Annotated[str, NODE]
     site: Annotated[str, FIRST]
@@ -246,6 +269,10 @@ class StatusEntry(CountsEntry):
     database_id: Annotated[str | None, ALONE]
     incarnation: Annotated[str | None, ALONE]
     sequence: Annotated[int | None, ALONE]
+    at_risk: Sum
+    at_risk_since: Oldest
+    at_risk_until: Annotated[str | None, Rule(_until)]
+    risks: Annotated[list[RiskEntry], _RISKS]
     overdue_since: Oldest
     refused: Sum
     kept_for_hops: Sum

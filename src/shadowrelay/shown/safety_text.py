@@ -1,0 +1,34 @@
+"""What mail of which one copy can be reached is called, alike in the console and in commands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from shadowrelay.core.members.at_risk import RiskCause
+from shadowrelay.shown.fold import Fields
+
+ONE_COPY = "one copy that can be reached"
+
+
+def messages_have(count: int) -> str:
+    return "1 message has" if count == 1 else f"{count:,} messages have"
+
+
+def why_at_risk(risk: Fields, name: Callable[[str], str] = str) -> str:
+    """The reason in one sentence, without its full stop. ``name``: how a member is called."""
+    count, member = risk["messages"], name(risk["member"])
+    match risk["cause"]:
+        case RiskCause.OWNER_AWAY:
+            return f"{member} is away: {messages_have(count)} {ONE_COPY}, the one kept for it"
+        case RiskCause.HOLDER_AWAY:
+            return f"{member} is away: {messages_have(count)} the second copy there"
+        case RiskCause.PROMOTING:
+            return f"{messages_have(count)} {ONE_COPY}: {member} lost its own"
+    return f"{messages_have(count)} no second copy on another machine"
+
+
+def copies_reached(status: Any) -> tuple[int, int]:
+    """Messages of which one copy, and of which none can be reached, as far as those who answer know."""
+    at_risk = status.get("at_risk")
+    return (status.get("exposed", 0) if at_risk is None else at_risk), status.get("damaged_aside", 0)
