@@ -29,6 +29,7 @@ def a_status(name: str, *peers: dict[str, Any], **more: Any) -> dict[str, Any]:
              "shadow_held", "safety_net", "refused", "kept_for_hops", "discard_events", "commits",
              "resubmitted"), 0),
         "oldest_queued": None, "oldest_held": None, "overdue_since": None,
+        "at_risk": 0, "at_risk_since": None, "at_risk_until": None, "risks": [],
         "acknowledged_late": {"longest": 0.0, "waiting": 0},
         "scrub": scrub, "corrupt_database": None, "peers": list(peers),
     }  # fmt: skip

@@ -88,6 +88,65 @@ async def test_status_counts_shadow_copies_apart_from_the_backlog(node):
     assert [item["name"] for item in status["peers"]] == [MX2, MX3]
 
 
+@pytest.mark.parametrize(
+    ("statuses", "risks", "listed"),
+    [
+        pytest.param([peer(MX2), peer(MX3)], [("exposed", "", 1)], [2], id="all are reached"),
+        pytest.param(
+            [UNREACHABLE, peer(MX3)],
+            [("exposed", "", 1), ("owner_away", MX2, 1), ("holder_away", MX2, 2)],
+            [1, 2, 3, 7],
+            id="one is away",
+        ),
+        pytest.param(
+            [replace(UNREACHABLE, seen_by=MX3), peer(MX3)],
+            [("exposed", "", 1), ("holder_away", MX2, 2)],
+            [1, 2, 7],
+            id="another member has contact with the owner",
+        ),
+        pytest.param(
+            [UNREACHABLE, replace(UNREACHABLE, name=MX3)],
+            [
+                ("exposed", "", 1),
+                ("owner_away", MX2, 1),
+                ("owner_away", MX3, 2),
+                ("holder_away", MX2, 2),
+                ("holder_away", MX3, 1),
+            ],
+            [1, 2, 3, 4, 5, 6, 7],
+            id="two are away",
+        ),
+    ],
+)
+async def test_a_message_is_at_risk_while_one_copy_can_be_reached(node, statuses, risks, listed):
+    await fill(node, received(1, MX2), received(2, None), held(3, MX2), held(4, MX3), held(5, MX3))
+    await fill(node, received(6, MX3), received(7, MX2))
+    node.statuses = statuses
+    async with serving(node) as port:
+        status = (await ask(port, "/api/v1/status")).json
+        page = (await ask(port, "/api/v1/messages?state=at_risk")).json["messages"]
+        first = (await ask(port, "/api/v1/messages?state=at_risk&limit=1")).json
+        metrics = (await ask(port, "/metrics")).text
+    assert [(one["cause"], one["member"], one["messages"]) for one in status["risks"]] == risks
+    assert [one["id"] for one in page] == [message_id(number) for number in listed]
+    assert status["at_risk"] == len(listed)
+    assert f"shadowrelay_at_risk_messages {len(listed)}.0\n" in metrics
+    assert bool(first["next"]) == (len(listed) > 1)
+
+
+async def test_copies_that_are_about_to_be_promoted_are_at_risk_though_their_owner_is_back(node):
+    await fill(node, held(3, MX2), held(4, MX3), held(5, MX3))
+    await fill(node, gone(MX3))
+    node.statuses = [peer(MX2), peer(MX3)]
+    async with serving(node) as port:
+        status = (await ask(port, "/api/v1/status")).json
+        page = (await ask(port, "/api/v1/messages?state=at_risk")).json["messages"]
+    assert [(one["cause"], one["member"], one["messages"]) for one in status["risks"]] == [
+        ("promoting", MX3, 2)
+    ]
+    assert [one["id"] for one in page] == [message_id(4), message_id(5)]
+
+
 async def test_copies_that_are_about_to_be_promoted_are_counted_for_there_may_be_no_others(node):
     await fill(node, held(3, MX2), held(4, MX3), held(5, MX3))
     await fill(node, gone(MX3))

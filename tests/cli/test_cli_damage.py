@@ -61,7 +61,7 @@ async def test_status_says_what_no_member_can_send_before_what_waits(node):
     text = (await run(node, "status")).stdout
     everywhere = text.index("DAMAGED EVERYWHERE: no member has a good copy of 1 message, which waits for you")
     assert everywhere < text.index("DAMAGED: 2 messages wait for a good copy") < text.index("\nBacklog")
-    assert "Exposed: 0" not in text  # there may be one good copy of them
+    assert "At risk: 0" not in text  # there may be one good copy of them
 
 
 async def test_what_is_damaged_everywhere_has_no_second_copy(node):

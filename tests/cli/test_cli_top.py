@@ -107,7 +107,7 @@ def test_a_frame_fits_its_width_and_says_what_is_not_safe_and_who_is_away(width:
     assert len(lines) <= 30
     assert "accepted 10.0/s   delivered 6.0/s   deferred 0.0/s   failed 0.0/s" in text
     assert "250 after: p50 5 ms  p95 10 ms  p99 10 ms" in text
-    assert [line.text for line in lines if line.bad and "EXPOSED 2" in line.text]
+    assert [line.text for line in lines if line.bad and "AT RISK 2" in line.text]
     assert [line.text for line in lines if line.bad and line.text.startswith("mx3.example.net: no answer")]
     assert [line.text for line in lines if line.bad and "unreachable" in line.text]
     assert lines[-1].text.startswith("02:00:00 mx1 FAIL")
@@ -232,7 +232,7 @@ async def test_one_frame_is_printed_and_its_figures_as_json(node: FakeNode) -> N
         asked = ["top", "--once", "--interval", "200ms", "--admin", url]
         text = (await asyncio.to_thread(CliRunner().invoke, main, asked)).output
         assert "shadowrelay top   mx1.example.net" in text
-        assert "EXPOSED 1   queued 2" in text
+        assert "AT RISK 1   queued 2" in text
         figures = json.loads((await asyncio.to_thread(CliRunner().invoke, main, [*asked, "--json"])).output)
     assert figures["exposed"] == 1
     assert figures["nodes"] == [{"name": "mx1.example.net", "url": url, "answers": True, "why": ""}]
@@ -265,9 +265,9 @@ async def test_the_screen_shows_figures_and_events_and_obeys_its_keys(node: Fake
             assert "PAUSED" in shown()
             await fill(node, received(3, None))
             await eventually(lambda: figures(watch.nodes)["waiting"]["exposed"] == 1)
-            assert "exposed 0" in shown()
+            assert "at risk 0" in shown()
             await pilot.press("p")
-            await eventually(lambda: "EXPOSED 1" in shown() and "PAUSED" not in shown())
+            await eventually(lambda: "AT RISK 1" in shown() and "PAUSED" not in shown())
             await pilot.press("q")
         assert app.return_code == 0
 

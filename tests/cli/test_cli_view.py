@@ -90,7 +90,10 @@ async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(
     text = await good(node, "status")
     exposed = text.index("EXPOSED: 1 message in transit has no second copy on another machine; lost if this")
     backlog, other = text.index("\nBacklog"), text.index("\nNot backlog")
-    assert exposed < backlog < text.index("queued ") < other < text.index("shadow copies") < text.index(MX2)
+    copies, members = text.index("shadow copies"), text.index(f"\n{MX2}")
+    assert exposed < backlog < text.index("queued ") < other < copies < members
+    assert "AT RISK: 3 messages have one copy that can be reached, since 2026-11-21T09:48:00.000Z" in text
+    assert f"  {MX2} is away: 1 message has one copy that can be reached, the one kept for it\n" in text
     assert text.startswith(f"{OURS} (site here, host rack1), ready\n")
     assert "connect: refused" in text
     assert "promoted in 2 h 48 min" in text
@@ -109,7 +112,7 @@ async def test_status_of_a_node_without_exposure_says_so(tmp_path):
     async with a_node(tmp_path) as fresh:
         fresh.readiness, fresh.statuses = (False, "the disk is full"), []
         text = await good(fresh, "status")
-    assert "Exposed: 0; every message in transit has a second copy" in text
+    assert "At risk: 0; every message in transit has a second copy that can be reached" in text
     assert "NOT READY: the disk is full" in text
     assert "This node has no members." in text
     assert "Messages are acknowledged late: a sender hears 250 when the next hops have" in text
@@ -128,7 +131,7 @@ async def test_a_node_that_has_copies_to_promote_says_of_nothing_that_it_has_two
         await fill(fresh, meet(MX2), held(1, MX2), held(2, MX2), gone(MX2))
         text = await good(fresh, "status")
     assert "PROMOTING: 2 copies of members that are gone are about to be promoted" in text
-    assert "Exposed: 0" not in text
+    assert "At risk: 0" not in text
 
 
 async def test_a_list_says_which_digests_were_made_late_or_not_at_all(node):

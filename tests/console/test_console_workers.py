@@ -54,7 +54,7 @@ def test_the_verdict_names_the_node_and_its_silent_workers_once():
         "w2.mx2.test", "unreachable", since="2026-11-21T09:50:00.000Z", shadow_held=5, error="refused"
     )
     seen = answers("mx1.test", a_peer("w2.mx1.test"), a_peer("mx2.test"), away)
-    verdict = judge(statuses([seen, MX1[1], MX2[0], silent("w2.mx2.test")]))
+    verdict = judge(statuses([seen, MX1[1], MX2[0], silent("w2.mx2.test")]), NOW)
     assert verdict.level is Level.WATCH
     assert [one.text for one in verdict.reasons] == [
         "mx2: 1 of its 2 workers does not answer: worker 2: it is silent."
@@ -64,7 +64,7 @@ def test_the_verdict_names_the_node_and_its_silent_workers_once():
 def test_a_worker_that_a_node_cannot_reach_does_not_make_its_node_silent():
     away = a_peer("w2.mx2.test", "unreachable", since="2026-11-21T09:50:00.000Z", shadow_held=5, next="soon")
     seen = answers("mx1.test", a_peer("w2.mx1.test"), a_peer("mx2.test"), away)
-    verdict = judge(statuses([seen, MX1[1], *MX2]))
+    verdict = judge(statuses([seen, MX1[1], *MX2]), NOW)
     assert [one.text for one in verdict.reasons] == [
         "1 worker of the 2 of mx2 cannot be reached. Members keep 6 copies of its mail: worker 2: soon."
     ]

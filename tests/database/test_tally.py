@@ -11,7 +11,7 @@ import pytest
 from opened import NOW, OTHER, OTHER_DATABASE, database, message, save, shadow
 
 from shadowrelay.core.decisions import DamagedRow, Decision, DropCopy, SaveCopy
-from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.identifiers import DatabaseId, MessageId, NextHop, ServerName
 from shadowrelay.core.members.damage import found_rows
 from shadowrelay.core.messages import Confirmation, Copy, Holder, HolderState, Role, Stage, Status
 from shadowrelay.core.values import replace
@@ -112,6 +112,23 @@ async def test_a_holder_of_what_is_set_aside_is_missed_like_any_other(tmp_path: 
         rows = DamagedRow(aside.id, NOW, "the sum of a row differs", ())
         await found.transact(lambda ledger: ledger.apply(found_rows(rows)))
         assert told(found)["held by it"] == 0
+
+
+async def test_what_several_members_hold_is_known_by_all_of_them(tmp_path: Path) -> None:
+    """It is what tells whether a copy can be reached while one of them is away."""
+    third = replace(HELD, name=ServerName("third.test"), database_id=DatabaseId("d-third"))
+    one, both = message(holders=(HELD,)), message(holders=(third, HELD))
+    expected = {(OTHER, "third.test") if OTHER < "third.test" else ("third.test", OTHER): 1}
+    async with database(tmp_path) as found:
+        await found.transact(save(one))
+        await found.transact(save(both))
+        assert found.ledger.tally.held_together() == expected
+    async with database(tmp_path) as found:
+        assert found.ledger.tally.held_together() == expected
+        assert found.ledger.tally.held_by_each() == {OTHER: 2, "third.test": 1}
+        lost = replace(both, holders=(HELD, replace(third, state=HolderState.LOST)))
+        await found.transact(lambda ledger: ledger.apply(Decision(None, (SaveCopy(both, lost),))))
+        assert found.ledger.tally.held_together() == {}
 
 
 async def test_what_is_written_again_counts_once(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_what_a_drained_node_holds_is_told_and_once_replaced_its_disk_is_not_nee
     assert (status, told["held_for"]) == (0, {lab.cluster.node("mx1").name: 3})
     _, text = said(lab, "mx3")
     assert f"Holds the second copy of 3 messages of {lab.cluster.node('mx1').name}\n" in text
-    assert "Keep its disk until these members show Exposed: 0." in text
+    assert "Keep its disk until these members show At risk: 0." in text
     lab.cluster.stop("mx3")
     (last,) = lab.said("mx3", "node_drained")
     assert last["held_for"] == told["held_for"]

@@ -29,6 +29,7 @@ from shadowrelay.shown.status import (
     RatesLook,
     RedirectEntry,
     ReloadEntry,
+    RiskEntry,
     ScrubAnswer,
     ScrubEntry,
     StatusEntry,
@@ -54,6 +55,10 @@ ANY: Row = (False, True, True, True)
 ALL: Row = (True, False, False, False)
 UNION: Row = (["b", "a"], ["c", "a"], ["b", "a", "c"], ["b", "a", "c"])
 NAMED: Row = (NODE, f"w2.{NODE}", NODE, NODE)
+
+A_RISK = {
+    "cause": "owner_away", "member": "mx2.test", "messages": 3, "since": LATE, "until": LATE, "advice": "",
+}  # fmt: skip
 
 HOP: Table = {
     "sessions places": SUM,
@@ -104,7 +109,10 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "database_id incarnation sequence": NONE_OF_SEVERAL,
             "queued exposed asking in_doubt set_aside damaged damaged_aside promoting shadow_held": SUM,
             "safety_net refused kept_for_hops discard_events commits resubmitted indexes_rebuilt": SUM,
-            "oldest_queued oldest_held overdue_since": KNOWN_OLDEST,
+            "oldest_queued oldest_held overdue_since at_risk_since": KNOWN_OLDEST,
+            "at_risk": (0, 3, 3, 3),
+            "at_risk_until": (None, LATE, None, None),
+            "risks": ([], [A_RISK], [A_RISK], [A_RISK]),
             "acknowledged_late": (
                 {"longest": 1.0, "waiting": 2},
                 {"longest": 3.0, "waiting": 4},
@@ -125,6 +133,15 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
                     a_peer(NODE),
                 ],
             ),
+        },
+    ),
+    RiskEntry: (
+        ({}, {}),
+        {
+            "cause member advice": ("first", "second", "first", "first"),
+            "messages": SUM,
+            "since": KNOWN_OLDEST,
+            "until": (LATE, None, None, None),
         },
     ),
     RatesLook: (({}, {}), {"accepted delivered deferred failed": ([1, 2, 3], [5], [1, 2, 8], [1, 2, 8])}),

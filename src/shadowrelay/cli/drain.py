@@ -84,7 +84,7 @@ def _told(answer: DrainEntry) -> list[str]:
         told.append(f"Holds the second copy of {counted(number, 'message')} of {name}")
     if answer["held_for"]:
         told.append(
-            "Keep its disk until these members show Exposed: 0. They make new copies when this node was gone"
+            "Keep its disk until these members show At risk: 0. They make new copies when this node was gone"
             " for holder_loss_heartbeats, or at once when it is retired"
         )
     return told

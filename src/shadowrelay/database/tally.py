@@ -70,7 +70,7 @@ class Tally:
             keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
             if role == Role.PRIMARY.value and stage in {Stage.QUEUED.value, Stage.SET_ASIDE.value}:
                 holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
-                keys = (*keys, *_held_by([_text(name) for (name,) in holders]))
+                keys = (*keys, *_held_by([name for (name,) in holders]))
             if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
                 rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
                 waits = any(waits for _, waits in rows)
@@ -119,7 +119,7 @@ class Tally:
         for holder, number in connection.execute(SQL["holders"], (self.place, last)).fetchall():
             self._counts["held by", _text(holder)] += number
         for names, number in connection.execute(SQL["holders_together"], (self.place, last)).fetchall():
-            self._counts["held together", *sorted(map(_text, json.loads(names)))] += number
+            self._counts["held together", *sorted(json.loads(names))] += number
         for hop, messages, recipients, asking, alone, lowest in connection.execute(
             SQL["kinds_by_hop"], (self.place, last)
         ).fetchall():
@@ -243,8 +243,10 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
 
 def _held_by(names: Sequence[str]) -> tuple[Key, ...]:
     """``names``: of all members that hold a copy; of most messages that is one."""
-    each = tuple([("held by", name) for name in names])
-    return each if len(names) < 2 else (*each, ("held together", *sorted(names)))
+    each = tuple([("held by", _text(name)) for name in names])
+    if len(names) < 2 or len(known := sorted(name for name in names if isinstance(name, str))) < 2:
+        return each
+    return (*each, ("held together", *known))
 
 
 def _held(owner: str, hops: Sequence[str]) -> tuple[Key, ...]:

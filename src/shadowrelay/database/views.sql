@@ -23,7 +23,8 @@ SELECT h.name, COUNT(*) FROM message m CROSS JOIN holder h ON h.message_id = m.i
 -- name: holders_together
 -- The messages that several members hold, by these members.
 SELECT names, COUNT(*) FROM (
-    SELECT (SELECT json_group_array(h.name) FROM holder h WHERE h.message_id = m.id AND h.state = 'holding') AS names
+    SELECT (SELECT json_group_array(h.name) FROM holder h
+             WHERE h.message_id = m.id AND h.state = 'holding' AND typeof(h.name) = 'text') AS names
       FROM message m
      WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage IN ('queued', 'set_aside')
        AND m.id > ? AND m.id <= ?)

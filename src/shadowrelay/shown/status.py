@@ -89,7 +89,7 @@ def _ended(values: Sequence[str | None], _: Folding) -> str | None:
 
 def _until(values: Sequence[str | None], at: Folding) -> str | None:
     """When the last of those that have mail at risk says that it ends; None if one does not know."""
-    ends = [value for one, value in zip(at.answers, values, strict=True) if one["at_risk"]]
+    ends = [value for one, value in zip(at.answers, values, strict=True) if one.get("at_risk", True)]
     return max(filter(None, ends), default=None) if all(ends) else None
 
 
