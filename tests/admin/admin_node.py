@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from starlette.routing import Route
+from starlette.routing import Route as HttpRoute
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
@@ -45,6 +45,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import holding, redundancy
 from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
+from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
@@ -61,10 +62,11 @@ from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
+from shadowrelay.operator.queue_names import QueueNames, hops_of
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate
 from shadowrelay.operator.retire import retire
-from shadowrelay.operator.view import View
+from shadowrelay.operator.view import QUEUES, View
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
 from shadowrelay.tracking.events import TrackingEvents
@@ -161,7 +163,22 @@ class FakeNode:
             ask=_nobody,
             remembers=_nobody,
         )
-        self.resubmission = Resubmission(counting=counting, having=lambda request: (), wake=lambda: None)
+        self.names = QueueNames(
+            routes=(
+                Route(NextHop("inside"), ("inside.test",)),
+                Route(NextHop("outside"), ("outside.test",)),
+                Route(NextHop("world"), ("*",), mx=True),
+            ),
+            sites=(),
+            nodes=lambda: (OURS, MX2, MX3),
+            seen=self._queues_seen,
+        )
+        self.resubmission = Resubmission(
+            counting=counting, having=lambda request: (), wake=lambda: None, names=self.names
+        )
+
+    async def _queues_seen(self) -> frozenset[str]:
+        return hops_of(await self.services.view.everybody(QUEUES, {}))
 
     @property
     def services(self) -> Any:
@@ -182,6 +199,7 @@ class FakeNode:
             rates=self.rates,
             certificates=lambda: self.certificates,
             announcing=SimpleNamespace(members=lambda: self.announced),
+            queue_names=self.names,
             suspensions=SimpleNamespace(all=_none),
             jobs=SimpleNamespace(all=_none),
         )
@@ -298,7 +316,7 @@ async def serving(
     node: FakeNode,
     token: str | None = None,
     access: Access | None = None,
-    routes: Sequence[Route] = (),
+    routes: Sequence[HttpRoute] = (),
     port: int = 0,
     console: Console | None = None,
     **more: Any,

@@ -28,7 +28,7 @@ LOOKS = {
     if method == "GET" and one.content == "application/json" and not set("{}") & set(path)
 }
 CHANGES = {
-    "/api/v1/suspensions": {"queue": "outside", "act": "suspend", "reason": "it loses mail"},
+    "/api/v1/suspensions": {"queue": "inside", "act": "suspend", "reason": "it loses mail"},
     "/api/v1/jobs": {"verb": "suspend", "filter": {"sender": "*@example.net"}, "reason": "looked at"},
     "/api/v1/jobs/preview": {"filter": {"sender": "*@example.net"}},
     "/api/v1/resubmit/preview": {

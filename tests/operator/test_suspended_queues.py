@@ -17,6 +17,7 @@ from stations import Station, boundary, eventually, station
 from shadowrelay.core import suspending
 from shadowrelay.core.identifiers import NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Stage, Status
+from shadowrelay.core.recipients import LISTS
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.members import reconcile, record_replication
 from shadowrelay.operator.resubmit_estimate import CannotDo
@@ -167,10 +168,10 @@ async def test_a_record_that_is_forgotten_for_another_is_gone_from_the_database(
         await suspend(one)
         queues = one.node.services.suspensions
         with pytest.raises(CannotDo, match="resume one first"):
-            await queues.suspend(NextHop("other"), "ann", "why")
+            await queues.suspend(LISTS, "ann", "why")
         await queues.resume(INSIDE, "ann", "mended")
-        await queues.suspend(NextHop("other"), "ann", "why")
-        assert [found["queue"] for found in await queues.all()] == ["other"]
+        await queues.suspend(LISTS, "ann", "why")
+        assert [found["queue"] for found in await queues.all()] == [LISTS]
         assert await one.rows("record") == 1
 
 

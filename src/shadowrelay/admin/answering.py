@@ -74,9 +74,10 @@ class Guarded:
         body: Any = NothingAsked,
         *,
         method: str = "POST",
+        statuses: tuple[int, ...] = (),
     ) -> Route:
         """The route of a handler that changes something, takes that body, and returns ``answer``."""
-        told = Operation(summary, answer, body=body)
+        told = Operation(summary, answer, body=body, statuses=statuses)
         return DescribedRoute(path, self.changes(_as_json(handler)), told, method)
 
     def reads(self, handler: Handler) -> Handler:

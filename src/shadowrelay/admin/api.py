@@ -23,7 +23,7 @@ from shadowrelay.admin.cluster import ClusterRoutes
 from shadowrelay.admin.cluster_settings import SettingsRoutes
 from shadowrelay.admin.confirming import TimeRoutes
 from shadowrelay.admin.events import EventRoutes
-from shadowrelay.admin.guard import RequestRefused, page_limit
+from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused, page_limit
 from shadowrelay.admin.jobs import JobRoutes
 from shadowrelay.admin.metrics import Metrics, Scrape
 from shadowrelay.admin.node import MemberState, RunningNode
@@ -113,15 +113,24 @@ def _resubmit_routes(api: Answers, of: ResubmitRoutes) -> list[Route]:
             "Messages that may be resubmitted, page by page.",
             SafetyNetPage,
             query={**selector, **PAGE},
+            statuses=(NO_SUCH_QUEUE,),
         ),
         api.read(base, of.list, "The resubmit requests.", records.ResubmitsPage, query=PAGE),
-        api.change(base, of.add, "Bring delivered mail back from Safety Net.", changed, asked.ResubmitAsked),
+        api.change(
+            base,
+            of.add,
+            "Bring delivered mail back from Safety Net.",
+            changed,
+            asked.ResubmitAsked,
+            statuses=(NO_SUCH_QUEUE,),
+        ),
         api.change(
             f"{base}/preview",
             of.preview,
             "What a request would do.",
             records.ResubmitPreview,
             asked.ResubmitPreviewAsked,
+            statuses=(NO_SUCH_QUEUE,),
         ),
         api.read(f"{base}/{{id}}", of.show, "One request.", records.ResubmitEntry, statuses=(409,)),
         api.change(f"{base}/{{id}}/pause", of.pause, "Pause a request.", changed, asked_of),
@@ -205,7 +214,7 @@ def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
             of.queue,
             "One next hop, as each node sees it.",
             HopAnswer,
-            statuses=(400,),
+            statuses=(400, NO_SUCH_QUEUE),
         ),
         api.read(
             f"{base}/find",

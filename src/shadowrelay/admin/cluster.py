@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from starlette.requests import Request
 
-from shadowrelay.admin.guard import RequestRefused, page_limit
+from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused, page_limit
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.operator.acts import ActRefused
+from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import View
 from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
@@ -36,7 +37,10 @@ class ClusterRoutes:
 
     async def queue(self, request: Request) -> HopAnswer:
         try:
-            return await self._view.queue(request.path_params["hop"])
+            name = await self._node.services.queue_names.named(request.path_params["hop"])
+            return await self._view.queue(name)
+        except NoSuchQueue as unknown:
+            raise RequestRefused(NO_SUCH_QUEUE, str(unknown)) from None
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
 

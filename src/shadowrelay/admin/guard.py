@@ -26,6 +26,9 @@ class RequestRefused(Exception):
         self.details = dict(details or {})
 
 
+NO_SUCH_QUEUE = 422
+"""The status of a refusal because a name is no queue's: the command ends with exit status 2 then."""
+
 MOST_PER_PAGE = 500
 
 

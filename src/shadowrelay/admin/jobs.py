@@ -20,7 +20,7 @@ from shadowrelay.admin.body import (
     session_of,
     text_of,
 )
-from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused
 from shadowrelay.admin.node import NodeServices
 from shadowrelay.admin.openapi import PAGE
 from shadowrelay.admin.paging import paged
@@ -28,6 +28,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop, is_uuid
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.spelling import canonical
 from shadowrelay.operator.jobs import NoSuchJob
+from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import JobEntry, JobPreview, JobsPage, SuspensionRecord, SuspensionsPage
 from shadowrelay.wire.json_fields import MOST_NAMES, MOST_TEXT
@@ -63,7 +64,12 @@ class JobRoutes:
         return [
             api.read(base, self.list, "The jobs.", JobsPage, query=PAGE),
             api.change(
-                base, self.add, "Do a verb to all messages that match a filter.", JobEntry, asked.JobAsked
+                base,
+                self.add,
+                "Do a verb to all messages that match a filter.",
+                JobEntry,
+                asked.JobAsked,
+                statuses=(NO_SUCH_QUEUE,),
             ),
             api.change(
                 f"{base}/preview",
@@ -71,6 +77,7 @@ class JobRoutes:
                 "How many messages match a filter, and some of them.",
                 JobPreview,
                 asked.JobPreviewAsked,
+                statuses=(NO_SUCH_QUEUE,),
             ),
             api.read(
                 f"{base}/{{id}}",
@@ -89,6 +96,7 @@ class JobRoutes:
                 "Suspend or resume a queue.",
                 SuspensionRecord,
                 asked.SuspensionAsked,
+                statuses=(NO_SUCH_QUEUE,),
             ),
         ]
 
@@ -134,7 +142,7 @@ class JobRoutes:
 
     async def act_on_queue(self, request: HttpRequest) -> SuspensionRecord:
         body = await body_of(request, {"queue", "act", "operator", "reason", "until"})
-        queue, act = NextHop(_short(text_of(body, "queue"), "queue")), body.get("act")
+        queue, act = _short(text_of(body, "queue"), "queue"), body.get("act")
         operator, reason = _short(operator_of(body), "operator"), _short(text_of(body, "reason"), "reason")
         until = _until(body)
         if act not in _ACTS:
@@ -158,6 +166,8 @@ class _refusing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, NoSuchJob):
             raise RequestRefused(404, str(error)) from error
+        if isinstance(error, NoSuchQueue):
+            raise RequestRefused(NO_SUCH_QUEUE, str(error)) from error
         if isinstance(error, CannotDo):
             raise RequestRefused(409, str(error)) from error
 

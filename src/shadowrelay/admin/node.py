@@ -27,6 +27,7 @@ from shadowrelay.operator.announcing import Announces
 from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.cluster_settings import ClusterSettings
 from shadowrelay.operator.jobs import Jobs
+from shadowrelay.operator.queue_names import QueueNames
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
@@ -411,6 +412,9 @@ class NodeServices(Protocol):
 
     @property
     def reloading(self) -> ClusterReload: ...
+
+    @property
+    def queue_names(self) -> QueueNames: ...
 
     @property
     def jobs(self) -> Jobs: ...

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from shadowrelay.admin import render
 from shadowrelay.admin.guard import MOST_PER_PAGE
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.filtering import in_queue
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.members.damage import needed
 from shadowrelay.core.operating import Told
@@ -19,6 +20,7 @@ from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, ho
 from shadowrelay.operator import tracing, view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
+from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import MessageAnswer, MessagesPage
 from shadowrelay.shown.queues import HopLook
 from shadowrelay.shown.status import DrainEntry, RatesLook, StatusEntry
@@ -79,12 +81,23 @@ class NodeView:
         return {"shadow_queues": shown}
 
     async def queue(self, name: NextHop) -> HopLook:
-        """All that this node knows of one next hop. ``queue`` is None if it has no mail for it."""
-        now, hop = self.clock(), self.node.hop(name)
-        found = next((one for one in await self._queues(now) if one.next_hop == name), None)
-        suspension = await self._ask(lambda ledger: ledger.suspension(name))
+        """All that this node knows of one next hop; of a route whose hosts the DNS has, of all its next hops
+        that have mail. ``queue`` is None if there is no mail for it.
+        """
+        now = self.clock()
+        found = [one for one in await self._queues(now) if in_queue(name, one.next_hop)]
+        looks = [self._look(one.next_hop, one, now) for one in found] or [self._look(name, None, now)]
+        if len(found) < 2:
+            return looks[0]
+        whole = fold(HopLook, looks)
+        if queue := whole["queue"]:
+            queue |= {"next_hop": name, "identity": f"{self.node.name}\\{name}"}
+        return whole
+
+    def _look(self, name: NextHop, found: QueueView | None, now: datetime) -> HopLook:
+        hop = self.node.hop(name)
         shown = render.queue(self.node.name, found, hop, now) if found else None
-        return render.hop_look(hop, suspension, self.node.recent(name), shown, now)
+        return render.hop_look(hop, self.node.recent(name), shown, now)
 
     async def _queues(self, now: datetime) -> list[QueueView]:
         """The queues. Those of a million messages take a while to count, and are shown again for a while."""

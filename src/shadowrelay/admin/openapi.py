@@ -59,6 +59,7 @@ _WORDS = {
     409: "It cannot be done in this state.",
     413: "The body is too long.",
     415: "The body is not application/json.",
+    422: "A name is no queue's; the nearest are told.",
     500: "A defect: the node's log says why.",
     503: "The node is opening its database, cannot use it, or has too much to do.",
 }

@@ -337,7 +337,6 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> QueueEn
 
 def hop_look(
     hop: HopStatus,
-    suspended: Suspension | None,
     attempts: Sequence[RecentAttempt],
     shown: QueueEntry | None,
     now: datetime,
@@ -348,7 +347,7 @@ def hop_look(
         hop,
         rests_until=hop.rests_until if hop.resting(now) else None,
         queue=shown,
-        suspension=in_force(suspended, now),
+        suspension=in_force(hop.suspension, now),
         attempts=[rendered(AttemptEntry, one, seconds=round(one.seconds, 3)) for one in attempts],
     )
 

@@ -18,11 +18,12 @@ from shadowrelay.admin.body import (
     session_of,
     text_of,
 )
-from shadowrelay.admin.guard import RequestRefused, page_limit
+from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused, page_limit
 from shadowrelay.admin.paging import paged
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName, is_uuid
 from shadowrelay.core.requests import BEGIN, Place, RequestState, Selector
 from shadowrelay.database import resubmission
+from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.resubmit import Ambiguous, NoSuchRequest, Resubmission
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.messages import SafetyNetPage
@@ -143,6 +144,8 @@ class refusing:
             raise RequestRefused(
                 409, str(error), {"requests": [render.told(one) for one in error.found]}
             ) from error
+        if isinstance(error, NoSuchQueue):
+            raise RequestRefused(NO_SUCH_QUEUE, str(error)) from error
         if isinstance(error, CannotDo):
             raise RequestRefused(400, str(error)) from error
 

@@ -182,11 +182,11 @@ def _host(host: HostEntry) -> list[object]:
 def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
     """Show all that nodes know of one next hop: what its mail waits for, its hosts, its last attempts.
 
-    HOP is a route, or a route with a domain, as queue list names it: world, or world/example.net.
+    HOP is a queue as queue list names it: world, world/example.net, or mx1.example.org\\world.
     """
-    name = hop.rpartition("\\")[2]
     with reporting():
-        answer = node.get(HopAnswer, "cluster", "queues", name)
+        answer = node.get(HopAnswer, "cluster", "queues", hop)
+    name = answer["next_hop"]
     each: list[Any] = list(answer["nodes"]) if workers else nodes.queue(answer["nodes"])
     shown: JsonTree = {**answer, "nodes": each[:1] if cluster is False else each}
     if as_json:
@@ -349,7 +349,7 @@ def _act(node: AdminClient, body: JsonTree, *, as_json: bool) -> None:
         while answer["pending"] and time.monotonic() < deadline:
             time.sleep(_POLL)
             found = node.get(SuspensionsPage, "suspensions")["suspensions"]
-            answer = next((one for one in found if one["queue"] == body["queue"]), answer)
+            answer = next((one for one in found if one["queue"] == answer["queue"]), answer)
     if as_json:
         print_json(answer)
     else:

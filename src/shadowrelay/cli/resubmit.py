@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.admin.guard import NO_SUCH_QUEUE
 from shadowrelay.cli.selecting import CONDITIONS, selector_of, selector_options
 from shadowrelay.cli.viewing import (
     Command,
     JsonTree,
+    NotClear,
     clean,
     console,
     counted,
@@ -35,12 +37,6 @@ TIMEOUT = 60.0
 """Seconds for an answer: a preview waits for members that count a million messages, or do not answer."""
 
 _EVERY = 2.0  # seconds between two looks of --watch
-
-
-class NotClear(click.ClickException):
-    """What was typed is refused, and nothing was done."""
-
-    exit_code = 2
 
 
 @click.group(short_help="Bring delivered mail back from Safety Net.")
@@ -84,7 +80,7 @@ def asking() -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        if error.status in {400, 404, 409}:
+        if error.status in {400, 404, 409, NO_SUCH_QUEUE}:
             raise NotClear(clean(error)) from error
         raise click.ClickException(clean(error)) from error
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shadowrelay.admin.client import AdminClient, ApiError
+from shadowrelay.admin.guard import NO_SUCH_QUEUE
 from shadowrelay.core.spelling import readable
 from shadowrelay.core.time_text import ago
 from shadowrelay.core.workers import is_later_worker, label
@@ -99,13 +100,22 @@ def moment(context: click.Context, option: click.Parameter, text: str | None) ->
     return found.astimezone(UTC)
 
 
+class NotClear(click.ClickException):
+    """Nothing was done, because what was typed is missing or wrong: exit status 2, as for an option."""
+
+    exit_code = 2
+
+
 @contextmanager
 def reporting() -> Iterator[None]:
-    """End the command with exit status 1 and a sentence on a refusal, or if there is no answer."""
+    """End the command with a sentence on a refusal, or if there is no answer: with exit status 1, and 2 for a
+    name that is no queue's.
+    """
     try:
         yield
     except ApiError as error:
-        raise click.ClickException(clean(error)) from error
+        kind = NotClear if error.status == NO_SUCH_QUEUE else click.ClickException
+        raise kind(clean(error)) from error
 
 
 def print_json(answer: JsonTree) -> None:

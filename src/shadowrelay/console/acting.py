@@ -15,17 +15,18 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from shadowrelay.admin.body import form_of, session_of
-from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused
 from shadowrelay.admin.node import NodeServices, RunningNode
 from shadowrelay.admin.sessions import local_path
 from shadowrelay.console import filters
 from shadowrelay.console.filters import about
 from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
-from shadowrelay.console.words import many
+from shadowrelay.console.words import many, sentence
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.operating import Scope, Told
+from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.resubmit_estimate import CannotDo
 
 _MEANINGS = {
@@ -144,8 +145,10 @@ class JobPages:
             "possible": True,
         }
         if order.queue is not None:
+            with _refusing():
+                queue = await self._services.queue_names.named(order.queue)
             shown |= {
-                "title": f"{verb.capitalize()} the queue {order.queue}?",
+                "title": f"{verb.capitalize()} the queue {queue}?",
                 "meaning": _QUEUE_MEANINGS[order.verb],
                 "button": f"{verb.capitalize()} the queue",
             }
@@ -245,5 +248,5 @@ class _refusing:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, CannotDo):
             status = 404 if type(error).__name__.startswith("NoSuch") else 409
-            text = str(error)
-            raise RequestRefused(status, f"{text[:1].upper()}{text[1:]}.") from error
+            status = NO_SUCH_QUEUE if isinstance(error, NoSuchQueue) else status
+            raise RequestRefused(status, sentence(str(error))) from error

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.console.words import sentence
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Told
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator import view
 from shadowrelay.operator.acts import ActRefused
+from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import View
 from shadowrelay.shown import nodes
 from shadowrelay.shown.fold import fold
@@ -25,9 +28,11 @@ _LEAST = 4  # letters of an id that may stand for it
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """A malformed query is the client's error (400)."""
+    """A malformed query, or a name that is no queue's, is the client's error."""
     try:
         yield
+    except NoSuchQueue as unknown:
+        raise RequestRefused(NO_SUCH_QUEUE, sentence(str(unknown))) from unknown
     except ActRefused as refused:
         raise RequestRefused(400, str(refused)) from refused
 
@@ -51,7 +56,12 @@ class Asking:
         """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each node."""
         return nodes.queues((await self._view.queues())["nodes"])
 
-    async def queue(self, hop: str) -> Sequence[Told]:
+    async def queue_named(self, given: str) -> NextHop:
+        """The queue of that name, in its one spelling. Raises RequestRefused."""
+        with _refusing():
+            return await self.node.services.queue_names.named(given)
+
+    async def queue(self, hop: NextHop) -> Sequence[Told]:
         """What each node knows of one next hop; ``queue`` is None if it has no mail for it. Raises
         RequestRefused.
         """

@@ -174,7 +174,7 @@ class QueuePages:
         return self._frame.show(request, "queues.html", shown)
 
     async def _show(self, request: Request) -> Response:
-        hop = request.path_params["hop"]
+        hop = await self._asking.queue_named(request.path_params["hop"])
         shown = {
             "hop": hop,
             "nodes": await self._asking.queue(hop),

@@ -25,6 +25,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.asking import AskMember, asked_all
+from shadowrelay.operator.queue_names import QueueNames
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.records import (
@@ -71,7 +72,7 @@ class Phase(StrEnum):
 class Jobs:
     """One node's. ``ask``: asks a member, within that many seconds. ``wake``: a job changed: carry it out,
     and tell the members. ``why_away``: of a member that cannot be reached, why. ``refusal``: why a member
-    does not take a job; empty if nothing is known of that.
+    does not take a job; empty if nothing is known of that. ``names``: what queues are called.
     """
 
     database: TransportDatabase
@@ -82,6 +83,7 @@ class Jobs:
     why_away: Callable[[ServerName], str]
     wake: Callable[[], None]
     refusal: Callable[[RequestId, ServerName], str]
+    names: QueueNames
 
     @property
     def name(self) -> ServerName:
@@ -93,6 +95,7 @@ class Jobs:
         """
         if wanted == Filter():
             raise CannotDo("a filter needs a condition: it would mean all mail")
+        wanted = await self.names.in_filter(wanted)
         now = self.clock()
         act = self._act(PREVIEW, operator, {"filter": record_told(wanted), "at": timestamp(now)})
         others = asyncio.ensure_future(self._asked_all(act, PATIENCE))
@@ -150,6 +153,7 @@ class Jobs:
         with_report: bool = False,
     ) -> JobEntry:
         """Make a job. Raises CannotDo."""
+        wanted = await self.names.in_filter(wanted)
         # Rounded up: the job is about a message that came in this millisecond, before the order.
         now = whole(self.clock() + timedelta(microseconds=999))
         job = Job(

@@ -17,6 +17,7 @@ from shadowrelay.core.safety_net.requesting import Declined
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.operator.preview import Preview
+from shadowrelay.operator.queue_names import NoSuchQueue, QueueNames
 from shadowrelay.operator.resubmit_estimate import CannotDo, Left, ResubmitEstimate
 from shadowrelay.wire.records import record_from, record_told
 from shadowrelay.wire.xshadow import Malformed
@@ -93,11 +94,14 @@ class Figures:
 
 @dataclass(slots=True, kw_only=True)
 class Resubmission:
-    """One node's. ``having``: which members have a request. ``wake``: a request changed."""
+    """One node's. ``having``: which members have a request. ``wake``: a request changed. ``names``: what
+    queues are called.
+    """
 
     counting: ResubmitEstimate
     having: Callable[[Request], Sequence[Having]]
     wake: Callable[[], None]
+    names: QueueNames
     _left: tuple[datetime, int] | None = None
     _leaving: asyncio.Task[None] | None = None  # counts what is left
     _looked: dict[RequestId, datetime] = field(default_factory=dict)
@@ -106,19 +110,19 @@ class Resubmission:
     )
 
     def routes_to(self, given: str) -> tuple[NextHop, ...]:
-        """The routes that a name means: a route, one of its domains (``world/example.net``), or a server to
-        which routes lead. Raises CannotDo.
+        """The queues that a name means: a queue (``queue_names``), or those of routes that lead to a server.
+        Raises NoSuchQueue.
         """
-        servers = self.counting.servers
-        if any(given == server.route or given.startswith(f"{server.route}/") for server in servers):
-            return (NextHop(given),)
         host, _, port = given.lower().partition(":")
+        servers = self.counting.servers
         there = (one.route for one in servers if one.host == host and port in ("", str(one.port)))
-        found = tuple(dict.fromkeys(there))
-        if not found:
+        try:
+            return (self.names.of_settings(given),)
+        except NoSuchQueue as unknown:
+            if found := tuple(dict.fromkeys(there)):
+                return found
             named = ", ".join(f"{one.route} ({one})" for one in servers)
-            raise CannotDo(f"{given} is no route of this node, and no server of one; the routes are: {named}")
-        return found
+            raise NoSuchQueue(f"{unknown}; no server is called so, the routes are: {named}") from None
 
     async def preview(self, selector: Selector, gone: Sequence[ServerName], operator: str) -> Preview:
         """What a request would do. Raises CannotDo."""

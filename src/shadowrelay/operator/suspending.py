@@ -19,6 +19,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.operator.acts import Action
 from shadowrelay.operator.asking import AskMember, asked_all
+from shadowrelay.operator.queue_names import QueueNames
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import SuspendedAt, SuspensionRecord
 from shadowrelay.shown.rendering import rendered
@@ -38,7 +39,8 @@ PATIENCE = 2.0  # seconds that a member may take
 class Suspending:
     """One node's. ``ask``: asks a member, within that many seconds. ``share``: a record changed: it is in
     force here when this returns, and is given to the members. ``in_force``: what is on record is in force
-    when this returns. ``why_away``: of a member that cannot be reached, why.
+    when this returns. ``why_away``: of a member that cannot be reached, why. ``names``: what queues are
+    called.
     """
 
     database: TransportDatabase
@@ -49,21 +51,24 @@ class Suspending:
     why_away: Callable[[ServerName], str]
     share: Callable[[], Awaitable[None]]
     in_force: Callable[[], Awaitable[object]]
+    names: QueueNames
 
     @property
     def name(self) -> ServerName:
         return self.database.ledger.name
 
     async def suspend(
-        self, queue: NextHop, operator: str, reason: str, until: datetime | None = None
+        self, given: str, operator: str, reason: str, until: datetime | None = None
     ) -> SuspensionRecord:
         """Suspend a queue on all members. Raises CannotDo."""
+        queue = await self.names.named(given)
         if until is not None and until <= self.clock():
             raise CannotDo("until has to be in the future")
         return await self._change(queue, operator, reason, until, suspended=True)
 
-    async def resume(self, queue: NextHop, operator: str, reason: str) -> SuspensionRecord:
+    async def resume(self, given: str, operator: str, reason: str) -> SuspensionRecord:
         """Resume a queue on all members. Raises CannotDo."""
+        queue = await self.names.named(given)
         known = await self.database.transact(lambda ledger: ledger.suspension(queue))
         if known is None or not known.in_force(self.clock()):
             raise CannotDo(f"the queue {queue} is not suspended")

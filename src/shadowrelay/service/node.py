@@ -64,6 +64,7 @@ from shadowrelay.operator.confirming import doubt_told
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
+from shadowrelay.operator.queue_names import QueueNames, hops_of
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
 from shadowrelay.operator.resubmit import Resubmission
@@ -71,7 +72,7 @@ from shadowrelay.operator.resubmit_estimate import ResubmitEstimate, RouteServer
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event, event
 from shadowrelay.operator.verbs import ReportWriter
-from shadowrelay.operator.view import View
+from shadowrelay.operator.view import QUEUES, View
 from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import ResubmitStage
@@ -286,6 +287,12 @@ class Node:
         self.cluster_settings = ClusterSettings(
             **switching, notation=switched, wrong=lambda policy: switched.wrong(self.settings, policy)
         )
+        self.queue_names = QueueNames(
+            routes=self.routes,
+            sites=self.ways,
+            nodes=lambda: (self.name, *self.contacts().members),
+            seen=self._queues_seen,
+        )
         self.counting = ResubmitEstimate(
             database=database,
             policy=self.policy,
@@ -299,7 +306,10 @@ class Node:
             remembers=self._remembers,
         )
         self.resubmission = Resubmission(
-            counting=self.counting, having=self.records.having, wake=self.replication.wake.set
+            counting=self.counting,
+            having=self.records.having,
+            wake=self.replication.wake.set,
+            names=self.queue_names,
         )
 
     def _make_operator(self, settings: Settings) -> None:
@@ -334,6 +344,7 @@ class Node:
                 clock=clock,
                 told=lambda: self.tell_supervisor(RELOADED),
             ),
+            queue_names=self.queue_names,
             jobs=self._jobs(),
             suspensions=Suspending(
                 database=database,
@@ -344,6 +355,7 @@ class Node:
                 why_away=self._why_away,
                 share=self.replication.share,
                 in_force=self.replication.look,
+                names=self.queue_names,
             ),
             job_runner=JobRunner(
                 database=database,
@@ -395,6 +407,7 @@ class Node:
             why_away=self._why_away,
             wake=self._job_changed,
             refusal=self._refusal,
+            names=self.queue_names,
         )
 
     def _leaving(self) -> Leaving:
@@ -425,6 +438,12 @@ class Node:
     def _job_changed(self) -> None:
         self.replication.wake.set()
         self.services.job_runner.wake.set()
+
+    async def _queues_seen(self) -> frozenset[str]:
+        """The next hops that have mail on a node that answers, or a record that suspends or resumed them."""
+        nodes = await self.services.view.everybody(QUEUES, {})
+        records = await self.database.transact(lambda ledger: tuple(ledger.suspensions()))
+        return hops_of(nodes).union(one.next_hop for one in records)
 
     def _why_away(self, name: ServerName) -> str:
         found = away(self.member_statuses()).get(name)

@@ -26,6 +26,7 @@ from shadowrelay.operator.cluster_reload import ClusterReload, Reloads
 from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.preview import Away
+from shadowrelay.operator.queue_names import QueueNames
 from shadowrelay.operator.resubmit import Having
 from shadowrelay.operator.resubmit_estimate import RouteServer
 from shadowrelay.operator.suspending import Suspending
@@ -59,6 +60,7 @@ class OperatorServices:
     view: View  # what all nodes see
     rates: Rates  # what came in the last minutes
     reloading: ClusterReload
+    queue_names: QueueNames
     jobs: Jobs
     suspensions: Suspending
     job_runner: JobRunner  # carries jobs out
