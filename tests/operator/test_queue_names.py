@@ -91,6 +91,7 @@ def test_a_queue_that_the_settings_do_not_have_is_one_while_it_is_seen() -> None
     with pytest.raises(NoSuchQueue, match="the queues are"):
         named("former")
     assert named("former", ("former",)) == "former"
+    assert named("former/grüße.example", ("former/xn--gre-6ka8l.example",)) == "former/xn--gre-6ka8l.example"
     assert named("mx1.lab.test\\former", ("former",)) == "former"
 
 

@@ -101,8 +101,10 @@ def queue_named(
         )
     if found := _of_settings(name, routes, sites):
         return found
-    if name in seen:
-        return NextHop(name)
+    route, slash, domain = name.partition(ROUTE_END)
+    spelt = f"{route}{slash}{canonical(domain)}" if "." in domain else name
+    if spelt in seen:
+        return NextHop(spelt)
     raise NoSuchQueue(f"no queue is called {given}: {_hint(name, routes, sites, seen)}")
 
 
