@@ -15,7 +15,8 @@ from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.jobs import Filter
 from shadowrelay.core.reception.routing import Route, next_hop_of, route_for
 from shadowrelay.core.reception.sites import site_hop
-from shadowrelay.core.recipients import LISTS, canonical
+from shadowrelay.core.recipients import LISTS
+from shadowrelay.core.spelling import canonical
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.wire.addresses import is_domain, is_literal
