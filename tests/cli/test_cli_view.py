@@ -195,7 +195,7 @@ async def test_show_accepts_the_beginning_of_an_id(node):
     assert "holding" in shown.stdout
     assert (several.exit_code, none.exit_code) == (1, 1)
     assert "several messages begin with 0193" in several.stderr
-    assert "this node knows no message ffff" in none.stderr
+    assert "no node that answers knows a message ffff" in none.stderr
 
 
 async def test_show_says_who_beyond_the_boundary_handed_a_message_over(node):

@@ -224,6 +224,13 @@ def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
             query={"q": str, **PAGE},
         ),
         api.read(
+            f"{base}/messages/{{id}}",
+            of.message,
+            "All that is known of a message where most is known: at its owner, if that answers.",
+            MessageAnswer,
+            statuses=(400,),
+        ),
+        api.read(
             f"{base}/trace/{{id}}",
             of.trace,
             "The life of a message over all nodes.",

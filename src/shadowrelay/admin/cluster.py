@@ -10,8 +10,8 @@ from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused, page_limit
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.queue_names import NoSuchQueue
-from shadowrelay.operator.view import View
-from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
+from shadowrelay.operator.view import NoSuchMessage, View
+from shadowrelay.shown.messages import FoundAnswer, MessageAnswer, TraceAnswer
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 
 _WHOLE = 36  # characters of an id
@@ -55,6 +55,14 @@ class ClusterRoutes:
                 page_limit(given, 50),
                 here=_here(given),
             )
+        except ActRefused as refused:
+            raise RequestRefused(400, str(refused)) from None
+
+    async def message(self, request: Request) -> MessageAnswer:
+        try:
+            return await self._view.message(request.path_params["id"].lower())
+        except NoSuchMessage as unknown:
+            raise RequestRefused(404, str(unknown)) from None
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
 

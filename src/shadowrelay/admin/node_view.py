@@ -210,9 +210,9 @@ class NodeView:
         return {"messages": rows, "next": page["next"]}
 
     async def _look_message(self, told: Told) -> Mapping[str, object]:
-        """Empty if this node knows no message that is called so."""
+        """Empty if this node knows no message that is called so; ``like``: those that it may be."""
         found = await self.message(_text(told, "id"))
-        return {} if isinstance(found, list) else found
+        return ({"like": found} if found else {}) if isinstance(found, list) else found
 
     async def _look_trace(self, told: Told) -> Json:
         id_ = MessageId(_text(told, "id"))

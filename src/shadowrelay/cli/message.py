@@ -19,6 +19,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    where_options,
 )
 from shadowrelay.shown.messages import DidAnswer, GoneMessage, MessageEntry
 
@@ -64,16 +65,33 @@ message.add_command(trace)
 
 @message.command()
 @click.argument("message_id", metavar="ID")
+@where_options
 @node_options
-def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Show everything that this node knows of message ID. A unique beginning of the ID is enough."""
-    print_message(node, message_id, as_json=as_json)
+def show(node: AdminClient, message_id: str, *, cluster: bool | None, as_json: bool) -> None:
+    """Show everything that is known of message ID. A unique beginning of the ID is enough.
+
+    All nodes are asked, and the one that knows most tells: the owner of the message, if it answers. With
+    --here: what this node knows. Exit status 1: no node that answers knows it.
+    """
+    print_message(node, message_id, cluster=cluster, as_json=as_json)
 
 
-def print_message(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Print what the node knows of a message."""
+def _of_all(node: AdminClient, message_id: str) -> MessageEntry:
+    """What the node says that knows most of a message; what this one says, if it is of an older version."""
+    try:
+        return node.get(MessageEntry, "cluster", "messages", message_id)
+    except ApiError as error:
+        if not str(error).startswith("there is nothing at"):
+            raise
+        return node.get(MessageEntry, "messages", message_id)
+
+
+def print_message(node: AdminClient, message_id: str, *, cluster: bool | None = None, as_json: bool) -> None:
+    """Print what is known of a message."""
     with reporting():
-        answer = node.get(MessageEntry, "messages", message_id)
+        answer = (
+            node.get(MessageEntry, "messages", message_id) if cluster is False else _of_all(node, message_id)
+        )
     if as_json:
         return print_json(answer)
     out = console()
@@ -266,6 +284,7 @@ def _good_copy(answer: JsonTree) -> str | None:
 
 def _facts(answer: JsonTree) -> list[list[object]]:
     rows: list[list[object]] = [["state", answer["state"] + (", EXPOSED" if answer.get("exposed") else "")]]
+    rows += [["told by", answer["node"]]] if "node" in answer else []
     if answer["damage"] == "rows":
         done = [f"{one['number']}: {one['status']}" for one in answer["settled"]]
         rows.append(["settled recipients", clean(done)])

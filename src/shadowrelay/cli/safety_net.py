@@ -80,5 +80,5 @@ def _row(one: KeptEntry) -> list[object]:
 @click.argument("message_id", metavar="ID")
 @node_options
 def show(node: AdminClient, message_id: str, *, as_json: bool) -> None:
-    """Show everything that this node knows of message ID. A unique beginning of the ID is enough."""
+    """Show everything that is known of message ID, wherever it is: shadowrelay message show."""
     print_message(node, message_id, as_json=as_json)

@@ -104,8 +104,7 @@ class Asking:
         """
         if len(wanted) < _LEAST:
             return None
-        with _refusing():
-            entries = await self._view.everybody(view.MESSAGE, {"id": wanted})
-        known = [one for one in entries if "id" in one]
-        best = sorted(known, key=lambda one: ("envelope" not in one, one.get("role") != "primary"))
-        return best[0] if len({one["id"] for one in known}) == 1 else None
+        try:
+            return await self._view.message(wanted)
+        except ActRefused:
+            return None

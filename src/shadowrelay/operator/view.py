@@ -11,7 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
@@ -21,7 +21,7 @@ from shadowrelay.core.workers import node_of
 from shadowrelay.operator import finding, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.operator.asking import AskMember
-from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
+from shadowrelay.shown.messages import FoundAnswer, MessageAnswer, TraceAnswer
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
 
@@ -46,6 +46,10 @@ MOST_IDS = 50
 
 _KEPT = 16  # answers of several parts that are kept for those who asked
 _OLD = 10.0  # seconds
+
+
+class NoSuchMessage(ActRefused):
+    """No node that answers knows a message that is called so."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,6 +100,24 @@ class View:
         for (name, _), said in zip(asked, more, strict=True):
             page.add(name, said if isinstance(said, str) else said["messages"])
         return page.shown(self.name, query)
+
+    async def message(self, wanted: str) -> MessageAnswer:
+        """All that is known of one message where most is known: at its owner, if that answers. By its id or
+        the beginning of it. Raises NoSuchMessage if no node that answers knows it, and ActRefused if several
+        messages begin so.
+        """
+        nodes = await self.everybody(MESSAGE, {"id": wanted}, "message")
+        said = [{**one["message"], "node": one["node"]} for one in nodes if one["answers"]]
+        known = [one for one in said if "id" in one]
+        like = {str(one["id"]) for one in known}.union(*(one.get("like", ()) for one in said))
+        if len(like) > 1:
+            raise ActRefused(f"several messages begin with {wanted}: {', '.join(sorted(like))}")
+        if not known:
+            silent = [f"{one['node']}: {one['why']}" for one in nodes if not one["answers"]]
+            told = f"; not all nodes answer: {'; '.join(silent)}" if silent else ""
+            raise NoSuchMessage(f"no node that answers knows a message {wanted}{told}")
+        best = sorted(known, key=lambda one: ("envelope" not in one, one.get("role") != "primary"))
+        return cast(MessageAnswer, best[0])
 
     async def trace(self, message_id: str, after: str = "", *, here: bool = False) -> TraceAnswer:
         """The life of a message over all nodes, from their tracking logs: also of rows that no file has yet.

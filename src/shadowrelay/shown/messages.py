@@ -182,10 +182,11 @@ class RefusalEntry(TypedDict):
 
 class RememberedMessage(TypedDict):
     """What a node remembers of a message, with a copy of it or without. ``waits_for``, ``found_at``, ``why``:
-    of one that is damaged.
+    of one that is damaged. ``node``: which one says so, if all were asked.
     """
 
     id: str
+    node: NotRequired[str]
     outcome: OutcomeEntry | None
     revoked: Annotated[RevokedEntry | None, At("tombstone")]
     handed_over_by: Annotated[HandedOver | None, At("handed")]
