@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from shadowaudit.interruption import at_once
-from shadowaudit.printing import unprintable
+from shadowaudit.printing import extra_of, unprintable
 
 _FAILED = 2
 
@@ -34,9 +34,11 @@ def main() -> None:
 
 
 def _failed(problem: Exception) -> SystemExit:
-    """Say what went wrong: in a sentence, if what is printed finds no room."""
+    """Say what went wrong: in a sentence, if what is printed finds no room, or an extra is not installed."""
     if isinstance(problem, OSError) and (why := unprintable()):
         print(f"Error: {why}", file=sys.stderr)
+    elif extra := extra_of(problem):
+        print(f"Error: shadowaudit needs {extra}", file=sys.stderr)
     else:
         traceback.print_exception(problem)
     return SystemExit(_FAILED)

@@ -32,7 +32,7 @@ from shadowaudit.logs.manifest import (
     packed_logs,
     still_open,
 )
-from shadowaudit.printing import unprintable
+from shadowaudit.printing import extra_of, unprintable
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -236,6 +236,8 @@ def told(
             raise Refused(f"{problem.filename}: {problem.strerror}") from None
         if isinstance(problem, OSError) and (why := unprintable()):
             raise Refused(why) from None
+        if extra := extra_of(problem):
+            raise Refused(f"{what} needs {extra}") from None
         traceback.print_exc()
         name = type(problem).__name__
         raise Refused(f"{what} failed ({name}, see above): {so}") from problem
