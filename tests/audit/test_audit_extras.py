@@ -45,7 +45,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("words", ["--help", "verify LOGS", "summary LOGS", "ingest LOGS", "explain x LOGS"])
 def test_the_audit_says_which_extra_it_needs(words: str, logs: Path, tmp_path: Path):
     out = ["--out", str(tmp_path / "out")] if words.startswith("verify") else []
-    done = without_extras("shadowaudit", *[str(logs) if one == "LOGS" else one for one in words.split()], *out)
+    done = without_extras(
+        "shadowaudit", *[str(logs) if one == "LOGS" else one for one in words.split()], *out
+    )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "pip install 'shadowrelay[audit]'" in done.stderr

@@ -25,6 +25,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.workers import node_of
 from shadowrelay.database.transport import DatabaseFailed
+from shadowrelay.shown.reading import is_told
 
 Handler = Callable[[Request], Awaitable[Response]]
 JsonHandler = Callable[[Request], Awaitable[Mapping[str, object] | Response]]
@@ -215,7 +216,13 @@ class _Ascii(JSONResponse):
     """JSON in ASCII: addresses and replies may hold octets that are not UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":")).encode("ascii")
+        return json.dumps(content, separators=(",", ":"), default=_null).encode("ascii")
+
+
+def _null(value: object) -> None:
+    """What a worker or a member does not tell, of an answer that is made of those of several."""
+    if is_told(value):
+        raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def json_response(content: Mapping[str, object], status: int = 200) -> Response:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 from ssl import SSLError
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from shadowrelay.shown.reading import read, untold
 
 _Model = TypeVar("_Model")
 
@@ -64,12 +66,14 @@ class _NoRedirect(HTTPRedirectHandler):
 class AdminClient:
     """One node's API. ``url`` is http://host:port or https://…, else ValueError; ``timeout`` in seconds.
 
-    ``model`` says what the answer is (``shown``). A node of another version may have fewer fields, or more.
+    ``model`` says what the answer is (``shown``). A node of another version may have fewer fields, or more:
+    what it lacks is not told (``shown.reading``), and is noted in ``untold``.
     """
 
     url: str
     token: str | None = None
     timeout: float = 15.0
+    untold: set[str] = field(default_factory=set, compare=False)
 
     def __post_init__(self) -> None:
         if not _is_of_a_node(self.url):
@@ -77,19 +81,21 @@ class AdminClient:
 
     def get(self, model: type[_Model], *path: str, **parameters: str | int | None) -> _Model:
         """The answer at ``/api/v1/<path>``. Raises ApiError."""
-        del model
         given = {key: value for key, value in parameters.items() if value is not None}
-        return cast(_Model, self._ask("GET", path, given))
+        return self._told(model, self._ask("GET", path, given))
 
     def post(self, model: type[_Model], *path: str, body: Mapping[str, Any] | None = None) -> _Model:
         """Change something. Raises ApiError."""
-        del model
-        return cast(_Model, self._ask("POST", path, {}, body or {}))
+        return self._told(model, self._ask("POST", path, {}, body or {}))
 
     def delete(self, model: type[_Model], *path: str) -> _Model:
         """End something. Raises ApiError."""
-        del model
-        return cast(_Model, self._ask("DELETE", path, {}))
+        return self._told(model, self._ask("DELETE", path, {}))
+
+    def _told(self, model: type[_Model], answer: dict[str, Any]) -> _Model:
+        found = read(model, answer)
+        self.untold.update(untold(found))
+        return found
 
     def metrics(self) -> str:
         """The page of metrics, as text. Raises ApiError."""

@@ -24,6 +24,7 @@ from shadowrelay.cli.viewing import (
     reporting,
 )
 from shadowrelay.core.workers import label
+from shadowrelay.shown.reading import UNKNOWN
 from shadowrelay.shown.records import JobEntry, JobPreview
 from shadowrelay.signals import INTERRUPTED
 
@@ -209,7 +210,7 @@ def _show(found: JsonTree, *, err: bool) -> None:
     out.stderr = err
     rows = [
         [
-            label(one["node"]),
+            label(one.get("node", UNKNOWN)),
             one["id"],
             one["sender"] or "<>",
             [to["address"] for to in one["recipients"]],

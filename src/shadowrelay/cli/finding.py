@@ -13,6 +13,7 @@ from shadowrelay.cli.viewing import (
     JsonTree,
     clean,
     console,
+    needs,
     node_options,
     print_lines,
     print_silent,
@@ -25,6 +26,7 @@ from shadowrelay.cli.viewing import (
 from shadowrelay.core.spelling import logged
 from shadowrelay.core.workers import label
 from shadowrelay.shown.messages import FoundAnswer, TraceAnswer
+from shadowrelay.shown.reading import is_told
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +63,7 @@ def find(
     here = "true" if cluster is False else None
     with reporting():
         answer = node.get(FoundAnswer, "cluster", "find", q=text, after=after, limit=limit, here=here)
+    needs(answer, "messages", "nodes")
     if as_json:
         print_lines("message", answer["messages"])
         print_lines("node", silent(answer))
@@ -137,6 +140,7 @@ def trace(
     here = "true" if cluster is False else None
     with reporting():
         answer = node.get(TraceAnswer, "cluster", "trace", message_id, after=after, here=here)
+    needs(answer, "events", "nodes")
     if as_json:
         print_lines("event", answer["events"])
         print_lines("node", silent(answer))
@@ -184,7 +188,8 @@ def _short(nodes: set[str]) -> dict[str, str]:
 def _rest(one: JsonTree, short: Mapping[str, str]) -> str:
     """The other side, the first recipients, and what was said."""
     other = next((name for name in (one["server"], one["client"]) if name and name != one["node"]), "")
-    more = " …" if one["recipient_count"] > len(one["recipients"]) else ""
+    count = one["recipient_count"]
+    more = "" if count <= len(one["recipients"]) else " …" if is_told(count) else f" of {count}"
     named = ", ".join(one["recipients"]) + more
     said = one["status"] or one["context"]
     return "; ".join(part for part in (short.get(other, other), named, said) if part)

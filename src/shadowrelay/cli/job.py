@@ -6,7 +6,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.acting import told
-from shadowrelay.cli.viewing import clean, console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import clean, console, needs, node_options, print_json, print_table, reporting
 from shadowrelay.shown.records import JobEntry, JobsPage
 
 _JOBS = ("id", "verb", "phase", "did", "late", "in hand", "pending", "by", "made", "reason")
@@ -24,6 +24,7 @@ def list_jobs(node: AdminClient, *, as_json: bool) -> None:
     """One row per job, the latest first, as far as this node knows."""
     with reporting():
         answer = node.get(JobsPage, "jobs")
+    needs(answer, "jobs")
     if as_json:
         return print_json(answer)
     rows = [

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import console, needs, node_options, print_json, print_table, reporting
 from shadowrelay.shown.records import AnnouncedAnswer, MembersAnswer
 
 _MOST = 64 * 1024  # octets that are read of an announcement
@@ -28,6 +28,7 @@ def list_members(node: AdminClient, *, as_json: bool) -> None:
     """One row per member: its address, its place, and whether settings or an announcement name it."""
     with reporting():
         answer = node.get(MembersAnswer, "members")
+    needs(answer, "members")
     if as_json:
         return print_json(answer)
     columns = ("member", "address", "site", "host", "from")

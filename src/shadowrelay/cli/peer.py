@@ -11,6 +11,7 @@ from shadowrelay.cli.viewing import (
     console,
     has_siblings,
     member_name,
+    needs,
     node_options,
     print_json,
     print_table,
@@ -38,6 +39,7 @@ def list_peers(node: AdminClient, *, workers: bool, as_json: bool) -> None:
     """
     with reporting():
         answer = node.get(PeersAnswer, "peers")
+        needs(answer, "peers")
         if not workers and any(is_later_worker(one["name"]) for one in answer["peers"]):
             answer["peers"] = statuses(own_workers(node))[0]["status"]["peers"]
     if as_json:

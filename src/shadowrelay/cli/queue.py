@@ -17,6 +17,7 @@ from shadowrelay.cli.viewing import (
     clean,
     console,
     has_siblings,
+    needs,
     node_options,
     of_all,
     of_this_node,
@@ -130,7 +131,9 @@ def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_js
 def _here(node: AdminClient, *, workers: bool) -> JsonTree:
     """The queues of the node that is asked: of all its workers, unless ``workers`` are asked for."""
     if workers or not has_siblings(node.get(StatusEntry, "status")):
-        return node.get(QueuesPage, "queues")
+        found = node.get(QueuesPage, "queues")
+        needs(found, "queues")
+        return found
     return _together(nodes.queues(of_this_node(node, "queues")))
 
 
@@ -186,6 +189,7 @@ def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, workers: bo
     """
     with reporting():
         answer = node.get(HopAnswer, "cluster", "queues", hop)
+    needs(answer, "nodes")
     name = answer["next_hop"]
     each: list[Any] = list(answer["nodes"]) if workers else nodes.queue(answer["nodes"])
     shown: JsonTree = {**answer, "nodes": each[:1] if cluster is False else each}
@@ -305,6 +309,7 @@ def list_suspensions(node: AdminClient, *, as_json: bool) -> None:
     """One row per queue that operators suspended or resumed: who, why, and until when."""
     with reporting():
         answer = node.get(SuspensionsPage, "suspensions")
+    needs(answer, "suspensions")
     if as_json:
         return print_json(answer)
     rows = [

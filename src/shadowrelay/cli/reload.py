@@ -10,6 +10,8 @@ import click
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.resubmit import operator_option
 from shadowrelay.cli.viewing import JsonTree, clean, node_options, print_json, reporting
+from shadowrelay.shown.nodes import ReloadsAnswer
+from shadowrelay.shown.status import ReloadEntry
 
 
 @click.command(short_help="Read the settings file of a running node again, or of all nodes.")
@@ -26,7 +28,8 @@ def reload(node: AdminClient, operator: str, *, cluster: bool, dry_run: bool, as
     """
     with reporting():
         body = {"cluster": cluster, "dry_run": dry_run, "operator": operator}
-        answer = node.post(dict[str, Any], "reload", body=body)  # ReloadsAnswer or ReloadEntry
+        model: Any = ReloadsAnswer if cluster else ReloadEntry
+        answer = node.post(model, "reload", body=body)
     nodes = answer["nodes"] if cluster else [{"node": answer["name"], "answers": True, "why": "", **answer}]
     if as_json:
         print_json(answer)

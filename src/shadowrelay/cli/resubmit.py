@@ -24,6 +24,7 @@ from shadowrelay.cli.viewing import (
     counted,
     lasting,
     member_name,
+    needs,
     node_options,
     print_json,
     print_table,
@@ -176,6 +177,7 @@ def list_requests(node: AdminClient, *, as_json: bool) -> None:
     """One row per request, open ones first. "made" and "skipped" count messages of all nodes."""
     with asking():
         answer = node.get(ResubmitsPage, "resubmit")
+    needs(answer, "requests")
     if as_json:
         return print_json(answer)
     rows = [list_row(one) for one in answer["requests"]]

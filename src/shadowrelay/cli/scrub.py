@@ -13,6 +13,7 @@ from shadowrelay.cli.viewing import (
     console,
     counted,
     lasting,
+    needs,
     node_options,
     print_json,
     print_table,
@@ -81,6 +82,7 @@ def _followed(node: AdminClient, begun: JsonTree) -> JsonTree:
     with bar("scrub", 100) as shown:
         while True:
             found = node.get(ScrubAnswer, "scrub")
+            needs(found, "last", "round", "at_once")
             last: JsonTree | None = found["last"]
             if last and _complete(found, begun):
                 return last
@@ -103,6 +105,8 @@ def _runs(found: JsonTree, begun: JsonTree) -> bool:
 
 def _each(found: JsonTree, begun: JsonTree) -> list[tuple[JsonTree, JsonTree]]:
     """What is found beside what was begun: of a node, or of each worker that began."""
+    if "begun" not in begun or any("begun" not in one for one in begun.get("workers", ()) if one["answers"]):
+        raise click.ClickException("the node does not tell which round it began: is it of another version?")
     if "workers" not in found:
         return [(found, begun)]
     now = {one["worker"]: one for one in found["workers"]}
@@ -111,7 +115,11 @@ def _each(found: JsonTree, begun: JsonTree) -> list[tuple[JsonTree, JsonTree]]:
         if one is None or not one["answers"]:
             why = one["why"] if one else f"worker {first['worker']} has left"
             raise click.ClickException(f"{why}: what it keeps was not read to the end")
-    return [(one, first) for one, first in pairs if one is not None]
+    there = [(one, first) for one, first in pairs if one is not None]
+    for one, _ in there:
+        needs(one, "last", "round", "at_once")
+        needs(one["last"] or one, "round")
+    return there
 
 
 def _doing(found: JsonTree) -> str:

@@ -6,7 +6,16 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.resubmit import operator_option
-from shadowrelay.cli.viewing import JsonTree, clean, console, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import (
+    JsonTree,
+    clean,
+    console,
+    needs,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
 from shadowrelay.shown.records import SettingEntry, SettingsAnswer
 
 _REASON = click.option("--reason", metavar="TEXT", required=True, help="Why; every member keeps it.")
@@ -31,6 +40,7 @@ def show(node: AdminClient, key: str | None, *, as_json: bool) -> None:
     """
     with reporting():
         answer = node.get(SettingsAnswer, "settings")
+    needs(answer, "settings")
     if key is None:
         return print_json(answer) if as_json else _print_all(answer)
     found = next((one for one in answer["settings"] if one["key"] == key), None)

@@ -8,6 +8,7 @@ from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     console,
     has_siblings,
+    needs,
     node_options,
     of_this_node,
     print_json,
@@ -38,6 +39,7 @@ def list_shadows(node: AdminClient, *, workers: bool, as_json: bool) -> None:
     """
     with reporting():
         page = node.get(ShadowQueuesPage, "shadow-queues")
+        needs(page, "shadow_queues")
         answer = page if workers else {"shadow_queues": _of_nodes(node, page["shadow_queues"])}
     if as_json:
         return print_json(answer)

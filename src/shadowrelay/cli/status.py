@@ -28,6 +28,7 @@ from shadowrelay.cli.viewing import (
 )
 from shadowrelay.core.workers import label
 from shadowrelay.shown.nodes import StatusesAnswer, by_worker, statuses, total
+from shadowrelay.shown.reading import UNKNOWN, is_told
 from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, messages_have, why_at_risk
 from shadowrelay.shown.status import CorruptDatabase, PeerEntry, ScrubEntry, StatusEntry
 
@@ -49,11 +50,15 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
         everybody = of_all(node, StatusesAnswer, "status", cluster=cluster)
         each: list[Any] = list(everybody["nodes"]) if everybody else own_workers(node)
     nodes = statuses(each)
-    answer = (each if workers and as_json else nodes)[0]["status"]
+    own = (each if workers and as_json else nodes)[0]
+    if "status" not in own:
+        why = own["why"] or "is it of another version?"
+        raise click.ClickException(clean(f"{own['node']} does not tell how it is: {why}"))
+    answer = own["status"]
     if as_json:
         return print_json({**answer, "nodes": each if workers else nodes} if everybody else answer)
     out = console()
-    up = timedelta(seconds=round(answer["uptime"]))
+    up = timedelta(seconds=round(answer["uptime"])) if is_told(answer["uptime"]) else UNKNOWN
     ready = "ready" if answer["ready"] else f"NOT READY: {clean(answer['not_ready_because'])}"
     out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
     out.print(f"shadowrelay {answer['version']}, up {up}")

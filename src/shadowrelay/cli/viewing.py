@@ -22,6 +22,7 @@ from shadowrelay.core.time_text import ago
 from shadowrelay.core.workers import is_later_worker, label
 from shadowrelay.shown.messages import MessagesPage
 from shadowrelay.shown.nodes import StatusesAnswer, node_name, of_node
+from shadowrelay.shown.reading import NOT_TOLD, NOT_TOLD_NUMBER, UNKNOWN, as_told, is_told
 from shadowrelay.shown.status import PeersAnswer, StatusEntry
 
 if TYPE_CHECKING:
@@ -55,11 +56,22 @@ def node_options(command: Command) -> Command:
 
 
 def _client(context: click.Context, option: click.Parameter, url: str) -> AdminClient:
-    del context
     try:
-        return AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+        node = AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
     except ValueError as error:
         raise click.BadParameter(str(error), param=option) from None
+    context.call_on_close(lambda: _say_untold(node))
+    return node
+
+
+def _say_untold(node: AdminClient) -> None:
+    """Say what an answer lacked, if one did: a table shows it as ``?``."""
+    if node.untold:
+        click.echo(
+            f"note: {node.url} does not tell all that this shadowrelay shows (is it of another version?). "
+            f"Shown as {UNKNOWN}, or not shown: {', '.join(sorted(node.untold))}",
+            err=True,
+        )
 
 
 def duration(context: click.Context, option: click.Parameter, text: str) -> timedelta:
@@ -106,6 +118,15 @@ class NotClear(click.ClickException):
     exit_code = 2
 
 
+def needs(answer: JsonTree, *fields: str) -> None:
+    """End the command if the node does not tell what it is about, or waits for."""
+    if lacking := [one for one in fields if not is_told(answer[one])]:
+        raise click.ClickException(
+            f"the node does not tell {' and '.join(lacking)}, and this command has nothing to show without: "
+            "is the node of another version?"
+        )
+
+
 @contextmanager
 def reporting() -> Iterator[None]:
     """End the command with a sentence on a refusal, or if there is no answer: with exit status 1, and 2 for a
@@ -119,7 +140,7 @@ def reporting() -> Iterator[None]:
 
 
 def print_json(answer: JsonTree) -> None:
-    click.echo(json.dumps(answer, indent=2))
+    click.echo(json.dumps(as_told(answer), indent=2))
 
 
 def console() -> Console:
@@ -170,7 +191,7 @@ def _clock(moment: datetime, now: datetime) -> str:
 def print_lines(kind: str, found: Iterable[JsonTree]) -> None:
     """Print a list as JSON Lines: one object a line, each with its ``kind``."""
     for one in found:
-        click.echo(json.dumps({"kind": kind, **one}))
+        click.echo(json.dumps({"kind": kind, **as_told(one)}))
 
 
 def where_options(command: Command) -> Command:
@@ -193,6 +214,7 @@ def of_all(node: AdminClient, model: type[_Answer], path: str, *, cluster: bool 
         if cluster is None and error.status == 404:
             return None
         raise
+    needs(answer, "nodes")
     return answer if cluster or len(answer["nodes"]) > 1 else None
 
 
@@ -212,7 +234,11 @@ def has_siblings(status: StatusEntry) -> bool:
 def of_this_node(node: AdminClient, path: str) -> list[Any]:
     """What the workers of this node say."""
     answer = node.get(StatusesAnswer, "cluster", path)
-    return of_node(answer["nodes"], answer["node"])
+    needs(answer, "node", "nodes")
+    found = of_node(answer["nodes"], answer["node"])
+    for one in found or [dict.fromkeys(("node", "answers"), NOT_TOLD)]:
+        needs(one, "node", "answers")
+    return found
 
 
 def silent(answer: JsonTree) -> list[JsonTree]:
@@ -245,6 +271,8 @@ def lasting(seconds: float) -> str:
     """A time in the notation of the settings: ``1h30m``."""
     from shadowrelay.settings.values import format_duration
 
+    if not is_told(seconds):
+        return UNKNOWN
     return format_duration(timedelta(seconds=seconds))
 
 
@@ -276,7 +304,9 @@ def _state(item: JsonTree) -> str:
 
 
 def _open(item: JsonTree) -> str:
-    return "" if item["recipients"] is None else f"{item['unsettled']}/{item['recipients']}"
+    if item["recipients"] is None:
+        return ""
+    return f"{item.get('unsettled', NOT_TOLD_NUMBER)}/{item['recipients']}"
 
 
 def damaged_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
@@ -305,6 +335,7 @@ def list_messages(
     """Print one page of messages, and how to get the next one."""
     with reporting():
         answer = node.get(MessagesPage, "messages", state=state, after=after, limit=limit)
+    needs(answer, "messages")
     if as_json:
         return print_json(answer)
     if state == "damaged":

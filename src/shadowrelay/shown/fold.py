@@ -2,7 +2,8 @@
 
 Every field of a model says its rule: ``Annotated[int, SUM]``. A field that is a model itself needs none: its
 own fields have theirs. What no answer has stays away, and what the model does not know of a node is kept as
-the first worker has it: nodes of other versions answer too.
+the first worker has it: nodes of other versions answer too. A sum of which one part is not told (``reading``)
+is not told either; the greatest of several is that of those that tell.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing_extensions import is_typeddict
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import node_of
+from shadowrelay.shown.reading import is_told
 
 Fields = Mapping[str, Any]
 _Model = TypeVar("_Model")
@@ -43,12 +45,14 @@ class Folding:
 class Rule:
     """What becomes of the values of a field. ``rank``: of its value and its answer. The answer with the least
     rank speaks first. One field of a model has a rank, at most. ``alone``: what one answer alone says may
-    change too, because the rule names the node, or hears of who is silent.
+    change too, because the rule names the node, or hears of who is silent. ``lacking``: whether values that
+    are told say too little, if others are not told.
     """
 
     of: Callable[[Sequence[Any], Folding], Any]
     rank: Callable[[Any, Fields], Any] | None = None
     alone: bool = False
+    lacking: Callable[[Sequence[Any]], bool] = lambda told: not told
 
     def over(self, values: Sequence[Any]) -> Any:
         """Values that stand in no model."""
@@ -71,9 +75,18 @@ def fold(model: type[_Model], answers: Sequence[Any], node: str = "", *, silent:
     for name, (rule, inner) in fields.items():
         saying = [one for one in ordered if name in one]
         if saying:
-            at = Folding(answers=saying, node=node, silent=silent, model=inner)
-            folded[name] = rule.of([one[name] for one in saying], at)
+            folded[name] = _ruled(rule, name, saying, node, silent, inner)
     return cast(_Model, folded)
+
+
+def _ruled(
+    rule: Rule, name: str, saying: Sequence[Fields], node: str, silent: int, inner: type | None
+) -> Any:
+    telling = [one for one in saying if is_told(one[name])]
+    values = [one[name] for one in telling]
+    if len(telling) < len(saying) and rule.lacking(values):
+        return next(one[name] for one in saying if not is_told(one[name]))
+    return rule.of(values, Folding(answers=telling, node=node, silent=silent, model=inner))
 
 
 @cache
@@ -118,29 +131,32 @@ def _each_once(values: Iterable[Any]) -> list[Any]:
     return found
 
 
+_ALWAYS: Callable[[Sequence[Any]], bool] = lambda _: True  # noqa: E731
+
 FIRST = Rule(lambda values, _: values[0])
 """As the answer says that speaks first: the worst, if a field of the model is ``worst``."""
 
 SAID = Rule(lambda values, _: next(filter(None, values), values[0]))
 """Of the first that says something."""
 
-SUM = Rule(lambda values, _: sum(known) if (known := _known(values)) else None)
+SUM = Rule(lambda values, _: sum(known) if (known := _known(values)) else None, lacking=_ALWAYS)
 SUM_BY_NAME = Rule(
     lambda values, _: {
         name: sum(one.get(name, 0) for one in values) for name in _each_once(n for one in values for n in one)
-    }
+    },
+    lacking=_ALWAYS,
 )
 LEAST = Rule(lambda values, _: min(_known(values), default=None))
 MOST = Rule(lambda values, _: max(_known(values), default=None))
 OLDEST, NEWEST = LEAST, MOST
 """Times are text that sorts. One that is not known does not count."""
 
-LAST_OF_ALL = Rule(lambda values, _: max(values) if all(values) else None)
+LAST_OF_ALL = Rule(lambda values, _: max(values) if all(values) else None, lacking=all)
 """When the last of all did it; None while one has not."""
 
-ANY = Rule(lambda values, _: any(values))
-ALL = Rule(lambda values, _: all(values))
-ALL_ASKED = Rule(lambda values, at: all(values) and not at.silent, alone=True)
+ANY = Rule(lambda values, _: any(values), lacking=lambda told: not any(told))
+ALL = Rule(lambda values, _: all(values), lacking=all)
+ALL_ASKED = Rule(lambda values, at: all(values) and not at.silent, alone=True, lacking=all)
 """All, and who does not answer does not."""
 
 UNION = Rule(lambda values, _: _each_once(item for one in values for item in one))
@@ -153,7 +169,9 @@ NODE = Rule(lambda values, at: at.node or values[0], alone=True)
 """The name of the node."""
 
 MODEL = Rule(lambda values, at: at.of(_known(values)) if _known(values) else None)
-MODEL_OF_ALL = Rule(lambda values, at: at.of(values) if all(values) and not at.silent else None, alone=True)
+MODEL_OF_ALL = Rule(
+    lambda values, at: at.of(values) if all(values) and not at.silent else None, alone=True, lacking=all
+)
 """None while one has none."""
 
 

@@ -16,6 +16,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import node_of, number_of, workers_called
 from shadowrelay.shown.fold import Fields, Natural, fold
 from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
+from shadowrelay.shown.reading import read
 from shadowrelay.shown.status import ReloadEntry, StatusEntry
 
 _Entry: TypeAlias = dict[str, Any]
@@ -174,7 +175,7 @@ def _by_node(model: type, entries: Iterable[Fields]) -> Iterator[tuple[_Entry, l
 
     ``workers`` of a node of several: whether each answers.
     """
-    every = list(entries)
+    every = [{**one, **read(model, dict(one))} if one["answers"] else one for one in entries]
     for node in dict.fromkeys(node_name(one["node"]) for one in every):
         workers = sorted(of_node(every, node), key=lambda one: number_of(ServerName(one["node"])))
         answering = [one for one in workers if one["answers"]]

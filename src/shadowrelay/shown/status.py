@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -39,6 +39,7 @@ from shadowrelay.shown.fold import (
     by,
     fold,
 )
+from shadowrelay.shown.reading import NOT_TOLD_NUMBER, LikeItself, is_told
 from shadowrelay.shown.rendering import At
 
 STATES = ("unreachable", "not_configured", "untried", "reachable")
@@ -71,10 +72,15 @@ def _warned(values: Sequence[str], at: Folding) -> str:
     return "; ".join(filter(None, (_alike(values, at), *idle)))
 
 
+_AMOUNTS = ("messages", "messages_of", "octets", "octets_of")
+
+
 def _progress(values: Sequence[float | None], at: Folding) -> float | None:
     """The share of the work of all: messages and octets, as each of them counts it."""
     if all(one is None for one in values):
         return None
+    if not all(is_told(one[what]) for one in at.answers for what in _AMOUNTS):
+        return cast(float, NOT_TOLD_NUMBER)
     done, of = (
         Amount(*(sum(one[f"{what}{end}"] for one in at.answers) for what in ("messages", "octets")))
         for end in ("", "_of")
@@ -304,10 +310,19 @@ class RatesLook(TypedDict):
     failed: EachSecond
 
 
+class WorkerAnswered(TypedDict):
+    """Whether a worker of a node answers, and why not."""
+
+    worker: int
+    name: str
+    answers: bool
+    why: str
+
+
 class OfWorkers(TypedDict, total=False):
     """``workers``: what each worker of a node of several answers, or why it does not."""
 
-    workers: Annotated[list[dict[str, Any]], UNION]
+    workers: Annotated[list[dict[str, Any]], UNION, LikeItself(WorkerAnswered)]
 
 
 class StatusAnswer(StatusEntry, OfWorkers):

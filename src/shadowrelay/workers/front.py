@@ -42,6 +42,7 @@ from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import kept_together, together
 from shadowrelay.shown.nodes import WorkerEntry, WorkersAnswer
 from shadowrelay.shown.queues import QueuesLook
+from shadowrelay.shown.reading import read
 from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.shown.status import (
     DrainEntry,
@@ -323,7 +324,7 @@ class Front(Guarded):
 
     def _fold(self, model: type, said: Sequence[WorkerReply]) -> Any:
         """What those that did it answer, as one; empty if none did."""
-        done = [one.json for one in said if one.done]
+        done: list[Any] = [read(model, one.json) for one in said if one.done]
         return fold(model, done, self.name, silent=len(said) - len(done))
 
     def _none(self, said: Sequence[WorkerReply]) -> Response:
