@@ -6,22 +6,34 @@ what it is not told, and shows no zero in its place.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import is_typeddict
 
+from shadowrelay.admin.access import Access
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.node import RunningNode
+from shadowrelay.admin.openapi import operations
 from shadowrelay.cli import main
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.workers.front import Supervising, build_front
 
 KEPT = Path(__file__).parents[1] / "corpus" / "answers"
 RELEASES = sorted(KEPT.glob("*.json"))
@@ -284,3 +296,59 @@ def test_a_command_shows_no_zero_for_a_count_that_a_node_does_not_tell(last: Old
         old.answers.clear()
         old.answers.update(whole)
     assert not false
+
+
+def gone(hint: Any, value: Any, path: str = "") -> Iterator[str]:
+    """The fields of a recorded answer that a model of today has no more, or with another type."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Annotated, NotRequired):
+        yield from gone(args[0], value, path)
+    elif is_typeddict(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        if not isinstance(value, dict):
+            yield f"{path} is no model"
+            return
+        for key, inner in value.items():
+            if key in hints:
+                yield from gone(hints[key], inner, f"{path}.{key}")
+            else:
+                yield f"{path}.{key} is gone"
+    elif origin in (list, Sequence) and isinstance(value, list):
+        for one in value:
+            yield from gone(args[0], one, f"{path}[]")
+    elif origin in (Union, UnionType):
+        yield from min((list(gone(one, value, path)) for one in args), key=len)
+    else:
+        try:
+            TypeAdapter(hint).validate_python(value, strict=True)
+        except ValidationError:
+            yield f"{path} is no {hint} any more: {value!r}"
+
+
+GONE: set[str] = set()
+"""Fields that were taken out on purpose, since an older command shows what it says without."""
+
+
+@pytest.mark.parametrize("recording", RELEASES, ids=lambda path: path.stem)
+def test_every_field_that_an_old_command_read_is_still_told_with_its_type(recording: Path):
+    front, _ = build_front(
+        ServerName("mx1"), Access(), cast(Supervising, SimpleNamespace(workers=list)), asyncio.Event()
+    )
+    described = operations(front.routes) | operations(build_app(cast(RunningNode, None)).routes)
+    patterns = [
+        (method, re.compile(re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(path))), one.answer)
+        for (method, path), one in described.items()
+    ]
+    missed, compared = set(), 0
+    for place, (status, said) in json.loads(recording.read_text("utf-8"))["answers"].items():
+        method, path = re.sub("/workers/[0-9]+(?=/)", "", place.removesuffix(" of all nodes")).split(" ")
+        if status != 200 or not isinstance(said, dict):
+            continue
+        fits = [one for of, each, one in patterns if of == method and each.fullmatch(unquote(path))]
+        if not fits:
+            missed.add(f"{method} {path} is gone")
+        model = (fits or [dict[str, Any]])[0]
+        missed |= {f"{method} {path.split('/')[3]}{one}" for one in gone(model, said)}
+        compared += 1
+    assert compared > 25
+    assert missed - GONE == set()

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Any, TypeAlias
 
+from shadowrelay.shown.reading import is_told
+
 Event: TypeAlias = dict[str, Any]
 
 MOST = 500
@@ -73,8 +75,9 @@ def in_order(nodes: Sequence[Mapping[str, Any]]) -> list[Any]:
 def _by_database(events: Iterable[Event]) -> list[list[Event]]:
     """Sequences count in one database."""
     found: dict[str, dict[int, Event]] = {}
-    for one in events:
-        found.setdefault(one["database_id"], {})[one["sequence"]] = one
+    for place, one in enumerate(events):
+        sequence = one["sequence"] if is_told(one["sequence"]) else place
+        found.setdefault(one["database_id"], {})[sequence] = one
     return [[rows[number] for number in sorted(rows)] for rows in found.values()]
 
 
@@ -83,5 +86,5 @@ def _placed(node: str, events: Iterable[Event]) -> list[tuple[tuple[str, str, in
     placed, latest = [], ""
     for one in events:
         latest = max(latest, one["at"])
-        placed.append(((latest, node, one["sequence"]), {"node": node, **one}))
+        placed.append(((latest, node, one["sequence"]), {**one, "node": node}))
     return placed

@@ -21,8 +21,9 @@ from shadowrelay.core.workers import node_of
 from shadowrelay.operator import finding, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.operator.asking import AskMember
-from shadowrelay.shown.messages import FoundAnswer, MessageAnswer, TraceAnswer
+from shadowrelay.shown.messages import FindLook, FoundAnswer, MessageAnswer, TraceAnswer, TraceLook
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
+from shadowrelay.shown.reading import read
 from shadowrelay.smtp.members.client import NO_ANSWER
 
 Json: TypeAlias = dict[str, Any]
@@ -88,7 +89,9 @@ class View:
         """
         until = self.seconds() + PATIENCE
         arguments = {"query": query, "limit": limit, **({"after": after} if after else {})}
-        nodes = await self.everybody(FIND, arguments, until=until, here=here)
+        nodes = [
+            _read(FindLook, one) for one in await self.everybody(FIND, arguments, until=until, here=here)
+        ]
         page = finding.page(nodes, limit)
         asked = {}
         for name in (entry["node"] for entry in nodes if entry["answers"]):
@@ -98,7 +101,7 @@ class View:
             *(self._said(name, FIND, {"ids": ids}, until) for (name, _), ids in asked.items())
         )
         for (name, _), said in zip(asked, more, strict=True):
-            page.add(name, said if isinstance(said, str) else said["messages"])
+            page.add(name, said if isinstance(said, str) else read(FindLook, said)["messages"])
         return page.shown(self.name, query)
 
     async def message(self, wanted: str) -> MessageAnswer:
@@ -134,7 +137,9 @@ class View:
         said = await asyncio.gather(
             *(self._said(name, TRACE, {"id": message_id, **_older(older.get(name))}, end) for name in wanted)
         )
-        nodes = [_entry(name, answer, "") for name, answer in zip(wanted, said, strict=True)]
+        nodes = [
+            _read(TraceLook, _entry(name, answer, "")) for name, answer in zip(wanted, said, strict=True)
+        ]
         return {
             "node": self.name,
             "id": message_id,
@@ -279,6 +284,11 @@ def _why(answer: ActAnswer | Unanswered, waited: float) -> str:
     if answer.refused.startswith(NO_ACTION):
         return "it is of an older version, and cannot be looked at from here"
     return f"it refuses: {answer.refused}"
+
+
+def _read(model: type, entry: Json) -> Json:
+    """The entry of a node, with all that its look has to tell, if it answers."""
+    return {**entry, **read(model, dict(entry))} if entry["answers"] else entry
 
 
 def _older(place: str | None) -> Json:

@@ -272,6 +272,19 @@ class FoundMessage(TypedDict):
     copies: list[FoundCopy]
 
 
+class FoundHere(TypedDict):
+    """What a node must tell of each message that it finds; it tells more, as far as it knows."""
+
+    id: str
+    role: str
+
+
+class FindLook(TypedDict):
+    """What a node finds."""
+
+    messages: list[FoundHere]
+
+
 class NodeSearched(NodeAnswers):
     """``until``: all ids from this one on were looked at; null: all."""
 
@@ -307,6 +320,12 @@ class TraceEvent(TypedDict):
     status: str
     custom: dict[str, str]
     columns: dict[str, str]
+
+
+class TraceLook(TypedDict):
+    """What a node's tracking log has of a message."""
+
+    events: list[TraceEvent]
 
 
 class TraceAnswer(TypedDict):
