@@ -101,7 +101,8 @@ class View:
             *(self._said(name, FIND, {"ids": ids}, until) for (name, _), ids in asked.items())
         )
         for (name, _), said in zip(asked, more, strict=True):
-            page.add(name, said if isinstance(said, str) else read(FindLook, said)["messages"])
+            found: Any = said if isinstance(said, str) else read(FindLook, said)["messages"]
+            page.add(name, found)
         return page.shown(self.name, query)
 
     async def message(self, wanted: str) -> MessageAnswer:
