@@ -47,6 +47,7 @@ from shadowrelay.shown import records
 from shadowrelay.shown.messages import (
     DidAnswer,
     FoundAnswer,
+    ListAnswer,
     MessageAnswer,
     MessagesPage,
     SafetyNetPage,
@@ -229,6 +230,13 @@ def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
             "All that is known of a message where most is known: at its owner, if that answers.",
             MessageAnswer,
             statuses=(400,),
+        ),
+        api.read(
+            f"{base}/messages",
+            of.listed,
+            "The messages of all nodes in a state, sorted, page by page.",
+            ListAnswer,
+            query={"state": str, "sort": str, "before": str, **PAGE},
         ),
         api.read(
             f"{base}/trace/{{id}}",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.requests import Request
 
 from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused, page_limit
 from shadowrelay.admin.node import RunningNode
+from shadowrelay.core.values import replace
 from shadowrelay.operator.acts import ActRefused
+from shadowrelay.operator.listing import Wanted
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import NoSuchMessage, View
-from shadowrelay.shown.messages import FoundAnswer, MessageAnswer, TraceAnswer
+from shadowrelay.shown.messages import FoundAnswer, ListAnswer, MessageAnswer, TraceAnswer
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 
 _WHOLE = 36  # characters of an id
@@ -63,6 +66,17 @@ class ClusterRoutes:
             return await self._view.message(request.path_params["id"].lower())
         except NoSuchMessage as unknown:
             raise RequestRefused(404, str(unknown)) from None
+        except ActRefused as refused:
+            raise RequestRefused(400, str(refused)) from None
+
+    async def listed(self, request: Request) -> ListAnswer:
+        given = request.query_params
+        known = {"state", "sort", "after", "before", "limit"}
+        if unknown := sorted(set(given) - known):
+            raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+        texts: dict[str, Any] = {name: given[name] for name in known - {"limit"} if given.get(name)}
+        try:
+            return await self._view.listed(replace(Wanted(limit=page_limit(given, 50)), **texts))
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
 

@@ -12,9 +12,10 @@ from shadowrelay.admin.guard import MOST_PER_PAGE
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.filtering import in_queue
 from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.jobs import Filter
 from shadowrelay.core.members.damage import needed
 from shadowrelay.core.operating import Told
-from shadowrelay.database import search, views
+from shadowrelay.database import message_list, search, views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, hop_queues
 from shadowrelay.operator import tracing, view
@@ -25,6 +26,8 @@ from shadowrelay.shown.messages import MessageAnswer, MessagesPage
 from shadowrelay.shown.queues import HopLook
 from shadowrelay.shown.status import DrainEntry, RatesLook, StatusEntry
 from shadowrelay.wire.json_fields import is_text
+from shadowrelay.wire.records import record_from
+from shadowrelay.wire.xshadow import Malformed
 
 T = TypeVar("T")
 
@@ -121,7 +124,22 @@ class NodeView:
     async def known(self, ids: Sequence[MessageId]) -> Json:
         """What this node knows of some messages."""
         found = await self._ask(lambda ledger: search.known(ledger, ids))
-        return {"messages": [render.known(one) for one in found]}
+        now = self.clock()
+        return {"messages": [render.known(one, self.node.hop, now) for one in found]}
+
+    async def listed(self, wanted: message_list.ListOf) -> Json:
+        """A page of a sorted list, one message more if there are more, and how many there are."""
+        now = self.clock()
+        if wanted.simple:
+            page = await self._ask(lambda ledger: message_list.by_index(ledger, wanted))
+        elif wanted.in_safety_net:
+            raise ActRefused("Safety Net is sorted by received alone")
+        else:
+            read = self.node.database.read
+            page = await read(lambda readers: message_list.sorted_page(readers, wanted, now))
+        known = {one["id"]: one for one in (await self.known([id_ for _, id_ in page.rows]))["messages"]}
+        rows = [{**known[id_], "place": [value, id_]} for value, id_ in page.rows if id_ in known]
+        return {"total": page.total, "messages": rows}
 
     async def messages(self, state: views.MessageState, after: str, most: int) -> MessagesPage:
         """A page of the messages in a state."""
@@ -168,6 +186,7 @@ class NodeView:
             view.TRACE: self._look_trace,
             view.DRAIN: self._look_drain,
             view.RATES: self._look_rates,
+            view.LIST: self._look_list,
             view.MESSAGES: self._look_messages,
             view.MESSAGE: self._look_message,
         }
@@ -196,6 +215,9 @@ class NodeView:
     async def _look_rates(self, told: Told) -> RatesLook:
         del told
         return self.node.services.rates.seen()
+
+    async def _look_list(self, told: Told) -> Json:
+        return await self.listed(_list_of(told))
 
     async def _look_messages(self, told: Told) -> Mapping[str, object]:
         """A page of the messages in a state, each with its first ``addresses``."""
@@ -226,6 +248,40 @@ def _query(text: str) -> search.SearchFor:
         return search.query(text)
     except ValueError as error:
         raise ActRefused(str(error)) from None
+
+
+def _list_of(told: Told) -> message_list.ListOf:
+    """What list a member wants. Raises ActRefused."""
+    state, sort = _text(told, "state"), _text(told, "sort")
+    by = sort.removeprefix("-")
+    if state not in {*views.MessageState}:
+        raise ActRefused(f"state is one of {', '.join(views.MessageState)}")
+    if by not in {*message_list.SortBy}:
+        raise ActRefused(f"sort is one of {', '.join(message_list.SortBy)}, with - before it to turn it")
+    try:
+        wanted = record_from(Filter, told["filter"]) if "filter" in told else None
+    except Malformed as error:
+        raise ActRefused(str(error)) from error
+    return message_list.ListOf(
+        state=views.MessageState(state),
+        filter=wanted,
+        by=message_list.SortBy(by),
+        down=sort.startswith("-"),
+        after=_place(told, "after"),
+        before=_place(told, "before"),
+        most=_number(told, "limit"),
+    )
+
+
+def _place(told: Told, key: str) -> message_list.Row | None:
+    if key not in told:
+        return None
+    found = told[key]
+    numbers = ("size", "attempts")
+    kind = int if _text(told, "sort").removeprefix("-") in numbers else str
+    if not isinstance(found, list) or len(found) != 2 or type(found[0]) is not kind or not is_text(found[1]):
+        raise ActRefused(f"{key} is no place in this list")
+    return found[0], MessageId(found[1])
 
 
 def _number(told: Told, key: str) -> int:

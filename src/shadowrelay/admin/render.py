@@ -51,6 +51,7 @@ from shadowrelay.shown.messages import (
     MessageSummary,
     RecipientEntry,
     RememberedMessage,
+    WaitingEntry,
 )
 from shadowrelay.shown.queues import (
     AttemptEntry,
@@ -443,13 +444,14 @@ def _unbelievable(rows: DamagedRow) -> MessageSummary:
 _MOST_ADDRESSES = 5
 
 
-def known(found: Known) -> dict[str, Any]:
-    """What this node has of a message, or remembers of it, in a list of what was found."""
+def known(found: Known, hop: Callable[[NextHop], HopStatus], now: datetime) -> dict[str, Any]:
+    """What this node has of a message, or remembers of it, in a list."""
     copy, outcome, revoked = found.copy, found.outcome, found.tombstone
     item = copy or found.damaged
     shown = summary(item) if item else {"id": found.id, "state": "gone"}
     return {
         **shown,
+        **(waiting(copy, found.active, hop, now) if copy else dict.fromkeys(WaitingEntry.__annotations__)),
         "role": copy and copy.role.value,
         "stage": copy and copy.stage.value,
         "rank": copy and copy.rank,
@@ -488,16 +490,45 @@ def message(
 def _recipient(
     copy: Copy, recipient: Recipient, view: MessageView, hop: HopStatus, now: datetime
 ) -> RecipientEntry:
-    doing = _doing(copy, recipient, view, now)
-    kept = doing == "ready" or (doing == "retry" and hop.resting(now))
+    doing, why, next_attempt = _waits(copy, recipient, view.active, hop, now)
     return rendered(
         RecipientEntry,
         recipient,
         doing=doing,
-        why=hop.keeps(now) if kept else _unread(recipient),
-        next_attempt=hop.tried_at(recipient.next_attempt, now) if kept else recipient.next_attempt,
+        why=why,
+        next_attempt=next_attempt,
         suspended=None if recipient.settled else recipient.suspended,
     )
+
+
+def _waits(
+    copy: Copy, recipient: Recipient, active: Collection[NextHop], hop: HopStatus, now: datetime
+) -> tuple[str, str, datetime | None]:
+    """What a recipient does now, why, and when it is tried. A suspended queue suspends what is in it."""
+    doing = _doing(copy, recipient, active, now)
+    kept = doing == "ready" or (doing == "retry" and hop.resting(now))
+    if hop.suspension is not None and doing in ("ready", "retry"):
+        return "suspended", hop.keeps(now), None
+    due = recipient.next_attempt
+    return doing, hop.keeps(now) if kept else _unread(recipient), hop.tried_at(due, now) if kept else due
+
+
+def waiting(
+    copy: Copy, active: Collection[NextHop], hop: Callable[[NextHop], HopStatus], now: datetime
+) -> WaitingEntry:
+    """What a message waits for: the first recipient that is not settled tells, with the attempts of the one
+    that was tried most.
+    """
+    left = copy.unsettled
+    if not left:
+        return {"doing": None, "reason": None, "attempts": None, "next_attempt": None}
+    doing, why, due = _waits(copy, left[0], active, hop(left[0].next_hop), now)
+    return {
+        "doing": doing,
+        "reason": why or left[0].last_reply,
+        "attempts": max(one.attempts for one in left),
+        "next_attempt": timestamp(due) if due else None,
+    }
 
 
 def _unread(recipient: Recipient) -> str:
@@ -509,14 +540,14 @@ def _unread(recipient: Recipient) -> str:
     return f"{unread.host} took the content {tries}, its answer cannot be read"
 
 
-def _doing(copy: Copy, recipient: Recipient, view: MessageView, now: datetime) -> str:
+def _doing(copy: Copy, recipient: Recipient, active: Collection[NextHop], now: datetime) -> str:
     if recipient.settled:
         return "done"
     if copy.stage is Stage.SET_ASIDE:
         return "waits for the operator"
     if copy.role is Role.SHADOW:
         return "held"
-    if recipient.next_hop in view.active:
+    if recipient.next_hop in active:
         return "active"
     if copy.damaged:
         return "waits for a good copy"

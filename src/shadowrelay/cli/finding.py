@@ -13,6 +13,7 @@ from shadowrelay.cli.viewing import (
     JsonTree,
     clean,
     console,
+    counted,
     needs,
     node_options,
     print_lines,
@@ -87,11 +88,22 @@ def _message(out: Console, one: JsonTree) -> None:
             f"{shown(out, one['received_at'])}, {one['size']} octets, from {clean(one['sender'] or '<>')}",
             f"to {clean(one['addresses'])}{more}",
             clean(one["subject"]) if one["subject"] else "",
+            _waits(one),
         ]
         for line in filter(None, told):
             out.print(f"  {line}", soft_wrap=not out.is_terminal)
     print_table(out, _COPIES, [_copy(each) for each in one["copies"]], "")
     out.print()
+
+
+def _waits(one: JsonTree) -> str:
+    """What the message waits for at its owner: next hop, reason, attempts."""
+    owners = (copy for copy in one["copies"] if copy["role"] == "primary" and copy.get("doing"))
+    if (own := next(owners, None)) is None:
+        return ""
+    why = f": {clean(own['reason'])}" if own["reason"] else ""
+    tried = f" ({counted(own['attempts'], 'attempt')})" if own["attempts"] else ""
+    return f"{own['doing']} for {clean(one['next_hops'])}{why}{tried}"
 
 
 def _copy(one: JsonTree) -> list[object]:

@@ -82,18 +82,6 @@ class JobPages:
         found = await self._services.suspensions.all(operator)
         return [one for one in found if one["suspended"] and one["queue"] in (hop, route)]
 
-    async def matching(self, given: Mapping[str, str], operator: str) -> tuple[Sequence[Told], str]:
-        """A sample of the messages that a filter matches, and how many there are. Raises RequestRefused."""
-        with _refusing():
-            found = await self._services.jobs.preview(filters.filter_in(given), operator)
-        silent = [one["node"] for one in found["nodes"] if not one["answers"]]
-        told = f"{many(found['messages'], 'message matches', 'messages match')}"
-        if len(found["sample"]) < found["messages"]:
-            told += f"; these are {len(found['sample'])} of them"
-        if silent:
-            told += f". {', '.join(silent)} did not answer, and is not counted"
-        return [_line(one) for one in found["sample"]], told + "."
-
     async def _ask(self, request: Request) -> Response:
         session_of(request).require(Scope.OPERATE)
         given = dict(request.query_params)

@@ -59,7 +59,7 @@ class Console:
             *SessionRoutes(answers, frame.refuse).routes(),
             *Overview(frame, asking, lambda: verdict_in(self.audit), Lately()).routes(),
             *QueuePages(frame, asking, jobs.suspensions).routes(),
-            *MessagePages(frame, asking, jobs.matching).routes(),
+            *MessagePages(frame, asking).routes(),
             *jobs.routes(),
             *NodePages(frame, self.node, asking).routes(),
             *SafetyNetPages(frame, self.node, self.clock).routes(),

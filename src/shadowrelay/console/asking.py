@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,14 +12,14 @@ from shadowrelay.admin.node import RunningNode
 from shadowrelay.console.words import sentence
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Told
-from shadowrelay.database.views import MessageState
 from shadowrelay.operator import view
 from shadowrelay.operator.acts import ActRefused
+from shadowrelay.operator.listing import Wanted
 from shadowrelay.operator.queue_names import NoSuchQueue
-from shadowrelay.operator.view import View
+from shadowrelay.operator.view import NoSuchMessage, View
 from shadowrelay.shown import nodes
 from shadowrelay.shown.fold import fold
-from shadowrelay.shown.messages import MessagesPage, together
+from shadowrelay.shown.messages import ListAnswer
 from shadowrelay.shown.nodes import node_name
 from shadowrelay.shown.status import DrainEntry, RatesLook
 
@@ -91,20 +91,17 @@ class Asking:
         entries = await self._view.workers(view.RATES, {})
         return fold(RatesLook, [one for one in entries if one["answers"]]), entries
 
-    async def page(self, state: MessageState, after: str, most: int) -> tuple[MessagesPage, Sequence[Told]]:
-        """A page of the messages of this node in a state, and which of its workers say nothing."""
-        asked = {"state": state.value, "limit": most, **({"after": after} if after else {})}
+    async def listed(self, wanted: Wanted) -> ListAnswer:
+        """A page of the messages of all members. Raises RequestRefused."""
         with _refusing():
-            entries = await self._view.workers(view.MESSAGES, asked)
-        return together({one["node"]: one for one in entries if one["answers"]}, most), entries
+            return await self._view.listed(wanted)
 
     async def message(self, wanted: str) -> Told | None:
-        """All that is known of one message where most is known: at its owner, if that answers. By its id or
-        the beginning of it; None if no node knows it, or several messages begin so.
+        """All that is known of one message where most is known; None if no node that answers knows it. Raises
+        RequestRefused if several messages begin so.
         """
         if len(wanted) < _LEAST:
             return None
-        try:
+        with _refusing(), suppress(NoSuchMessage):
             return await self._view.message(wanted)
-        except ActRefused:
-            return None
+        return None

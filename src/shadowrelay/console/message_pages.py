@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shadowrelay.admin.body import session_of
 from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.console import filters
 from shadowrelay.console.asking import Asking
-from shadowrelay.console.one_message import found_line, id_looks_whole, one_message, state_line
+from shadowrelay.console.one_message import found_line, id_looks_whole, listed_line, one_message
 from shadowrelay.console.pages import QUEUE_VERBS, PageFrame, given_in
-from shadowrelay.console.words import many
-from shadowrelay.core.operating import Told
+from shadowrelay.console.words import many, number, short
+from shadowrelay.core.jobs import Filter
 from shadowrelay.database.views import MessageState
-from shadowrelay.shown.nodes import node_name
+from shadowrelay.operator.listing import Wanted
+from shadowrelay.shown.nodes import by_node, total
 
 _TABS = {
     MessageState.QUEUED: "Queued",
@@ -30,6 +31,21 @@ _TABS = {
     MessageState.SHADOW: "Copies for others",
     MessageState.SAFETY_NET: "Safety Net",
 }
+
+
+_COUNTED = {
+    MessageState.QUEUED: "queued",
+    MessageState.EXPOSED: "exposed",
+    MessageState.ASKING: "asking",
+    MessageState.IN_DOUBT: "in_doubt",
+    MessageState.SET_ASIDE: "set_aside",
+    MessageState.DAMAGED: "damaged",
+    MessageState.SHADOW: "shadow_held",
+    MessageState.SAFETY_NET: "safety_net",
+}
+"""Where the status of a node counts messages in a state."""
+
+_PARTS = 4  # pages that a search looks through at most, while nothing is found
 
 
 class MessagePages:
@@ -48,16 +64,8 @@ class MessagePages:
     )
     A_PAGE = 50
 
-    def __init__(
-        self,
-        frame: PageFrame,
-        asking: Asking,
-        matching: Callable[[Mapping[str, str], str], Awaitable[tuple[Sequence[Told], str]]],
-    ) -> None:
-        """``matching``: a sample of the messages that a filter matches, and how many these are, for an
-        operator. Raises RequestRefused.
-        """
-        self._frame, self._asking, self._matching = frame, asking, matching
+    def __init__(self, frame: PageFrame, asking: Asking) -> None:
+        self._frame, self._asking = frame, asking
 
     def routes(self) -> list[Route]:
         return [
@@ -67,8 +75,10 @@ class MessagePages:
 
     async def _list(self, request: Request) -> Response:
         names = {name for name, _, _ in self.FIELDS} | {"suspended"}
-        given = given_in(request, {"q", "state", "after", "filtered"} | names)
+        given = given_in(request, {"q", "state", "sort", "after", "before", "filtered"} | names)
         wanted = {name: given[name] for name in sorted(names) if given[name]}
+        if not given["q"] and not wanted:
+            given["state"] = given["state"] or MessageState.QUEUED.value
         shown: dict[str, Any] = {
             "given": given,
             "q": given["q"],
@@ -80,8 +90,10 @@ class MessagePages:
             "verbs": QUEUE_VERBS,
             "nodes": [],
             "next": None,
+            "previous": None,
             "wrong": "",
             "found_text": "",
+            "elsewhere": [],
             "title": "Messages",
         }
         status = 200
@@ -89,8 +101,9 @@ class MessagePages:
             shown |= await self._found(given["q"], given["after"])
         elif wanted:
             try:
-                sample, told = await self._matching(wanted, session_of(request).operator)
-                shown |= {"messages": sample, "found_text": told, "empty": "No message matches."}
+                shown |= await self._sorted(given, filters.filter_in(wanted)) | {
+                    "empty": "No message matches."
+                }
             except RequestRefused as refused:
                 status = refused.status
                 shown |= {"messages": [], "wrong": refused.sentence, "empty": "The filter is not understood."}
@@ -98,25 +111,50 @@ class MessagePages:
             shown |= await self._of_state(given)
         return self._frame.show(request, "messages.html", shown, status=status)
 
-    async def _of_state(self, given: dict[str, str]) -> dict[str, Any]:
-        given["state"] = given["state"] or MessageState.QUEUED.value
+    async def _of_state(self, given: Mapping[str, str]) -> dict[str, Any]:
         if given["state"] not in {*MessageState}:
             raise RequestRefused(400, f"state is one of {', '.join(MessageState)}")
-        state = MessageState(given["state"])
-        page, workers = await self._asking.page(state, given["after"].lower(), self.A_PAGE)
-        found = [state_line(one) for one in page["messages"]]
-        node = node_name(self._asking.node.name)
+        title = _TABS[MessageState(given["state"])]
+        found = await self._sorted(given, None) | {"title": title, "empty": f"{title}: no message."}
+        if not found["messages"]:
+            seen = total(await self._asking.members())
+            places = [(state, _COUNTED[state]) for state in _TABS]
+            found["elsewhere"] = [
+                (state.value, _TABS[state], seen.get(count)) for state, count in places if seen.get(count)
+            ]
+        return found
+
+    async def _sorted(self, given: Mapping[str, str], wanted: Filter | None) -> dict[str, Any]:
+        """A page of a list over all nodes. Raises RequestRefused."""
+        page = await self._asking.listed(
+            Wanted(
+                state=given["state"] or MessageState.QUEUED.value,
+                filter=wanted,
+                sort=given["sort"] or "received",
+                after=given["after"],
+                before=given["before"],
+                limit=self.A_PAGE,
+            )
+        )
+        count = page["total"]
+        counted = many(count, "message matches", "messages match") if wanted else many(count, "message")
+        nodes = by_node((one["node"], one["total"]) for one in page["nodes"] if one["total"])
+        told = ", ".join(f"{short(name)} {number(some)}" for name, some in nodes.items())
         return {
-            "messages": found,
-            "nodes": workers,
+            "messages": [listed_line(one) for one in page["messages"]],
+            "nodes": page["nodes"],
             "next": page["next"],
-            "title": f"{_TABS[state]} at {node}",
-            "found_text": f"At {node}; a search asks all members." if found else "",
-            "empty": "There is no such message here.",
+            "previous": page["previous"],
+            "found_text": f"{counted}: {told}." if count else "",
         }
 
     async def _found(self, query: str, after: str) -> dict[str, Any]:
+        """What a search finds. It goes on by itself where nodes have looked at a part, and found nothing."""
         found = await self._asking.find(query, after, self.A_PAGE)
+        for _ in range(_PARTS):
+            if found["messages"] or not found["next"]:
+                break
+            found = await self._asking.find(query, found["next"], self.A_PAGE)
         messages = [found_line(one) for one in found["messages"]]
         return {
             "messages": messages,

@@ -23,19 +23,31 @@ def found_line(found: Told) -> dict[str, Any]:
     """A found message as a line of a table. Its state is that at its owner, if the owner answers."""
     copies = sorted(found["copies"], key=lambda one: one["role"] != "primary")
     first = copies[0] if copies else {}
+    return {**_line(first, found), **_of_message(found)}
+
+
+def listed_line(found: Told) -> dict[str, Any]:
+    """A message of a list over all nodes as a line of a table."""
+    return {**_line(found, found), **_of_message(found)}
+
+
+def _of_message(found: Told) -> dict[str, Any]:
+    names = ("id", "subject", "sender", "received_at", "size", "next_hops")
+    return {**{name: found.get(name) for name in names}, "to": _to(found)}
+
+
+def _line(copy: Told, found: Told) -> dict[str, Any]:
+    """What a copy says of its message: in a queue, what it does and waits for."""
+    state = copy.get("state") or "gone"
+    doing = copy.get("doing")
     return {
-        **{name: found.get(name) for name in ("id", "subject", "sender", "received_at", "size")},
-        "to": _to(found),
-        "state": first.get("state") or "gone",
-        "exposed": bool(first.get("exposed")),
-        "suspended": first.get("suspended"),
-        "node": first.get("node", ""),
+        "state": doing if doing and state == "queued" else state,
+        "exposed": bool(copy.get("exposed")),
+        "suspended": copy.get("suspended"),
+        "node": copy.get("node", ""),
+        "next_hop": ", ".join(found.get("next_hops") or ()),
+        **{name: copy.get(name) for name in ("reason", "attempts", "next_attempt")},
     }
-
-
-def state_line(found: Told) -> dict[str, Any]:
-    """A message in a state as a line of a table."""
-    return {**found, "to": _to(found), "node": found["worker"]}
 
 
 def _to(found: Told) -> str:
@@ -86,7 +98,9 @@ def _copies(copies: list[Told]) -> Iterator[dict[str, Any]]:
         elif own and one["state"] == "safety_net":
             text = "It delivered the message, and keeps it in Safety Net."
         kind = "own" if own else "kept"
-        yield {"kind": kind, "text": text, **{name: one.get(name) for name in ("node", "state", "suspended")}}
+        doing = one.get("doing")
+        state = doing if own and doing and one["state"] == "queued" else one["state"]
+        yield {"kind": kind, "text": text, "node": one.get("node"), "state": state}
 
 
 def _talks(events: list[Told]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from shadowrelay.core.delivery.operated import BOUNCED
 from shadowrelay.core.filtering import numbers, reaches
-from shadowrelay.core.identifiers import MessageId, NextHop
+from shadowrelay.core.identifiers import FIRST, MessageId, NextHop
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.messages import Copy
 from shadowrelay.core.spelling import without_case
@@ -70,6 +70,12 @@ def page(
     rows = ledger.connection.execute(SQL["page"], asked).fetchall()
     last = MessageId(rows[-1][0]) if len(rows) == look else None
     return Selection([MessageId(row[0]) for row in rows if row[1]], last)
+
+
+def meant(reader: sqlite3.Connection, wanted: Filter, now: datetime) -> list[MessageId]:
+    """All messages that a job without ids that is made now would be about, in the order of ids."""
+    asked = _parameters(wanted, now, now) | {"after": FIRST, "most": -1}
+    return [MessageId(row[0]) for row in reader.execute(SQL["page"], asked) if row[1]]
 
 
 def taken(ledger: SqlLedger, after: MessageId, look: int) -> Selection:

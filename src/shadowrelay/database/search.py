@@ -15,12 +15,13 @@ from enum import StrEnum
 from typing import Any
 
 from shadowrelay.core.decisions import DamagedRow, Outcome, Tombstone
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Copy, Stage
 from shadowrelay.core.spelling import canonical, compared, in_ascii, in_unicode, without_case
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
+from shadowrelay.database.views import active_hops
 
 SQL = load("search.sql")
 
@@ -100,6 +101,7 @@ class Known:
     damaged: DamagedRow | None
     outcome: Outcome | None
     tombstone: Tombstone | None
+    active: frozenset[NextHop] = frozenset()
 
 
 async def search(
@@ -185,5 +187,5 @@ def known(ledger: SqlLedger, ids: Sequence[MessageId]) -> list[Known]:
         damaged = None if copy else ledger.damaged(id_)
         outcome, tombstone = ledger.outcome(id_), ledger.tombstone(id_)
         if copy or damaged or outcome or tombstone:
-            found.append(Known(id_, copy, damaged, outcome, tombstone))
+            found.append(Known(id_, copy, damaged, outcome, tombstone, active_hops(ledger, id_)))
     return found

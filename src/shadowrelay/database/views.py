@@ -196,19 +196,23 @@ def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
     outcome, tombstone = ledger.outcome(message_id), ledger.tombstone(message_id)
     if not (copy or damaged or outcome or tombstone):
         return None
-    rows = ledger.connection.execute(SQL["active_hops"], (message_id,)).fetchall()
-    hops = frozenset(NextHop(row[0]) for row in rows)
     return MessageView(
         id=message_id,
         copy=copy,
         damaged=damaged,
         outcome=outcome,
         tombstone=tombstone,
-        active=hops,
+        active=active_hops(ledger, message_id),
         hops=tuple(ledger.hop_shadows_of(message_id)),
         handed=ledger.handed(message_id),
         crashes=poison.crashes(ledger, message_id),
     )
+
+
+def active_hops(ledger: SqlLedger, message_id: MessageId) -> frozenset[NextHop]:
+    """The next hops to which a message is being sent."""
+    rows = ledger.connection.execute(SQL["active_hops"], (message_id,)).fetchall()
+    return frozenset(NextHop(row[0]) for row in rows)
 
 
 def messages_like(ledger: SqlLedger, prefix: str) -> list[MessageId]:

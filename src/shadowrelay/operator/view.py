@@ -18,10 +18,17 @@ from shadowrelay.core.operating import Act, ActAnswer, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import node_of
-from shadowrelay.operator import finding, tracing
+from shadowrelay.operator import finding, listing, tracing
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.operator.asking import AskMember
-from shadowrelay.shown.messages import FindLook, FoundAnswer, MessageAnswer, TraceAnswer, TraceLook
+from shadowrelay.shown.messages import (
+    FindLook,
+    FoundAnswer,
+    ListAnswer,
+    MessageAnswer,
+    TraceAnswer,
+    TraceLook,
+)
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
 from shadowrelay.shown.reading import read
 from shadowrelay.smtp.members.client import NO_ANSWER
@@ -32,6 +39,7 @@ OwnLook: TypeAlias = Callable[[Told], Awaitable[Mapping[str, object]]]
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
 DRAIN, MESSAGES, MESSAGE, RATES = "look-drain", "look-messages", "look-message", "look-rates"
+LIST = "look-list"
 
 PATIENCE = 2.0
 """Seconds that all members together may take to answer."""
@@ -104,6 +112,10 @@ class View:
             found: Any = said if isinstance(said, str) else read(FindLook, said)["messages"]
             page.add(name, found)
         return page.shown(self.name, query)
+
+    async def listed(self, wanted: listing.Wanted) -> ListAnswer:
+        """A page of the messages of all nodes in a state, or that a filter means. Raises ActRefused."""
+        return listing.page(self.name, await self.everybody(LIST, wanted.arguments()), wanted)
 
     async def message(self, wanted: str) -> MessageAnswer:
         """All that is known of one message where most is known: at its owner, if that answers. By its id or

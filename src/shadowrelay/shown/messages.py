@@ -234,7 +234,18 @@ class MessageEntry(RememberedMessage, MessageBrief):
 MessageAnswer: TypeAlias = MessageEntry | DamagedMessage | GoneMessage
 
 
-class FoundCopy(TypedDict):
+class WaitingEntry(TypedDict):
+    """What a message waits for at a node: its first recipient that is not settled tells. ``doing``: as of a
+    recipient. ``reason``: why it waits, or the last reply. ``attempts``: of the one that was tried most.
+    """
+
+    doing: str | None
+    reason: str | None
+    attempts: Natural | None
+    next_attempt: str | None
+
+
+class FoundCopy(WaitingEntry):
     """What one node has of a message that was found, or remembers of it."""
 
     node: str
@@ -283,6 +294,41 @@ class FindLook(TypedDict):
     """What a node finds."""
 
     messages: list[FoundHere]
+
+
+class ListedMessage(FoundCopy):
+    """A message in a list over all nodes, as the node tells that has it. ``place``: in the list."""
+
+    id: str
+    sender: str | None
+    subject: str | None
+    subject_header: NotRequired[str | None]
+    message_id: str | None
+    size: Natural | None
+    received_at: str | None
+    recipients: Natural | None
+    addresses: list[str] | None
+    next_hops: list[str] | None
+    place: list[int | str]
+
+
+class NodeListed(NodeAnswers):
+    """``total``: how many messages of the list it has."""
+
+    total: Natural | None
+
+
+class ListAnswer(TypedDict):
+    """A page of the messages of all nodes in a state, sorted. ``total``: of all nodes that answer.
+    ``next``, ``previous``: give them as ``after`` and ``before``.
+    """
+
+    node: str
+    total: Natural
+    messages: list[ListedMessage]
+    nodes: list[NodeListed]
+    next: str | None
+    previous: str | None
 
 
 class NodeSearched(NodeAnswers):

@@ -117,6 +117,14 @@ def node_name(member: str) -> str:
     return node_of(ServerName(member))
 
 
+def by_node(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """The sums of what the workers of each node count."""
+    found: dict[str, int] = {}
+    for member, count in counts:
+        found[node_name(member)] = found.get(node_name(member), 0) + count
+    return found
+
+
 def of_node(entries: Iterable[Fields], member: str) -> list[Any]:
     """The entries of the node of that member: of all its workers."""
     return [one for one in entries if node_name(one["node"]) == node_name(member)]

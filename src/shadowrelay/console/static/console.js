@@ -154,6 +154,44 @@ document.addEventListener("click", (event) => {
   $(`#${place.id.replace("-acts", "-verbs")} button`)?.focus();
 });
 
+// What is typed is looked for, from three letters on. A later question ends the one before.
+const REST_TYPING = 250; // ms
+let typed = 0;
+let finding = null;
+
+async function find(field) {
+  const text = field.value.trim();
+  finding?.abort();
+  finding = new AbortController();
+  const url = new URL(field.form.action);
+  url.searchParams.set(field.name, text);
+  try {
+    const { answer, found } = await page(url, { signal: finding.signal });
+    if (!answer.ok || field.value.trim() !== text) return;
+    const here = new URL(location.href).searchParams.has("q");
+    history[here ? "replaceState" : "pushState"](null, "", url);
+    document.title = found.title || document.title;
+    $("#main").replaceChildren(...found.body.childNodes);
+    for (const one of document.querySelectorAll("nav [aria-current]")) one.removeAttribute("aria-current");
+    looked = Date.now();
+    listen();
+  } catch (error) {
+    if (error.name !== "AbortError") say("This node does not answer", "off");
+  }
+}
+
+$("#find")?.addEventListener("input", (event) => {
+  clearTimeout(typed);
+  finding?.abort();
+  if (event.target.value.trim().length >= 3) typed = setTimeout(find, REST_TYPING, event.target);
+});
+addEventListener("popstate", () => location.reload());
+
+document.addEventListener("change", (event) => {
+  const name = event.target.dataset?.all;
+  if (name) for (const one of event.target.form.querySelectorAll(`input[name="${name}"]`)) one.checked = event.target.checked;
+});
+
 let going = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
