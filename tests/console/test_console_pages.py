@@ -290,7 +290,7 @@ async def test_what_is_asked_for_with_the_header_of_the_script_has_no_frame(node
     assert "<nav aria-label" not in parts.text
     assert "immutable" in file.headers["cache-control"]
     assert file.headers["content-type"].startswith("text/javascript")
-    assert len(file.text.splitlines()) <= 200
+    assert len(file.text.splitlines()) <= 240
 
 
 async def test_a_node_is_drained_and_takes_mail_again_from_its_page(node: ConsoleNode):
