@@ -195,16 +195,20 @@ async def test_a_silent_hop_is_waited_for_if_there_is_no_other_way(tmp_path: Pat
         assert await shadows(node) == 1
 
 
-async def test_a_heartbeat_that_fails_names_the_address_of_the_hop_and_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_heartbeat_that_fails_names_the_address_of_the_hop_and_no_other(
+    tmp_path: Path, *, answers: bool
+) -> None:
     async with ScriptedHop() as other, sending(tmp_path) as node:
         async with hop(tmp_path) as edge:
             await hand_over(node, edge)
             await node.node.queue.stop()
-        leads(node, edge.port, other.port)  # the other host shows no certificate
+        elsewhere = other.port if answers else 9  # shows no certificate, or refuses the connection
+        leads(node, elsewhere, edge.port)
         await fail(node, 1)
         error = node.node.hop_conversations.watch(HOP).error
         assert error.startswith(f"127.0.0.1:{edge.port}: connect: ")
-        assert str(other.port) not in error
+        assert f":{elsewhere}:" not in error
 
 
 async def test_a_hop_that_is_given_up_is_passed_by_on_another_host(tmp_path: Path) -> None:

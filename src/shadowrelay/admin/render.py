@@ -362,8 +362,10 @@ def _queue_status(found: QueueView, hop: HopStatus, now: datetime) -> str:
         return "active"
     if overdue(found.unsent, hop, now):
         return "ready"
+    if found.suspended:
+        return "suspended"
     if found.due is None:
-        return "asking" if found.asking else "suspended"
+        return "asking"
     return "retry" if found.due > now else "ready"
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
-from shadowrelay.core.identifiers import NextHop, tells_its_time
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.jobs import Filter, Job
 from shadowrelay.core.messages import Copy, Recipient, Stage
 from shadowrelay.core.requests import address_matches
 from shadowrelay.core.spelling import canonical, read_without_case, without_case
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROUTE_END = "/"
 """What follows the name of a route in a next hop of which the DNS has the hosts."""
@@ -65,20 +63,11 @@ def overruled(later: Collection[Job], copy: Copy) -> frozenset[int]:
 
 def _is_later(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
     """Did the message come after the job was made? Not one that the job names, whatever two clocks say."""
-    return not wanted.ids and _came_at(copy) >= made_at
-
-
-def _came_at(copy: Copy) -> datetime:
-    """When the message was received. If it was resumed, its age began anew then, and its id tells: not one
-    that was derived from another message.
-    """
-    if not any(one.ordered_at for one in copy.recipients) or not tells_its_time(copy.id):
-        return copy.received_at
-    return min(copy.received_at, _EPOCH + timedelta(milliseconds=int(copy.id.replace("-", "")[:12], 16)))
+    return not wanted.ids and copy.came_at >= made_at
 
 
 def _means(wanted: Filter, copy: Copy, made_at: datetime) -> bool:
-    age, envelope = made_at - copy.received_at, copy.envelope
+    age, envelope = made_at - copy.came_at, copy.envelope
     return (
         (not wanted.ids or copy.id in wanted.ids)
         and address_matches(wanted.sender, envelope.sender)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NewType
 
@@ -33,9 +34,17 @@ def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def tells_its_time(message_id: MessageId) -> bool:
     """Is it of version 7 (RFC 9562 5.7), and begins with the time at which it was made?"""
     return message_id[14:15] == "7"
+
+
+def id_time(message_id: MessageId) -> datetime:
+    """The time that an id tells (``tells_its_time``)."""
+    return _EPOCH + timedelta(milliseconds=int(message_id.replace("-", "")[:12], 16))
 
 
 NextHop = NewType("NextHop", str)

@@ -15,6 +15,8 @@ from shadowrelay.core.identifiers import (
     NextHop,
     RequestId,
     ServerName,
+    id_time,
+    tells_its_time,
 )
 from shadowrelay.core.spelling import decoded
 from shadowrelay.core.values import dataclass, replace
@@ -256,7 +258,7 @@ class Copy:
     pending: Reason | None = None  # a shadow copy: why it will be promoted, after the others are asked
     former_owner: ServerName | None = None  # the owner from which we took the message over
     check_at: datetime | None = None  # a shadow copy: when to ask its owner about it
-    received_at: datetime  # at the first owner; a takeover does not reset it
+    received_at: datetime  # at the first owner; a takeover does not reset it; a resume does (``came_at``)
     settled_at: datetime | None = None
     reports_on: MessageId | None = None  # a DSN: the message whose recipient waits for its second copy
     digests: Digests | None = None  # None: the row is of a version before digests, its content not read since
@@ -264,6 +266,15 @@ class Copy:
     renewed_at: datetime | None = None  # a shadow copy: when its owner last said that it has the message
     content_of: MessageId | None = None  # made of another message: whose content it has, octet for octet
     request: RequestId | None = None  # resubmitted: the resubmit request that called for it
+
+    @property
+    def came_at(self) -> datetime:
+        """When the message was received. If an operator gave an order about it, ``received_at`` may be when
+        its age began anew, and its id tells: not one that was derived from another message.
+        """
+        if not any(one.ordered_at for one in self.recipients) or not tells_its_time(self.id):
+            return self.received_at
+        return min(self.received_at, id_time(self.id))
 
     @property
     def damaged(self) -> bool:

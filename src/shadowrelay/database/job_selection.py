@@ -143,7 +143,7 @@ def _sampled(copy: Copy, meant: Sequence[int]) -> Sampled:
     found = [one for one in copy.recipients if one.number in meant]
     return Sampled(
         id=copy.id,
-        received_at=copy.received_at,
+        received_at=copy.came_at,
         sender=copy.envelope.sender,
         size=copy.envelope.size,
         subject=copy.envelope.subject,

@@ -13,8 +13,8 @@ SELECT m.id,
             OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end))
                = :sender_end)
        AND (:subject IS NULL OR instr(read_text(m.subject), :subject) > 0)
-       AND (:before IS NULL OR m.received_at <= :before)
-       AND (:since IS NULL OR m.received_at >= :since)
+       AND (:before IS NULL OR iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL), came_at(m.id, m.received_at), m.received_at) <= :before)
+       AND (:since IS NULL OR iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL), came_at(m.id, m.received_at), m.received_at) >= :since)
        AND (:larger IS NULL OR m.size >= :larger)
        AND (:smaller IS NULL OR m.size <= :smaller)
        AND EXISTS (
@@ -41,7 +41,9 @@ SELECT id FROM message WHERE former_owner IS NOT NULL AND role = 'primary' AND s
 
 -- name: matching
 -- All that a filter without ids means on this node, for a preview.
-SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number, r.address, r.next_hop, r.last_reply,
+SELECT m.id, iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL),
+       came_at(m.id, m.received_at), m.received_at),
+       m.sender, m.size, m.subject, m.message_id, r.number, r.address, r.next_hop, r.last_reply,
        r.attempts, r.suspended
   FROM message m CROSS JOIN recipient r ON r.message_id = m.id
  WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued'
@@ -51,8 +53,8 @@ SELECT m.id, m.received_at, m.sender, m.size, m.subject, m.message_id, r.number,
         OR substr(iif(m.sender GLOB '*[^ -~]*', compared(m.sender), lower(m.sender)), -length(:sender_end))
            = :sender_end)
    AND (:subject IS NULL OR instr(read_text(m.subject), :subject) > 0)
-   AND (:before IS NULL OR m.received_at <= :before)
-   AND (:since IS NULL OR m.received_at >= :since)
+   AND (:before IS NULL OR iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL), came_at(m.id, m.received_at), m.received_at) <= :before)
+   AND (:since IS NULL OR iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL), came_at(m.id, m.received_at), m.received_at) >= :since)
    AND (:larger IS NULL OR m.size >= :larger)
    AND (:smaller IS NULL OR m.size <= :smaller)
    AND r.status = 'ready'

@@ -37,6 +37,7 @@ class QueueView:
     next_hop: NextHop
     messages: int
     recipients: int
+    suspended: bool  # nothing is due now, and what waits first is suspended
     active: int  # active forks
     waiting: int
     asking: int  # recipients that wait until the members are asked
@@ -134,6 +135,7 @@ class Queues:
             next_hop=hop,
             messages=counts.messages,
             recipients=counts.recipients,
+            suspended=self._suspended(ledger, hop, now_due=due),
             active=active,
             waiting=max(0, due - active),
             asking=counts.asking,
@@ -144,6 +146,16 @@ class Queues:
             unsent=unsent,
             last_error=error[0] if error else "",
         )
+
+    def _suspended(self, ledger: SqlLedger, hop: NextHop, *, now_due: int) -> bool:
+        """Is nothing due, and are the recipients of the oldest messages all suspended?"""
+        if now_due:
+            return False
+        run, floor = ledger.connection.execute, ledger.tally.floor(hop)
+        row = run(SQL["part_of_queue"], (Role.PRIMARY.value, floor, REACH)).fetchone()
+        asked = {"hop": hop, "floor": floor, "until": row[0] if row else "~", "now": self._now}
+        every, suspended = run(SQL["suspended_to"], asked).fetchone()
+        return bool(every) and every == suspended
 
     def result(self) -> Sequence[QueueView]:
         """In the order of names."""

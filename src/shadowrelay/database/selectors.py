@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, id_time, is_uuid, tells_its_time
 from shadowrelay.core.requests import BEGIN, Place, Selected, Selector
 from shadowrelay.core.spelling import canonical, compared, in_unicode, read_without_case, without_case
 from shadowrelay.database.records import micros, moment
@@ -22,7 +22,8 @@ from shadowrelay.database.sums import SqlRow
 def know_folded(connection: sqlite3.Connection) -> None:
     """Give a connection functions of text. ``compared``: an address as selectors have it; ``address_text``:
     in all its spellings; ``domain_of``: its domain in its one spelling. ``folded``: a text without regard to
-    case; ``read_text``: the same of what a person reads of a header field.
+    case; ``read_text``: the same of what a person reads of a header field. ``came_at``: when a message was
+    received that was resumed.
     """
     for name, function in (
         ("compared", compared),
@@ -32,6 +33,15 @@ def know_folded(connection: sqlite3.Connection) -> None:
         ("read_text", read_without_case),
     ):
         connection.create_function(name, 1, _of_text(function), deterministic=True)
+    connection.create_function("came_at", 2, _came_at, deterministic=True)
+
+
+def _came_at(message_id: object, received_at: Any) -> Any:
+    """When a message was received about which an operator gave an order, as ``Copy.came_at`` says."""
+    if not isinstance(received_at, int) or not is_uuid(str(message_id)):
+        return received_at
+    id_ = MessageId(str(message_id))
+    return min(received_at, micros(id_time(id_))) if tells_its_time(id_) else received_at
 
 
 def _of_text(function: Callable[[str], str]) -> Callable[[object], str]:

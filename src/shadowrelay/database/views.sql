@@ -61,7 +61,9 @@ SELECT r.next_hop, m.confirmation = 'ask' OR m.damage IS 'content'
 -- name: oldest
 -- Ids are in the order of reception, except those of reports: the oldest message is among the first.
 SELECT MIN(received_at) FROM (
-    SELECT received_at FROM message WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 1000);
+    SELECT iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL),
+               came_at(m.id, m.received_at), m.received_at) AS received_at
+      FROM message m WHERE stage <> 'safety_net' AND role = ? AND stage = 'queued' ORDER BY id LIMIT 1000);
 
 -- name: promoting
 SELECT owner, COUNT(*) FROM message INDEXED BY message_open
@@ -142,7 +144,16 @@ SELECT COUNT(DISTINCT message_id) FROM recipient
 -- name: oldest_to
 -- The first messages for a next hop in one part of the queue. Ids are in the order of reception, except those of reports.
 SELECT MIN(id), MIN(received_at) FROM (
-    SELECT m.id AS id, m.received_at AS received_at FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+    SELECT m.id AS id, iif(r.ordered_at IS NULL, m.received_at, came_at(m.id, m.received_at)) AS received_at
+      FROM message m CROSS JOIN recipient r ON r.message_id = m.id
+     WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
+       AND m.id >= :floor AND m.id <= :until AND r.next_hop = :hop
+     ORDER BY m.id LIMIT 100);
+
+-- name: suspended_to
+-- The recipients of the first messages for a next hop in one part of the queue, and how many of them are suspended.
+SELECT COUNT(*), COUNT(*) FILTER (WHERE suspended > :now) FROM (
+    SELECT r.suspended AS suspended FROM message m CROSS JOIN recipient r ON r.message_id = m.id
      WHERE m.stage <> 'safety_net' AND m.role = 'primary' AND m.stage = 'queued' AND r.status = 'ready'
        AND m.id >= :floor AND m.id <= :until AND r.next_hop = :hop
      ORDER BY m.id LIMIT 100);
@@ -154,13 +165,16 @@ SELECT COUNT(*) FROM temp.active WHERE next_hop = ?;
 SELECT next_hop FROM temp.active WHERE message_id = ?;
 
 -- name: oldest_of_few
-SELECT MIN(received_at) FROM message INDEXED BY message_shadow
- WHERE role = 'shadow' AND stage = 'queued' AND owner = ?;
+SELECT MIN(iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL),
+           came_at(m.id, m.received_at), m.received_at))
+  FROM message m INDEXED BY message_shadow WHERE role = 'shadow' AND stage = 'queued' AND owner = ?;
 
 -- name: oldest_of_many
 -- Ids are in the order of reception, except those of reports.
 SELECT MIN(received_at) FROM (
-    SELECT received_at FROM message INDEXED BY message_transit
+    SELECT iif(EXISTS (SELECT 1 FROM recipient x WHERE x.message_id = m.id AND x.ordered_at IS NOT NULL),
+               came_at(m.id, m.received_at), m.received_at) AS received_at
+      FROM message m INDEXED BY message_transit
      WHERE stage <> 'safety_net' AND stage = 'queued' AND role = 'shadow' AND owner = ? ORDER BY id LIMIT 1000);
 
 -- name: page_queued

@@ -98,7 +98,9 @@ class HopShadows:
 
     async def heartbeat(self, hop: ServerName) -> None:
         """Ask the hop in a session of its own, wherever its mail may have gone."""
-        began, there, elsewhere, bad = seconds(), [], [], set()
+        began, bad = seconds(), set()
+        there: list[str] = []
+        elsewhere: list[str] = []
         met_at, before = self._conversations.met_at.get(hop, ()), self._conversations.watch(hop)
         for host, group in await self._places(hop):
             failure, is_another = await self._talk(hop, host, group)
@@ -106,11 +108,11 @@ class HopShadows:
                 self._bad.pop(hop, None)
                 self._past = {one: past for one, past in self._past.items() if past != hop}
                 return
-            if not is_another or (host.name, host.port) in met_at:
-                bad.add((host.name, host.port))
-                there.append(failure)
-            else:
-                elsewhere.append(failure)
+            place = (host.name, host.port)
+            if not is_another or place in met_at:
+                bad.add(place)
+            own = place in met_at if met_at else not is_another
+            (there if own else elsewhere).append(failure)
         # What is said is of the hop's own address, as far as that is known: another server has not failed.
         error = "; ".join((there or elsewhere)[:MOST_TOLD]) or "its mail has no way to it in the settings"
         self._bad[hop] = frozenset(bad)

@@ -49,10 +49,12 @@ class _Working:
 
     ``waiting``: messages in hand, which were left. ``through``: the walk through the queue has come to its
     end. ``walked``: how many promotions this process had counted when it began to walk through all that it
-    took over from others; None before the first such walk.
+    took over from others; None before the first such walk. ``retried``: messages taken over that were tried
+    again, and wait because an answer could not be read: once is enough.
     """
 
     waiting: frozenset[MessageId] = frozenset()
+    retried: frozenset[MessageId] = frozenset()
     through: bool = False
     walked: int | None = None
 
@@ -62,13 +64,14 @@ class _Part:
     """Messages to look at now. ``place``: the walk through the queue is there afterwards; None: it stays.
 
     ``written``: the reports of those of which a report is due; None if the verb needs none. ``more``: the
-    walk goes on behind the part.
+    walk goes on behind the part. ``taken``: these are messages that this node took over from others.
     """
 
     ids: Sequence[MessageId]
     place: MessageId | None = None
     written: Mapping[MessageId, Written] | None = None
     more: bool = False
+    taken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class _Came:
     progress: JobProgress
     did: int
     waiting: frozenset[MessageId]
+    retried: frozenset[MessageId]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -201,7 +205,7 @@ class JobRunner:
                     return job_selection.taken(ledger, after, MOST)
 
                 part = await self._part(job, await self.database.transact(read))
-                await self._do(job, replace(part, place=None))
+                await self._do(job, replace(part, place=None, taken=True))
                 after = part.place if part.more else None
             working.walked = promotions
         if not all_done or working.waiting:
@@ -247,7 +251,7 @@ class JobRunner:
         if came is None:
             working.waiting = frozenset()
             return False
-        working.waiting = came.waiting
+        working.waiting, working.retried = came.waiting, came.retried
         if came.did:
             self.changed()
         if came.progress.done and not came.progress.closed:
@@ -259,10 +263,12 @@ class JobRunner:
         if job is None or job.state is JobState.STOPPED:
             return None
         later = jobs.to_overrule(job, ledger.jobs())
-        did, late, left = 0, 0, set(working.waiting)
+        did, late, left, retried = 0, 0, set(working.waiting), set(working.retried)
         for message_id in part.ids:
             copy = ledger.copy(message_id)
             numbers = about(job, copy, now) if copy is not None and reaches(job.filter, copy) else ()
+            if copy is not None and job.verb is Verb.RETRY and part.taken:
+                numbers = () if message_id in retried else _kept_back(copy, numbers)
             if later and copy is not None:
                 numbers = tuple(sorted(set(numbers) - overruled(later, copy)))
             if copy is None or not numbers:
@@ -273,6 +279,7 @@ class JobRunner:
             else:
                 left.discard(message_id)
                 did += verbs.perform(ledger, job, copy, numbers, part.written, now)
+                retried |= {message_id} if job.verb is Verb.RETRY and _once(copy) else set()
         found = replace(
             own,
             after=part.place or own.after,
@@ -286,7 +293,7 @@ class JobRunner:
         if found != own:
             found = jobs.further(found, now)
             ledger.apply(Decision(None, (found,), _queue_acts(job, own, now)))
-        return _Came(found, did, frozenset(left))
+        return _Came(found, did, frozenset(left), frozenset(retried))
 
     async def _count_pending(self, job: Job) -> None:
         """Count the messages of which not every member that may hold a copy knows yet what was done."""
@@ -305,6 +312,18 @@ class JobRunner:
 
         if await self.database.transact(count):
             self.tell()
+
+
+def _once(copy: Copy) -> bool:
+    """Is it a message taken over, of which a walk through all of these might retry a recipient again?"""
+    return copy.former_owner is not None and any(one.unread for one in copy.unsettled)
+
+
+def _kept_back(copy: Copy, numbers: Sequence[int]) -> tuple[int, ...]:
+    """Those recipients that a promotion left waiting: a host may have the message already. Every other one is
+    due since this node took the message over.
+    """
+    return tuple(one.number for one in copy.unsettled if one.number in numbers and one.unread)
 
 
 def _ready(part: _Part, message_id: MessageId, numbers: Sequence[int]) -> bool:

@@ -45,7 +45,7 @@ class MessageBrief(TypedDict):
     subject: Annotated[str | None, At("envelope.subject_read")]
     subject_header: Annotated[str | None, At("envelope.subject")]
     size: Annotated[Natural | None, At("envelope.size")]
-    received_at: str | None
+    received_at: Annotated[str | None, At("came_at")]
     settled_at: str | None
     suspended: Annotated[str | None, At("suspended_until")]
     next_hops: list[str] | None

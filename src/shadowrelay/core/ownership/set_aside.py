@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from shadowrelay.core.decisions import DamagedRow, Decision, SaveCopy, SaveDamaged
+from shadowrelay.core.events.discard_notices import whole
 from shadowrelay.core.identifiers import MessageId
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import Confirmation, Copy, Reason, Stage
+from shadowrelay.core.messages import Confirmation, Copy, Reason, Recipient, Stage
 from shadowrelay.core.ownership.transfer import asked_about, intended
 from shadowrelay.core.tracking import OfRows, Resume, RowsDamaged, SetAside
 from shadowrelay.core.values import replace
@@ -58,11 +59,17 @@ def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Cop
         return _sought_again(ledger.damaged(message_id), now)
     if copy.stage is not Stage.SET_ASIDE:
         return Decision(None)
-    ready = tuple(recipient.let_go() for recipient in copy.unsettled)
+    ready = tuple(_released(recipient, now) for recipient in copy.unsettled)
     queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
     queued = intended(asked_about(queued, now) if queued.holders else queued, Reason.OWNER_FORGOT, now)
     event = Resume(at=now, copy=queued, recipients=queued.unsettled)
     return Decision(queued, (SaveCopy(copy, queued),), (event,))
+
+
+def _released(one: Recipient, now: datetime) -> Recipient:
+    """A recipient that is due again by this order, unless it is suspended."""
+    released = one.let_go()
+    return released if one.suspended else replace(released, ordered_at=whole(now))
 
 
 def _sought_again(rows: DamagedRow | None, now: datetime) -> Decision[Copy | DamagedRow | None]:
