@@ -50,7 +50,7 @@ def a_queue(name: str, hop: str, **more: Any) -> dict[str, Any]:
         "recipients": 2, "active": 0, "asking": 0, "exposed": 0, "unread": 0,
         "oldest": "2026-11-21T09:00:00.000Z", "next_attempt": None, "overdue_since": None,
         "last_error": "", "why": "", "suspension": None, "sessions": 1, "places": 4,
-        "failures": 0, "rests_until": None, "awaits": "", "awaits_since": None,
+        "failures": 0, "failing_since": None, "rests_until": None, "awaits": "", "awaits_since": None,
         "hosts": [{"host": "a", "route": hop, "group": 0, "preference": 0, "weight": 1, "sessions": 1,
                    "failures": 0, "last_error": "", "rests_until": None}],
     }  # fmt: skip

@@ -63,6 +63,7 @@ A_RISK = {
 HOP: Table = {
     "sessions places": SUM,
     "failures": (2, 5, 5, 5),
+    "failing_since": KNOWN_OLDEST,
     "rests_until": NEWEST,
     "awaits": ("", "dns", "dns", "dns"),
     "awaits_since": KNOWN_OLDEST,

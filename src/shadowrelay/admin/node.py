@@ -106,10 +106,10 @@ class HopStatus:
     """What this process knows of a next hop, in memory.
 
     ``sessions`` send its mail; at most ``places`` may now, because of ``limit``. After ``failures`` in a row,
-    the last with ``error``, no session tries it before ``rests_until``, then one. ``awaits`` is the step that
-    a session has waited for longest, since ``awaits_since``. ``hosts``: those of the settings, or those that
-    the DNS had at the last attempt. ``free_since``: when what kept its mail last had ended (the node was not
-    running, the queue was suspended, the hop rested); None: nothing did.
+    the first at ``failing_since``, the last with ``error``, no session tries it before ``rests_until``, then
+    one. ``awaits``: the step that a session has waited for longest, since ``awaits_since``. ``hosts``: those
+    of the settings, or those that the DNS had at the last attempt. ``free_since``: when what kept its mail
+    last had ended (the node was not running, the queue was suspended, the hop rested); None: nothing did.
     """
 
     sessions: int
@@ -117,6 +117,7 @@ class HopStatus:
     limit: str
     failures: int = 0
     error: str = ""
+    failing_since: datetime | None = None
     rests_until: datetime | None = None
     awaits: str = ""
     awaits_since: datetime | None = None

@@ -320,6 +320,7 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> QueueEn
         sessions=hop.sessions,
         places=hop.places,
         failures=hop.failures,
+        failing_since=hop.failing_since,
         rests_until=hop.rests_until if hop.resting(now) else None,
         awaits=hop.awaits,
         awaits_since=hop.awaits_since,

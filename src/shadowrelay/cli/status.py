@@ -27,7 +27,16 @@ from shadowrelay.cli.viewing import (
     workers_option,
 )
 from shadowrelay.core.workers import label
-from shadowrelay.shown.nodes import StatusesAnswer, by_worker, statuses, total
+from shadowrelay.shown.flow_text import MOST, flow_sentence, held_up
+from shadowrelay.shown.nodes import (
+    QueuesAnswer,
+    QueueTogether,
+    StatusesAnswer,
+    by_worker,
+    statuses,
+    together,
+    total,
+)
 from shadowrelay.shown.reading import UNKNOWN, is_told
 from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, messages_have, why_at_risk
 from shadowrelay.shown.status import CorruptDatabase, PeerEntry, ScrubEntry, StatusEntry
@@ -48,6 +57,7 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     """
     with reporting():
         everybody = of_all(node, StatusesAnswer, "status", cluster=cluster)
+        queues = of_all(node, QueuesAnswer, "queues", cluster=cluster) if everybody and not as_json else None
         each: list[Any] = list(everybody["nodes"]) if everybody else own_workers(node)
     nodes = statuses(each)
     own = (each if workers and as_json else nodes)[0]
@@ -70,6 +80,8 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
         out.print(f"WARNING: {clean(warning)}", style="bold red")
     _corrupt(out, answer["corrupt_database"])
     _exposure(out, answer)
+    if queues:
+        _flow(out, together(queues["nodes"]))
     _damage(out, answer)
     _counts(out, answer)
     out.print()
@@ -194,6 +206,17 @@ def _at_risk(out: Console, answer: StatusEntry, title: str) -> None:
         out.print(f"  {clean(why_at_risk(risk))}")
         if risk["advice"]:
             out.print(f"    {clean(risk['advice'])}")
+
+
+def _flow(out: Console, queues: Sequence[QueueTogether]) -> None:
+    """Does mail flow, on all nodes that answer? And what keeps the queues that do not."""
+    held = held_up(queues)
+    failing = any(one.failing for one in held)
+    out.print(f"{flow_sentence(held)}", style="bold red" if failing else "green" if not held else "")
+    for one in held[:MOST]:
+        out.print(f"  {clean(one.text)}")
+    if len(held) > MOST:
+        out.print(f"  and {counted(len(held) - MOST, 'queue')} more: see shadowrelay queue list")
 
 
 def _corrupt(out: Console, found: CorruptDatabase | None) -> None:

@@ -21,8 +21,10 @@ from shadowrelay.console.lately import Lately
 from shadowrelay.console.safety import judge
 from shadowrelay.console.site import HEADERS, Site
 from shadowrelay.console.verdict import AuditVerdict
+from shadowrelay.console.words import clock
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.core.workers import label, workers_called
+from shadowrelay.shown.flow_text import MOST, flow_sentence, held_up
 from shadowrelay.shown.nodes import node_name, together, total
 from shadowrelay.shown.safety_text import copies_reached
 
@@ -108,10 +110,18 @@ class Overview:
         return [self._frame.look("/", self._show)]
 
     async def _show(self, request: Request) -> Response:
-        nodes, (seen, counted) = await asyncio.gather(self._asking.members(), self._asking.rates())
+        nodes, (seen, counted), queues = await asyncio.gather(
+            self._asking.members(), self._asking.rates(), self._asking.queues()
+        )
+        now = self._asking.clock()
+        held = held_up(together(queues), lambda at: clock(at, now))
         boxes, copies = picture.members(nodes)
         given = {
-            "verdict": judge(nodes, self._asking.clock()),
+            "verdict": judge(nodes, now),
+            "flow": flow_sentence(held),
+            "failing": any(one.failing for one in held),
+            "held": held[:MOST],
+            "more": len(held) - MOST,
             "nodes": nodes,
             "wide": picture.picture(boxes, copies, picture.WIDE),
             "narrow": picture.picture(boxes, copies, picture.NARROW),
@@ -120,7 +130,7 @@ class Overview:
             "charts": charts(seen),
             "charted": whose(counted),
             "audit": self._audit(),
-            "lately": self._lately.look(nodes, self._asking.clock()),
+            "lately": self._lately.look(nodes, now),
         }
         return self._frame.show(request, "overview.html", given)
 

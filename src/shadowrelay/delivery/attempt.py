@@ -56,6 +56,7 @@ class Outbound:
     failures: int = 0
     retry_at: datetime | None = None
     last_error: str = ""
+    failing_since: datetime | None = None  # the first of ``failures``
     let_in: bool = False
     status: str = ""  # of ``last_error`` (RFC 3463)
     busy: set[DeliverySession] = field(default_factory=set)  # sessions that send, or are about to
@@ -101,6 +102,7 @@ class Outbound:
     def restored(self) -> None:
         """The hop took mail again: forget its failures."""
         self.failures, self.retry_at, self.last_error = 0, None, ""
+        self.failing_since = None
         self.probes.clear()
 
 
@@ -369,6 +371,7 @@ class Sender:
         now, why = self._clock(), search.why()
         if outbound.retry_at is None or outbound.retry_at <= now:
             outbound.failures += 1
+            outbound.failing_since = outbound.failing_since or now
             pause = retry.after(outbound.failures, self._policy)
             outbound.retry_at = next_try(search.rests(), now, pause)
         outbound.last_error = f"{why.step}: {why.error}"

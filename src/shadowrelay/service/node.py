@@ -738,6 +738,7 @@ def hop_status(
         places=places,
         limit=limit,
         failures=hop.failures,
+        failing_since=hop.failing_since,
         error=hop.last_error,
         rests_until=hop.retry_at,
         awaits=longest.what if longest else "",

@@ -67,6 +67,7 @@ class NextHopEntry(TypedDict):
     sessions: Sum
     places: Sum
     failures: Annotated[Natural, MOST]
+    failing_since: Oldest
     rests_until: Newest
     awaits: Annotated[str, Rule(_waits_longest)]
     awaits_since: Oldest
