@@ -19,7 +19,7 @@ COPY src ./src
 RUN python3 -m pip --python /opt/shadowaudit/bin/python install --no-cache-dir --no-compile --no-deps .
 
 FROM ${BASE_IMAGE}
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="shadowrelay audit" \
       org.opencontainers.image.description="Proves from tracking logs that no acknowledged message was lost" \

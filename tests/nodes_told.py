@@ -23,7 +23,8 @@ def a_status(name: str, *peers: dict[str, Any], **more: Any) -> dict[str, Any]:
     given = {
         "name": name, "site": "here", "host": "rack1", "version": "1", "uptime": 5.0, "ready": True,
         "started_at": "2026-11-21T09:00:00.000Z", "not_ready_because": "", "warning": "", "draining": False,
-        "redundancy": True, "database_id": f"db-{name}", "incarnation": "1", "sequence": 7,
+        "redundancy": True, "settings": {"journal": "1"},
+        "database_id": f"db-{name}", "incarnation": "1", "sequence": 7,
         **dict.fromkeys(
             ("queued", "exposed", "asking", "in_doubt", "set_aside", "damaged", "damaged_aside", "promoting",
              "shadow_held", "safety_net", "refused", "kept_for_hops", "discard_events", "commits",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from importlib.metadata import version as installed
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -19,6 +18,7 @@ from starlette.routing import Route
 from shadowmailbox.delivered_to import Remembered, TableError
 from shadowmailbox.lmtp_store import LmtpStore
 from shadowmailbox.server import MailboxServer
+from shadowrelay import __version__
 from shadowrelay.admin.guard import RequestRefused, check_token
 from shadowrelay.admin.server import LIVE
 
@@ -73,7 +73,7 @@ class _Current(Collector):
             refused.add_metric([f"{number}yz"], self._server.counts.refused[number])
         yield refused
         info = GaugeMetricFamily("shadowrelay_mailbox_build_info", "1, with the version.", labels=["version"])
-        info.add_metric([installed("shadowrelay")], 1)
+        info.add_metric([__version__], 1)
         yield info
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from shadowrelay import __version__
 from shadowrelay.cli import Commands
 from shadowrelay.cli.loops import loop_factory
 from shadowrelay.cli.viewing import console, counted, print_json, print_table
@@ -30,7 +31,7 @@ _DOMAINS = 20  # shown by ``show``
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="shadowrelay", prog_name="shadowmailbox")
+@click.version_option(__version__, prog_name="shadowmailbox")
 @click.option("--config", "file", type=_FILE, help="Its settings, as TOML; options override them.")
 @click.option("--deliver", metavar="URL", help="The store: lmtp://HOST:PORT, or lmtp:///PATH of a socket.")
 @click.option("--dir", "directory", type=_DIRECTORY, help="Maildirs below DIR as the store; for labs.")

@@ -241,6 +241,9 @@ class FakeNode:
     async def save_time(self) -> None:
         self.saved_times += 1
 
+    def sections(self) -> dict[str, str]:
+        return {"accepted_domains": "a1"}
+
     def redundancy_on(self) -> bool:
         return self.redundant
 

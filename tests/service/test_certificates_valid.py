@@ -26,7 +26,8 @@ async def test_the_certificate_in_use_counts_until_another_one_is_taken(tmp_path
         named: dict[str, Any] = {"peer": one.connectors[0], "receive.default": one.connectors[1]}
         node.reloading = Reloading(node, lambda: node.settings, named, NoWriter(), asyncio.Event())  # type: ignore[arg-type]
         before = node.services.certificates()
-        assert list(before) == ["peer.certificate"]
+        assert list(before) == ["peer.certificate", "peer.ca"]
+        assert "certificate" not in node.warning()
         assert node.settings.peer
         file = node.settings.peer.certificate
         assert file
@@ -39,4 +40,6 @@ async def test_the_certificate_in_use_counts_until_another_one_is_taken(tmp_path
         issue(file.parent, node.name, now=later - timedelta(days=9), lifetime=timedelta(days=9), force=True)
         os.utime(file, (1, 1))
         await node.reloading.look_at_certificates()
-        assert node.services.certificates() == {"peer.certificate": later}
+        assert node.services.certificates() == before | {"peer.certificate": later}
+        assert "the certificate peer.certificate ends in 6 d 23 h" in node.warning()
+        assert node.live()

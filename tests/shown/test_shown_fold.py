@@ -107,6 +107,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
                 *("worker 1: low disk; worker 2 takes no mail: the disk is full",) * 2,
             ),
             "draining redundancy": ALL,
+            "settings": ({"routes.a": "1"}, {"routes.a": "2"}, *({"routes.a": "1"},) * 2),
             "database_id incarnation sequence": NONE_OF_SEVERAL,
             "queued exposed asking in_doubt set_aside damaged damaged_aside promoting shadow_held": SUM,
             "safety_net refused kept_for_hops discard_events commits resubmitted indexes_rebuilt": SUM,

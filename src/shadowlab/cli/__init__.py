@@ -16,6 +16,7 @@ from shadowlab.cli.links import links
 from shadowlab.cli.options import done, in_directory, in_new_directory, keeping, problems
 from shadowlab.cluster import DEFAULT_NODES, Cluster, refuse_other_things, up
 from shadowlab.layout import MOST_NODES, MOST_WORKERS
+from shadowrelay import __version__
 from shadowrelay.cli import Commands
 from shadowrelay.shown.status import members_seen
 
@@ -26,7 +27,7 @@ _node = click.argument("node")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="shadowrelay", prog_name="shadowlab")
+@click.version_option(__version__, prog_name="shadowlab")
 def main() -> None:
     """Start, break and heal a cluster on this machine: nodes, and a mailbox server that they deliver to.
 

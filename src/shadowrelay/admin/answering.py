@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from importlib.metadata import version as installed
 from typing import Any
 
 import structlog
@@ -14,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from shadowrelay import __version__
 from shadowrelay.admin.access import Access, Session, cookie_name
 from shadowrelay.admin.asked import NothingAsked
 from shadowrelay.admin.body import form_of, session_of
@@ -50,7 +50,7 @@ class Guarded:
     async def described(self, routes: Callable[[], Iterable[BaseRoute]]) -> dict[str, Any]:
         """The document of what the routes do, which never changes: it is made when it is first asked for."""
         if self._document is None:
-            self._document = await asyncio.to_thread(document, installed("shadowrelay"), routes())
+            self._document = await asyncio.to_thread(document, __version__, routes())
         return self._document
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version as installed
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from shadowrelay import __version__
 from shadowrelay.admin import asked, render
 from shadowrelay.admin.access import Access, access_by
 from shadowrelay.admin.answering import PRIVATE, Answers, json_response, no_route
@@ -254,7 +254,7 @@ class _Api(Answers):
         self.clock = clock
         self.routes: Sequence[BaseRoute] = ()
         self._view = NodeView(node, self.clock, monotonic)
-        self._metrics = Metrics(installed("shadowrelay"))
+        self._metrics = Metrics(__version__)
 
     def about_node(self) -> list[Route]:
         v1 = "/api/v1"

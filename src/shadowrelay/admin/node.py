@@ -258,6 +258,10 @@ class RunningNode(Protocol):
         """Note durably that the node runs, and what time it is."""
         ...
 
+    def sections(self) -> Mapping[str, str]:
+        """A digest of each section of the settings that members should have alike."""
+        ...
+
     def redundancy_on(self) -> bool:
         """Is shadow redundancy on, by the settings file or a later switch?"""
         ...

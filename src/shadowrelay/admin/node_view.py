@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from importlib.metadata import version as installed
 from typing import Any, TypeVar
 
+from shadowrelay import __version__
 from shadowrelay.admin import render
 from shadowrelay.admin.guard import MOST_PER_PAGE
 from shadowrelay.admin.node import RunningNode
@@ -47,7 +47,7 @@ class NodeView:
         self.node = node
         self.clock = clock
         self._seconds = seconds
-        self._version = installed("shadowrelay")
+        self._version = __version__
         self._counted: tuple[float, list[QueueView]] | None = None  # until when it may be shown
 
     async def _ask(self, work: Callable[[SqlLedger], T]) -> T:

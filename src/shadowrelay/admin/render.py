@@ -99,6 +99,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
         warning=node.warning(),
         draining=node.draining.active,
         redundancy=node.redundancy_on(),
+        settings=dict(node.sections()),
         database_id=seen.lineage.database_id,
         incarnation=seen.lineage.incarnation,
         sequence=seen.lineage.sequence,

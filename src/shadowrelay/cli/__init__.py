@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from shadowrelay import __doc__ as summary
+from shadowrelay import __version__
 from shadowrelay.signals import INTERRUPTED, interrupted_as_usual, interrupted_at_once
 
 # A command NAME is the attribute NAME of the module `cli.NAME` (hyphens as underscores). Its line of help is
@@ -150,6 +151,6 @@ def _refuse(errors: list[Any]) -> NoReturn:
     help=summary,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="shadowrelay", prog_name="shadowrelay")
+@click.version_option(__version__, prog_name="shadowrelay")
 def main() -> None:
     pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from shadowrelay.settings import (
     load_settings,
     settings_warnings,
 )
+from shadowrelay.settings.certificates import certificates_ending
 from shadowrelay.settings.switched import told
 from shadowrelay.settings.ways import RecipientWay, ways_of
 
@@ -45,7 +47,11 @@ def check(file: Path) -> None:
     If the node's database is there, what was set for all members is compared with FILE too.
     """
     settings = load_settings(file, os.environ)
-    for warning in (*settings_warnings(settings), *told(settings, switches_in(settings.data_dir))):
+    for warning in (
+        *settings_warnings(settings),
+        *certificates_ending(settings, datetime.now(UTC)),
+        *told(settings, switches_in(settings.data_dir)),
+    ):
         click.echo(f"warning: {warning}", err=True)
     click.echo("OK")
 

@@ -27,6 +27,7 @@ from shadowrelay.cli.viewing import (
     workers_option,
 )
 from shadowrelay.core.workers import label
+from shadowrelay.shown.differences import differences
 from shadowrelay.shown.flow_text import MOST, flow_sentence, held_up
 from shadowrelay.shown.nodes import (
     QueuesAnswer,
@@ -114,6 +115,7 @@ def _processes(out: Console, own: JsonTree) -> None:
 
 _NODE_COLUMNS = (
     "node",
+    "version",
     "takes mail",
     "queued",
     "oldest",
@@ -131,6 +133,8 @@ def _nodes(out: Console, nodes: Sequence[JsonTree]) -> None:
     found = [one["status"] for one in nodes if one["answers"]]
     print_table(out, _NODE_COLUMNS, [_node_row(one) for one in found], "")
     print_silent(out, {"nodes": nodes})
+    for text in differences(nodes):
+        out.print(f"DIFFERENT: {clean(text)}", style="bold red")
     every = total(nodes)
     if copies_reached(every)[0] > copies_reached(found[0])[0]:
         _at_risk(out, every, "AT RISK on all nodes that answer")
@@ -148,6 +152,7 @@ def _node_row(one: StatusEntry) -> list[object]:
     ]
     return [
         one["name"],
+        one["version"],
         one["ready"],
         one["queued"],
         one["oldest_queued"],

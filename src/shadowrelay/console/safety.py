@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from shadowrelay.console.words import clock, listed, many, short
 from shadowrelay.core.operating import Told
+from shadowrelay.shown.differences import differences
 from shadowrelay.shown.nodes import total
 from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, why_at_risk
 
@@ -88,6 +89,8 @@ def _reasons(nodes: Sequence[Told], told: Sequence[Told], now: datetime) -> Iter
             "/messages?state=at_risk",
         )
     yield from _silent(nodes, told, {one["member"] for one in at_risk})
+    for text in differences(nodes, short):
+        yield SafetyReason(Level.WATCH, f"{text[:1].upper()}{text[1:]}.")
     if len(away := _unreached(nodes, told)) > 1:
         names = listed([short(one) for one in away])
         yield SafetyReason(

@@ -9,6 +9,8 @@ from shadowrelay.core.values import dataclass
 
 _RELIEF = 1.25  # times the minimum: otherwise a nearly full disk would refuse and accept in turns
 
+_LITTLE = 2  # times the minimum
+
 
 @dataclass(slots=True)
 class Room:
@@ -38,6 +40,17 @@ class Room:
         return (
             f"mail is put off: {self.free / 2**20:,.0f} MiB are free on the disk of {self.directory}, "
             f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB; a quarter more free space ends it"
+        )
+
+    @property
+    def warning(self) -> str:
+        """What an operator has to know before there is a shortage; empty while there is plenty."""
+        free = self.free
+        if free >= _LITTLE * self.minimum or self._short:
+            return ""
+        return (
+            f"little room: {free / 2**20:,.0f} MiB are free on the disk of {self.directory}; mail is put off "
+            f"below {self.minimum / 2**20:,.0f} MiB (minimum_free_disk)"
         )
 
     def admits(self, size: int = 0) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from shadowrelay.settings import Settings
+from shadowrelay.settings.certificates import files, shown, valid_until
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +26,7 @@ class Certificates:
 
     def __init__(self, settings: Settings) -> None:
         self._files = {path: _stamp(path) for _, path in files(settings)}
-        self._shown = {key: path for key, path in files(settings) if key.endswith("certificate")}
+        self._shown = dict(shown(settings))
         self._texts: dict[str, bytes] = {}
         for key, path in self._shown.items():
             with suppress(OSError):
@@ -71,29 +72,7 @@ class Certificates:
     @cached_property
     def valid_until(self) -> Mapping[str, datetime]:
         """Until when each certificate of this node that is in use is valid, by its setting."""
-        return {key: until for key, text in self._texts.items() if (until := _until(text))}
-
-
-def files(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """Each file of a certificate, of a key or of an authority, with its setting."""
-    for name, receive in settings.receive.items():
-        yield from _set(f"receive.{name}", tls_certificate=receive.tls_certificate, tls_key=receive.tls_key)
-        for at, peer in enumerate(receive.accept_xshadow):
-            yield from _set(f"receive.{name}.accept_xshadow[{at}]", certificate=peer.certificate)
-    if settings.peer:
-        yield from _set(
-            "peer", certificate=settings.peer.certificate, key=settings.peer.key, ca=settings.peer.ca
-        )
-    for group in ("routes", "sites"):
-        for name, hop in getattr(settings, group).items():
-            for at, one in enumerate(hop.send_xshadow):
-                yield from _set(f"{group}.{name}.send_xshadow[{at}]", certificate=one.certificate)
-
-
-def _set(table: str, **found: Path | None) -> Iterator[tuple[str, Path]]:
-    for key, path in found.items():
-        if path is not None:
-            yield f"{table}.{key}", path
+        return {key: until for key, text in self._texts.items() if (until := valid_until(key, text))}
 
 
 def _stamp(path: Path) -> _Stamp:
@@ -102,13 +81,3 @@ def _stamp(path: Path) -> _Stamp:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _until(text: bytes) -> datetime | None:
-    """Until when the first certificate of a file is valid; None: it cannot be read."""
-    from cryptography import x509  # here, because the import is slow
-
-    try:
-        return x509.load_pem_x509_certificate(text).not_valid_after_utc
-    except ValueError:
-        return None

@@ -82,6 +82,8 @@ from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
 from shadowrelay.service.operating import OperatorServices, Rereads, SharedRecords, away, listed
 from shadowrelay.settings import Settings, switched
+from shadowrelay.settings.alike import sections
+from shadowrelay.settings.certificates import ending
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
 from shadowrelay.settings.workers import workers_in
@@ -592,13 +594,17 @@ class Node:
             return False, self.room.shortage
         return True, "the node takes mail"
 
+    def sections(self) -> Mapping[str, str]:
+        return sections(self.settings, self.policy)
+
     def warning(self) -> str:
         recipients = self.current.recipients
         wrong = recipients.wrong if recipients else ""
         told = f"recipients_file is not read again, the one from before stands: {wrong}" if wrong else ""
         doubt, reloading = doubt_told(self.clock), self.reloading.warning if self.reloading else ""
         differing = switched.told(self.settings, self.in_force.switches)
-        return "; ".join(filter(None, [doubt, told, reloading, *differing]))
+        ends = ending(self.services.certificates(), self.clock())
+        return "; ".join(filter(None, [doubt, told, self.room.warning, reloading, *ends, *differing]))
 
     def live(self) -> bool:
         return not self.database.failed.is_set()

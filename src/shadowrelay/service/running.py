@@ -13,7 +13,6 @@ import secrets
 import socket
 from collections.abc import Callable
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -21,7 +20,7 @@ from uuid import uuid4
 import structlog
 from starlette.types import ASGIApp
 
-from shadowrelay import signals
+from shadowrelay import __version__, signals
 from shadowrelay.admin.api import build_app
 from shadowrelay.admin.front_session import behind_front
 from shadowrelay.admin.server import bind, serve
@@ -404,7 +403,7 @@ def _traces(settings: Settings, database: TransportDatabase) -> Traces | None:
     return Traces.to(
         settings.traces.endpoint,
         settings.name,
-        version("shadowrelay"),
+        __version__,
         began,
         addresses=settings.traces.addresses,
     )

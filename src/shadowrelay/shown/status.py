@@ -272,6 +272,7 @@ class StatusEntry(CountsEntry):
     warning: Annotated[str, Rule(_warned)]
     draining: Everywhere
     redundancy: Everywhere
+    settings: Annotated[dict[str, str], FIRST]
     database_id: Annotated[str | None, ALONE]
     incarnation: Annotated[str | None, ALONE]
     sequence: Annotated[int | None, ALONE]
