@@ -23,7 +23,10 @@ DAY = timedelta(days=1)
         (timedelta(days=14), ""),
         (timedelta(days=13, hours=23), "the certificate peer.certificate ends in 13 d 23 h, at "),
         (DAY, "the certificate peer.certificate ends in 1 d, at 2026-11-30T12:00:00.000Z: put a new one"),
-        (timedelta(), "the certificate peer.certificate has ended at 2026-11-29T12:00:00.000Z, and is refused"),
+        (
+            timedelta(),
+            "the certificate peer.certificate has ended at 2026-11-29T12:00:00.000Z, and is refused",
+        ),
         (-DAY, "the certificate peer.certificate has ended at 2026-11-28T12:00:00.000Z, and is refused"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from shadowrelay.core.members.at_risk import RiskCause
 from shadowrelay.shown.fold import Fields
+from shadowrelay.shown.reading import is_told
 
 ONE_COPY = "one copy that can be reached"
 
@@ -31,4 +32,5 @@ def why_at_risk(risk: Fields, name: Callable[[str], str] = str) -> str:
 def copies_reached(status: Any) -> tuple[int, int]:
     """Messages of which one copy, and of which none can be reached, as far as those who answer know."""
     at_risk = status.get("at_risk")
-    return (status.get("exposed", 0) if at_risk is None else at_risk), status.get("damaged_aside", 0)
+    older = at_risk is None or not is_told(at_risk)
+    return (status.get("exposed", 0) if older else at_risk), status.get("damaged_aside", 0)

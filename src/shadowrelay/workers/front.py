@@ -41,7 +41,7 @@ from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import kept_together, together
 from shadowrelay.shown.nodes import WorkerEntry, WorkersAnswer
-from shadowrelay.shown.queues import QueuesLook
+from shadowrelay.shown.queues import QueuesLook, QueuesPage, ShadowQueuesPage
 from shadowrelay.shown.reading import read
 from shadowrelay.shown.records import RedundancyEntry
 from shadowrelay.shown.status import (
@@ -150,8 +150,8 @@ class Front(Guarded):
             Route(f"{v1}/openapi.json", self.reads(self._openapi)),
             Route(f"{v1}/events", self.reads(self._events)),
             self._all_read(f"{v1}/status", StatusAnswer),
-            self._all_list(f"{v1}/queues", "queues"),
-            self._all_list(f"{v1}/shadow-queues", "shadow_queues"),
+            self._all_list(f"{v1}/queues", "queues", QueuesPage),
+            self._all_list(f"{v1}/shadow-queues", "shadow_queues", ShadowQueuesPage),
             self._all_read(f"{v1}/peers", PeersAnswer),
             self._all_read(f"{v1}/drain", DrainEntry),
             self._all_change(f"{v1}/drain/begin", DrainEntry),
@@ -295,16 +295,16 @@ class Front(Guarded):
     def _all_change(self, path: str, model: type, method: str = "POST") -> Route:
         return Route(path, self.changes(self._of_all(model)), methods=[method])
 
-    def _all_list(self, path: str, of: str) -> Route:
+    def _all_list(self, path: str, of: str, page: type) -> Route:
         """A list of the queues of all workers, of which each is asked for all: the front cuts the pages."""
 
         async def listed(request: Request) -> Response:
             said = await self._proxy.to_all(self._call(request, target=path.encode()), _LOOKING)
-            if not (answer := self._fold(QueuesLook, said)):
+            if not (answer := self._fold(QueuesLook, said, page)):
                 return self._none(said)
             silent = [one.sentence for one in said if not one.done]
-            page = paged(request.query_params, answer, of, "identity")
-            return json_response({**page, "silent": silent} if silent else page)
+            shown = paged(request.query_params, answer, of, "identity")
+            return json_response({**shown, "silent": silent} if silent else shown)
 
         return Route(path, self.reads(listed))
 
@@ -322,9 +322,11 @@ class Front(Guarded):
             return json_response({**answer, "workers": [_of_each(one) for one in said]})
         return self._none(said)
 
-    def _fold(self, model: type, said: Sequence[WorkerReply]) -> Any:
-        """What those that did it answer, as one; empty if none did."""
-        done: list[Any] = [read(model, one.json) for one in said if one.done]
+    def _fold(self, model: type, said: Sequence[WorkerReply], page: type | None = None) -> Any:
+        """What those that did it answer, as one; empty if none did. ``page``: what each answers, if it is but
+        a part of the model.
+        """
+        done: list[Any] = [read(page or model, one.json) for one in said if one.done]
         return fold(model, done, self.name, silent=len(said) - len(done))
 
     def _none(self, said: Sequence[WorkerReply]) -> Response:
