@@ -82,10 +82,10 @@ def _reasons(nodes: Sequence[Told], told: Sequence[Told], now: datetime) -> Iter
         yield from _operator(name, status)
     at_risk = [one for one in total(nodes).get("risks", ()) if one["member"]]
     for risk in at_risk:
-        since = f" since {clock(risk['since'], now)}" if risk["since"] else ""
+        why, advice = why_at_risk(risk, short, lambda at: clock(at, now)), risk["advice"]
         yield SafetyReason(
             Level.EXPOSED,
-            f"{why_at_risk(risk, short)}{since}. {risk['advice'][:1].upper()}{risk['advice'][1:]}.",
+            f"{why}. {advice[:1].upper()}{advice[1:]}.",
             "/messages?state=at_risk",
         )
     yield from _silent(nodes, told, {one["member"] for one in at_risk})

@@ -16,14 +16,15 @@ def messages_have(count: int) -> str:
     return "1 message has" if count == 1 else f"{count:,} messages have"
 
 
-def why_at_risk(risk: Fields, name: Callable[[str], str] = str) -> str:
-    """The reason in one sentence, without its full stop. ``name``: how a member is called."""
+def why_at_risk(risk: Fields, name: Callable[[str], str] = str, at: Callable[[str], str] = str) -> str:
+    """The reason in one sentence, without its full stop. ``name``: how a member is called; ``at``: a time."""
     count, member = risk["messages"], name(risk["member"])
+    away = f"{member} is away" + (f" since {at(risk['since'])}" if risk["since"] else "")
     match risk["cause"]:
         case RiskCause.OWNER_AWAY:
-            return f"{member} is away: {messages_have(count)} {ONE_COPY}, the one kept for it"
+            return f"{away}: {messages_have(count)} {ONE_COPY}, the one kept for it"
         case RiskCause.HOLDER_AWAY:
-            return f"{member} is away: {messages_have(count)} the second copy there"
+            return f"{away}: {messages_have(count)} the second copy there"
         case RiskCause.PROMOTING:
             return f"{messages_have(count)} {ONE_COPY}: {member} lost its own"
     return f"{messages_have(count)} no second copy on another machine"
