@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.identifiers import MessageId, NextHop
@@ -55,3 +55,18 @@ def test_an_attempt_that_sent_nothing_says_so():
     recent.note(NextHop("world"), MessageId("m1"), Sent((), HOP), 0.5, NOW)
     recent.note(NextHop("world"), MessageId("m2"), Sent((), HOP, damaged="octet 7 differs"), 0.5, NOW)
     assert [one.outcome for one in recent.of(NextHop("world"))] == ["damaged", "not sent"]
+
+
+def test_the_rate_of_a_next_hop_is_what_it_took_in_the_last_minute():
+    recent, hop = RecentAttempts(), NextHop("world")
+    assert (recent.rate(hop, NOW), recent.last(hop)) == (0, None)
+    for number in range(90):  # one a second, every third is refused
+        ending = Ending.DEFERRED if number % 3 == 0 else Ending.ACCEPTED
+        recent.note(hop, MessageId(f"m{number}"), sent(ending), 0.5, NOW + timedelta(seconds=number))
+    after = NOW + timedelta(seconds=89)
+    assert recent.rate(hop, after) == 40
+    assert recent.rate(hop, after + timedelta(seconds=30)) == 20
+    assert recent.rate(hop, after + timedelta(minutes=2)) == 0
+    last = recent.last(hop)
+    assert last is not None
+    assert (last.at, last.reply) == (after, "accepted 1")

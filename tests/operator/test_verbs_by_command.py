@@ -92,7 +92,7 @@ async def test_nothing_happens_after_no_or_a_dry_run_and_yes_removes_what_was_sh
         assert set(await statuses(one)) == {Status.READY}
         done = await command(url, *verb, *WHY, answer="y\n")
         assert done.exit_code == 0, done.output
-        assert "1 message done, 0 settled before, 0 in hand now" in done.stdout
+        assert "1 message removed, 0 settled before, 0 in hand now" in done.stdout
         assert set(await statuses(one)) == {Status.REMOVED}
 
 
@@ -134,7 +134,7 @@ async def test_ctrl_c_leaves_the_job_running_and_says_how_to_stop_it(
             await eventually(in_hand)
             at_once = await command(url, "queue", "remove", "inside", "--yes", "--no-wait", *WHY)
             assert at_once.exit_code == 0
-            assert "0 messages done" in at_once.stdout
+            assert "0 messages removed" in at_once.stdout
             await asyncio.wait_for(looked.wait(), 20)
             waits.send_signal(signal.SIGINT)
             _, said = await asyncio.wait_for(waits.communicate(), 20)

@@ -67,6 +67,9 @@ HOP: Table = {
     "rests_until": NEWEST,
     "awaits": ("", "dns", "dns", "dns"),
     "awaits_since": KNOWN_OLDEST,
+    "rate": SUM,
+    "last_reply": ("451 later", "250 ok", "250 ok", "250 ok"),
+    "last_reply_at": (None, LATE, LATE, LATE),
     "hosts": (
         a_queue(NODE, "world")["hosts"],
         a_queue(NODE, "world", failures=3)["hosts"],
@@ -216,7 +219,13 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
         },
     ),
     ReloadEntry: (PAIR, {"name": NAMED, "taken": ALL, "now restart wrong warnings workers": UNION}),
-    NextHopEntry: (({"awaits": "", "awaits_since": None}, {"awaits": "dns", "awaits_since": LATE}), HOP),
+    NextHopEntry: (
+        (
+            {"awaits": "", "awaits_since": None, "last_reply_at": None},
+            {"awaits": "dns", "awaits_since": LATE, "last_reply_at": LATE},
+        ),
+        HOP,
+    ),
     HostEntry: (
         ({"failures": 0}, {"failures": 3}),
         {
@@ -228,8 +237,20 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
     ),
     QueueEntry: (
         (
-            {"next_hop": "world", "status": "active", "awaits": "", "awaits_since": None},
-            {"next_hop": "world", "status": "suspended", "awaits": "dns", "awaits_since": LATE},
+            {
+                "next_hop": "world",
+                "status": "active",
+                "awaits": "",
+                "awaits_since": None,
+                "last_reply_at": None,
+            },
+            {
+                "next_hop": "world",
+                "status": "suspended",
+                "awaits": "dns",
+                "awaits_since": LATE,
+                "last_reply_at": LATE,
+            },
         ),
         HOP
         | {
@@ -288,7 +309,10 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
         },
     ),
     HopLook: (
-        ({"awaits": "", "awaits_since": None}, {"awaits": "dns", "awaits_since": LATE}),
+        (
+            {"awaits": "", "awaits_since": None, "last_reply_at": None},
+            {"awaits": "dns", "awaits_since": LATE, "last_reply_at": LATE},
+        ),
         HOP
         | {
             "queue": (None, {"messages": 1}, {"messages": 1}, {"messages": 1}),

@@ -110,6 +110,7 @@ class HopStatus:
     one. ``awaits``: the step that a session has waited for longest, since ``awaits_since``. ``hosts``: those
     of the settings, or those that the DNS had at the last attempt. ``free_since``: when what kept its mail
     last had ended (the node was not running, the queue was suspended, the hop rested); None: nothing did.
+    ``rate``: messages that it took in the last minute. ``last_reply``: of the last attempt at a message.
     """
 
     sessions: int
@@ -124,6 +125,9 @@ class HopStatus:
     hosts: tuple[HostStatus, ...] = ()
     suspension: Suspension | None = None  # if it is in force
     free_since: datetime | None = None
+    rate: int = 0
+    last_reply: str = ""
+    last_reply_at: datetime | None = None
 
     def awaited(self, now: datetime) -> str:
         """What a session waits for, as a sentence, if it takes a while; else empty."""

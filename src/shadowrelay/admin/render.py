@@ -325,6 +325,9 @@ def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> QueueEn
         rests_until=hop.rests_until if hop.resting(now) else None,
         awaits=hop.awaits,
         awaits_since=hop.awaits_since,
+        rate=hop.rate,
+        last_reply=hop.last_reply,
+        last_reply_at=hop.last_reply_at,
         hosts=hop.hosts,
         identity=f"{name}\\{found.next_hop}",
         status=_queue_status(found, hop, now),
@@ -415,8 +418,14 @@ def summary(item: Copy | DamagedRow) -> MessageSummary:
         next_hops=_next_hops(item),
         recipients=len(item.recipients),
         unsettled=len(item.unsettled),
+        addresses=_addresses(item),
         holders=[holder.name for holder in item.holders],
     )
+
+
+def _addresses(copy: Copy) -> list[str]:
+    """Its first recipients."""
+    return [one.address for one in copy.recipients[:_MOST_ADDRESSES]]
 
 
 def _state(copy: Copy) -> str:
@@ -460,7 +469,7 @@ def known(found: Known, hop: Callable[[NextHop], HopStatus], now: datetime) -> d
         "stage": copy and copy.stage.value,
         "rank": copy and copy.rank,
         "message_id": copy and copy.envelope.message_id,
-        "addresses": [one.address for one in copy.recipients[:_MOST_ADDRESSES]] if copy else None,
+        "addresses": _addresses(copy) if copy else None,
         "statuses": dict(Counter(one.status.value for one in copy.recipients)) if copy else None,
         "outcome": outcome and {"epoch": outcome.epoch, "settled": list(outcome.delivered)},
         "revoked": revoked and {"epoch": revoked.epoch, "rank": revoked.rank},

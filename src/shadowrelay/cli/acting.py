@@ -23,6 +23,7 @@ from shadowrelay.cli.viewing import (
     print_table,
     reporting,
 )
+from shadowrelay.core.jobs import PAST
 from shadowrelay.core.workers import label
 from shadowrelay.shown.reading import UNKNOWN
 from shadowrelay.shown.records import JobEntry, JobPreview
@@ -189,7 +190,8 @@ def told(job: JsonTree) -> list[str]:
     """How a job is, in sentences."""
     found = [
         f"Job {job['id']}: {job['verb']}, {job['phase']}",
-        f"{counted(job['did'], 'message')} done, {job['late']} settled before, {job['waiting']} in hand now",
+        f"{counted(job['did'], 'message')} {PAST.get(job['verb'], 'done')}, {job['late']} settled before, "
+        f"{job['waiting']} in hand now",
     ]
     if job["pending"]:
         found.append(f"{counted(job['pending'], 'message')}: a member has not acknowledged it yet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from shadowrelay.cli.viewing import (
     JsonTree,
     clean,
     console,
+    counted,
     has_siblings,
     needs,
     node_options,
@@ -32,7 +34,7 @@ from shadowrelay.cli.viewing import (
 )
 from shadowrelay.shown import nodes
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer
-from shadowrelay.shown.queues import HostEntry, QueueEntry, QueuesPage, SuspensionEntry
+from shadowrelay.shown.queues import AttemptEntry, HostEntry, QueueEntry, QueuesPage, SuspensionEntry
 from shadowrelay.shown.records import SuspensionRecord, SuspensionsPage
 from shadowrelay.shown.status import StatusEntry
 
@@ -47,8 +49,9 @@ _COLUMNS = (
     "recipients",
     "exposed",
     "oldest",
+    "a minute",
     "next attempt",
-    "why it waits",
+    "why it waits, or last reply",
 )
 
 _HOSTS = (
@@ -79,8 +82,9 @@ def queue() -> None:
 def list_queues(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
     """One row per node and next hop: its next attempt, and why its mail waits.
 
-    The column "due" counts messages that may be sent now and are not being sent. Mail that is due for more
-    than five minutes though nothing keeps it is overdue: "why it waits" says since when.
+    The column "a minute" counts messages that the next hop took in the last minute; "due" counts messages
+    that may be sent now and are not being sent. Mail that is due for more than five minutes though nothing
+    keeps it is overdue: "why it waits" says since when.
 
     A second table shows the hosts of next hops that have several. A third shows shadow queues of hops: mail
     that they took and have not delivered yet. It is no backlog. A node that does not answer is a line that
@@ -159,8 +163,9 @@ def _row(found: QueueEntry) -> list[object]:
         found["recipients"],
         found["exposed"],
         found["oldest"],
+        found.get("rate"),
         found["next_attempt"],
-        found["why"] or found["last_error"],
+        found["why"] or found["last_error"] or found.get("last_reply"),
     ]
 
 
@@ -202,6 +207,14 @@ def show_queue(node: AdminClient, hop: str, *, cluster: bool | None, workers: bo
     return print_silent(out, shown)
 
 
+def _rate(one: JsonTree) -> str | None:
+    return f"{counted(one['rate'], 'message')} in the last minute" if one.get("rate") is not None else None
+
+
+def _last_reply(one: JsonTree) -> str | None:
+    return f"{one['last_reply']} ({one['last_reply_at']})" if one.get("last_reply_at") else None
+
+
 def _suspended(found: SuspensionEntry | None) -> str | None:
     if not found:
         return None
@@ -209,7 +222,23 @@ def _suspended(found: SuspensionEntry | None) -> str | None:
     return f"by {found['operator']} since {found['since']}, {until}: {found['reason']}"
 
 
-_ATTEMPTS = ("time", "message", "host", "outcome", "took", "reply")
+_ATTEMPTS = ("last", "times", "host", "outcome", "took", "message", "reply")
+_VARIES = re.compile(r"\w*\d\w*")
+"""A word with a digit: the number of a message, a time, or a code, in a reply."""
+
+
+def _alike(attempts: Iterable[AttemptEntry]) -> list[list[object]]:
+    """The last attempts as rows. Those with the same end at the same host are one, with the last of them."""
+    found: dict[tuple[str, ...], list[AttemptEntry]] = {}
+    for one in attempts:
+        key = (one["host"], one["outcome"], one["reply"][:3], _VARIES.sub("#", one["reply"]))
+        found.setdefault(key, []).append(one)
+    rows: list[list[object]] = []
+    for last, *others in found.values():
+        took = max(one["seconds"] for one in (last, *others))
+        what = (last["host"], last["outcome"], f"{took:.3g} s", last["message"], last["reply"])
+        rows.append([last["at"], 1 + len(others), *what])
+    return rows
 
 
 def _show(out: Console, hop: str, one: JsonTree) -> None:
@@ -225,6 +254,8 @@ def _show(out: Console, hop: str, one: JsonTree) -> None:
         ["overdue since", found.get("overdue_since")],
         ["why it waits", found.get("why") or None],
         ["last error", found.get("last_error") or None],
+        ["rate", _rate(one)],
+        ["last reply", _last_reply(one)],
         ["sessions", f"{one['sessions']} of {one['places']}"],
         ["awaits", f"{one['awaits']}, since {one['awaits_since']}" if one["awaits"] else None],
         ["failures", one["failures"] or None],
@@ -238,11 +269,7 @@ def _show(out: Console, hop: str, one: JsonTree) -> None:
         print_table(out, _HOSTS[1:], [_host(host) for host in one["hosts"]], "")
     if attempts := one.get("attempts"):
         out.print()
-        rows = [
-            [at["at"], at["message"], at["host"], at["outcome"], f"{at['seconds']:.3g} s", at["reply"]]
-            for at in attempts
-        ]
-        print_table(out, _ATTEMPTS, rows, "")
+        print_table(out, _ATTEMPTS, _alike(attempts), "")
     out.print()
 
 

@@ -282,6 +282,7 @@ def message_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
             item["id"],
             _state(item),
             "" if item["sender"] is None else item["sender"] or "<>",
+            recipients(item),
             _open(item),
             item["size"],
             item["received_at"],
@@ -301,6 +302,13 @@ def _state(item: JsonTree) -> str:
         "no digest": not item["digests"] and item["damage"] != "rows",
     }
     return ", ".join([item["state"], *(note for note, so in notes.items() if so)])
+
+
+def recipients(item: JsonTree) -> str:
+    """The first recipient, and how many more there are."""
+    addresses, count = item.get("addresses") or (), item.get("recipients") or 0
+    more = f" and {count - 1} more" if count > 1 else ""
+    return f"{clean(addresses[0])}{more}" if addresses else ""
 
 
 def _open(item: JsonTree) -> str:
@@ -325,7 +333,7 @@ def damaged_rows(messages: Sequence[JsonTree]) -> list[list[object]]:
     ]
 
 
-MESSAGE_COLUMNS = ("id", "state", "sender", "open", "octets", "received", "next hop", "subject")
+MESSAGE_COLUMNS = ("id", "state", "sender", "recipient", "open", "octets", "received", "next hop", "subject")
 DAMAGED_COLUMNS = ("id", "state", "damage", "open", "found", "what", "sender")
 
 

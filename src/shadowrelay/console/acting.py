@@ -24,7 +24,7 @@ from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
 from shadowrelay.console.words import many, sentence
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.jobs import Filter, Verb
+from shadowrelay.core.jobs import PAST, Filter, Verb
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.resubmit_estimate import CannotDo
@@ -167,7 +167,7 @@ class JobPages:
     async def _job(self, request: Request) -> Told:
         with _refusing():
             found = await self._services.jobs.show(request.path_params["id"], session_of(request).operator)
-        return {**found, "about": about(found["filter"])}
+        return {**found, "about": about(found["filter"]), "past": PAST[Verb(found["verb"])]}
 
     async def _show(self, request: Request) -> Response:
         return self._frame.show(request, "job.html", {"job": await self._job(request)})

@@ -29,6 +29,16 @@ class Verb(StrEnum):
     BOUNCE = "bounce"
 
 
+PAST = {
+    Verb.RETRY: "tried",
+    Verb.SUSPEND: "suspended",
+    Verb.RESUME: "resumed",
+    Verb.REMOVE: "removed",
+    Verb.BOUNCE: "bounced",
+}
+"""What was done, as a word: a message that was tried may wait again, so it is not done."""
+
+
 class JobState(StrEnum):
     """What an operator wants of a job. STOPPED is final: what was done stays done."""
 

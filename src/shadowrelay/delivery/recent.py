@@ -33,20 +33,43 @@ class RecentAttempt:
     seconds: float
 
 
+STEP = 10
+"""Seconds in one part of a rate."""
+
+PARTS = 6
+"""Parts of a rate: together a minute."""
+
+
+@dataclass(slots=True)
+class _Lately:
+    """The attempts of one next hop, and how many messages it took in each part of the last minute."""
+
+    attempts: deque[RecentAttempt] = field(default_factory=lambda: deque(maxlen=PER_HOP))
+    taken: deque[list[int]] = field(default_factory=lambda: deque(maxlen=PARTS))
+
+    def took(self, part: int) -> None:
+        """One more message in that part of time."""
+        if not self.taken or self.taken[-1][0] != part:
+            self.taken.append([part, 0])
+        self.taken[-1][1] += 1
+
+
 @dataclass(slots=True)
 class RecentAttempts:
     """Of all next hops."""
 
-    _hops: dict[NextHop, deque[RecentAttempt]] = field(default_factory=dict)
+    _hops: dict[NextHop, _Lately] = field(default_factory=dict)
 
     def note(self, hop: NextHop, message: MessageId, sent: Sent, took: float, now: datetime) -> None:
         """An attempt ended."""
-        kept = self._hops.pop(hop, None) or deque(maxlen=PER_HOP)
+        kept = self._hops.pop(hop, None) or _Lately()
         self._hops[hop] = kept  # the one tried last is the last
         if len(self._hops) > HOPS:
             del self._hops[next(iter(self._hops))]
         worst = max(sent.results, key=lambda one: _BAD.get(one.ending, 0), default=None)
-        kept.append(
+        if worst and worst.ending not in _BAD:
+            kept.took(int(now.timestamp()) // STEP)
+        kept.attempts.append(
             RecentAttempt(
                 at=now,
                 message=message,
@@ -59,7 +82,18 @@ class RecentAttempts:
 
     def of(self, hop: NextHop) -> Sequence[RecentAttempt]:
         """The attempts at that next hop, the last one first."""
-        return tuple(reversed(self._hops.get(hop, ())))
+        found = self._hops.get(hop)
+        return tuple(reversed(found.attempts)) if found else ()
+
+    def last(self, hop: NextHop) -> RecentAttempt | None:
+        """The last attempt at that next hop; None: there was none."""
+        found = self._hops.get(hop)
+        return found.attempts[-1] if found else None
+
+    def rate(self, hop: NextHop, now: datetime) -> int:
+        """How many messages that next hop took in the last minute, to ten seconds."""
+        found, first = self._hops.get(hop), int(now.timestamp()) // STEP - PARTS
+        return sum(count for part, count in found.taken if part > first) if found else 0
 
 
 _BAD = {Ending.REJECTED: 2, Ending.EXPIRED: 2, Ending.IN_DOUBT: 1, Ending.UNREADABLE: 1, Ending.DEFERRED: 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -523,7 +524,7 @@ class Node:
 
     def hop(self, name: NextHop) -> HopStatus:
         at = asyncio.get_running_loop().time()
-        return hop_status(
+        found = hop_status(
             self.queue.hops,
             name,
             self.policy,
@@ -533,6 +534,10 @@ class Node:
             started_at=self.started_at,
             suspended=self.queue.suspended,
         )
+        if last := self.queue.recent.last(name):
+            rate = self.queue.recent.rate(name, self.clock())
+            return replace(found, rate=rate, last_reply=last.reply, last_reply_at=last.at)
+        return found
 
     def recent(self, name: NextHop) -> Sequence[RecentAttempt]:
         return self.queue.recent.of(name)

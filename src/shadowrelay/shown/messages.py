@@ -58,9 +58,12 @@ class MessageBrief(TypedDict):
 
 
 class MessageSummary(MessageBrief):
-    """A message in a list. ``recipients``: how many; ``holders``: their names."""
+    """A message in a list. ``recipients``: how many; ``addresses``: the first of them; ``holders``: their
+    names.
+    """
 
     recipients: Natural | None
+    addresses: NotRequired[list[str]]
     unsettled: NotRequired[Natural]
     holders: list[str] | None
 

@@ -61,8 +61,14 @@ class HostEntry(TypedDict):
     rests_until: Newest
 
 
+def _latest_reply(_: Sequence[str], at: Folding) -> str:
+    return str(max(at.answers, key=lambda one: str(one.get("last_reply_at") or ""))["last_reply"])
+
+
 class NextHopEntry(TypedDict):
-    """What is known of a next hop, whether mail waits for it or not."""
+    """What is known of a next hop, whether mail waits for it or not. ``rate``: messages that it took in the
+    last minute. ``last_reply``: of the last attempt.
+    """
 
     sessions: Sum
     places: Sum
@@ -71,6 +77,9 @@ class NextHopEntry(TypedDict):
     rests_until: Newest
     awaits: Annotated[str, Rule(_waits_longest)]
     awaits_since: Oldest
+    rate: Sum
+    last_reply: Annotated[str, Rule(_latest_reply)]
+    last_reply_at: Newest
     hosts: Annotated[list[HostEntry], by("group", "route", "host")]
 
 
