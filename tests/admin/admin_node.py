@@ -38,7 +38,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.members import damage
 from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status
-from shadowrelay.core.operating import ActAnswer
+from shadowrelay.core.operating import ActAnswer, Scope
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
@@ -62,6 +62,8 @@ from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
+from shadowrelay.operator.acts import Acts
+from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames, hops_of
 from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate
@@ -140,6 +142,7 @@ class FakeNode:
     elsewhere: dict[ServerName, FakeNode] = field(default_factory=dict)  # members that answer
     measured: Measures = field(default_factory=lambda: Measures(delivery=ByHop(("outside",))))
     announced: list[Any] = field(default_factory=list)
+    peer_operate: Scope = Scope.OPERATE  # what members may have it do
 
     certificates: dict[str, datetime] = field(default_factory=lambda: {"peer.certificate": NOW})
 
@@ -193,8 +196,17 @@ class FakeNode:
             clock=lambda: NOW,
             seconds=lambda: 0.0,
         )
+        acts = NodeActs(
+            members=lambda: [one.name for one in self.statuses],
+            drain=self.begin_drain,
+            undrain=self.end_drain,
+            ask=self._elsewhere,
+            mint=lambda now: message_id(998),
+            clock=lambda: NOW,
+        )
         return SimpleNamespace(
             view=view,
+            node_acts=acts,
             events=self.events,
             rates=self.rates,
             certificates=lambda: self.certificates,
@@ -206,9 +218,9 @@ class FakeNode:
 
     async def _elsewhere(self, step: Operate, timeout: float) -> ActAnswer | Unanswered:
         if found := self.elsewhere.get(step.to):
-            return ActAnswer(
-                await found.services.view.actions()[step.act.action].perform(self.name, step.act)
-            )
+            given = found.services
+            actions = {**given.view.actions(), **given.node_acts.actions()}
+            return await Acts(found.peer_operate, actions, lambda: 0.0).perform(self.name, step.act)
         return Unanswered("xoperate", NO_ANSWER)
 
     def waits_for(self, message_id: MessageId) -> list[ServerName]:

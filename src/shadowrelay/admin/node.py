@@ -27,6 +27,7 @@ from shadowrelay.operator.announcing import Announces
 from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.cluster_settings import ClusterSettings
 from shadowrelay.operator.jobs import Jobs
+from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
@@ -421,6 +422,9 @@ class NodeServices(Protocol):
 
     @property
     def reloading(self) -> ClusterReload: ...
+
+    @property
+    def node_acts(self) -> NodeActs: ...
 
     @property
     def queue_names(self) -> QueueNames: ...

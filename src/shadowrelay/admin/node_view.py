@@ -23,6 +23,7 @@ from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.view import Json
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import MessageAnswer, MessagesPage
+from shadowrelay.shown.nodes import NodeLook
 from shadowrelay.shown.queues import HopLook
 from shadowrelay.shown.status import DrainEntry, RatesLook, StatusEntry
 from shadowrelay.wire.json_fields import is_text
@@ -187,6 +188,7 @@ class NodeView:
             view.DRAIN: self._look_drain,
             view.RATES: self._look_rates,
             view.LIST: self._look_list,
+            view.NODE: self._look_node,
             view.MESSAGES: self._look_messages,
             view.MESSAGE: self._look_message,
         }
@@ -218,6 +220,10 @@ class NodeView:
 
     async def _look_list(self, told: Told) -> Json:
         return await self.listed(_list_of(told))
+
+    async def _look_node(self, told: Told) -> NodeLook:
+        del told
+        return render.node(self.node)
 
     async def _look_messages(self, told: Told) -> Mapping[str, object]:
         """A page of the messages in a state, each with its first ``addresses``."""

@@ -53,6 +53,7 @@ from shadowrelay.shown.messages import (
     RememberedMessage,
     WaitingEntry,
 )
+from shadowrelay.shown.nodes import KnownMember, NodeLook
 from shadowrelay.shown.queues import (
     AttemptEntry,
     HeldForHop,
@@ -402,6 +403,17 @@ def hop_queue(name: str, found: HopQueue, watch: HopWatch, policy: Policy) -> Ho
         failures=watch.failures,
         error=watch.error,
     )
+
+
+def node(found: RunningNode) -> NodeLook:
+    """What a node has besides its mail."""
+    room, services = found.room, found.services
+    ends = {name: timestamp(until) for name, until in sorted(services.certificates().items())}
+    return {
+        "members": [rendered(KnownMember, one) for one in services.announcing.members()],
+        "certificates": ends,
+        "disk": {"directory": str(room.directory), "free": room.free, "minimum": room.minimum},
+    }
 
 
 # Messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from shadowrelay.operator.view import NoSuchMessage, View
 from shadowrelay.shown import nodes
 from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import ListAnswer
-from shadowrelay.shown.nodes import node_name
+from shadowrelay.shown.nodes import NodeLook
 from shadowrelay.shown.status import DrainEntry, RatesLook
 
 _LEAST = 4  # letters of an id that may stand for it
@@ -78,13 +79,22 @@ class Asking:
         with _refusing():
             return await self._view.trace(id_)
 
-    async def this_node(self) -> tuple[Told, DrainEntry]:
-        """The entry of this node with its ``status``, and what is left on all of its workers."""
-        node = node_name(self.node.name)
-        (entry,) = nodes.statuses(await self._view.workers(view.STATUS, {}, "status"))
-        left = await self._view.workers(view.DRAIN, {})
+    def nodes(self) -> Sequence[str]:
+        """The names of all nodes, this one first."""
+        return self._view.nodes()
+
+    async def one_node(self, node: str) -> tuple[Told, DrainEntry, NodeLook]:
+        """The entry of a node with its ``status``, what is left on all of its workers, and what it has."""
+        entries, left, seen = await asyncio.gather(
+            self._view.of_node(node, view.STATUS, {}, "status"),
+            self._view.of_node(node, view.DRAIN, {}),
+            self._view.of_node(node, view.NODE, {}),
+        )
+        (entry,) = nodes.statuses(entries)
         answering = [one for one in left if one["answers"] and not one["why"]]
-        return entry, fold(DrainEntry, answering, node, silent=len(left) - len(answering))
+        remains = fold(DrainEntry, answering, node, silent=len(left) - len(answering))
+        has = fold(NodeLook, [one for one in seen if one["answers"]], node)
+        return entry, remains, has
 
     async def rates(self) -> tuple[RatesLook, Sequence[Told]]:
         """What came in the last minutes at this node, and which of its workers say so."""

@@ -1,9 +1,9 @@
-"""The page of the node that is looked at, and what is done to it: drain, reload, announce a member."""
+"""The page of a node, and what is done to it: drain, reload, announce a member."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -18,11 +18,11 @@ from shadowrelay.console.asking import Asking
 from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
 from shadowrelay.console.words import short
-from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
-from shadowrelay.shown.nodes import node_name
+from shadowrelay.operator.announcing import AnnouncementRefused
+from shadowrelay.operator.node_acts import DRAIN, UNDRAIN
+from shadowrelay.shown.nodes import KnownMember, node_name
 
 _PAGE = "/node"
 _RELOADING = (
@@ -31,70 +31,109 @@ _RELOADING = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Whose:
+    """The node that a page is about. ``path``: of its page here."""
+
+    name: str
+    own: bool
+
+    @property
+    def path(self) -> str:
+        return _PAGE if self.own else f"/nodes/{self.name}"
+
+
 class NodePages:
-    """This node: whether it takes mail, what it runs with, and the members that it knows."""
+    """A node: whether it takes mail, what it runs with, and the members that it knows. Other nodes are looked
+    at from here, and act for an operator who may operate both here and there.
+    """
 
     def __init__(self, frame: PageFrame, node: RunningNode, asking: Asking) -> None:
         self._frame, self._node, self._asking = frame, node, asking
 
     def routes(self) -> list[Route]:
         look, act = self._frame.look, self._frame.act
-        return [
-            look(_PAGE, self._show),
-            look("/node/drain", self._ask_drain),
-            act("/node/drain", self._drain),
-            look("/node/undrain", self._ask_undrain),
-            act("/node/undrain", self._undrain),
-            look("/node/reload", self._ask_reload),
-            act("/node/reload", self._reload),
-            look("/node/announce", self._ask_announce),
-            act("/node/announce", self._announce),
+        both = [
+            route
+            for base in (_PAGE, "/nodes/{name}")
+            for route in (
+                look(base, self._show),
+                look(f"{base}/drain", self._ask_drain),
+                act(f"{base}/drain", self._drain),
+                look(f"{base}/undrain", self._ask_undrain),
+                act(f"{base}/undrain", self._undrain),
+                look(f"{base}/reload", self._ask_reload),
+                act(f"{base}/reload", self._reload),
+            )
         ]
+        return [look("/node/announce", self._ask_announce), act("/node/announce", self._announce), *both]
+
+    def _whose(self, request: Request) -> _Whose:
+        """Raises RequestRefused if no member is called so."""
+        own = node_name(self._node.name)
+        name = request.path_params.get("name", own)
+        if name not in self._asking.nodes():
+            raise RequestRefused(404, f"No member is called {name}.")
+        return _Whose(name, name == own)
 
     async def _show(self, request: Request) -> Response:
-        entry, left = await self._asking.this_node()
+        whose = self._whose(request)
+        entry, left, has = await self._asking.one_node(whose.name)
         shown = {
             "nodes": [entry],
-            "status": entry["status"],
+            "status": entry.get("status") or {},
             "left": left,
-            "members": self._others(),
+            "whose": whose,
+            "has": has,
+            "members": self._others(whose.name, has.get("members", [])),
+            "every": self._asking.nodes(),
         }
         return self._frame.show(request, "node.html", shown)
 
-    def _others(self) -> list[tuple[MemberShown, int]]:
+    def _others(self, own: str, members: Sequence[KnownMember]) -> list[tuple[KnownMember, int]]:
         """The other nodes, each as its first worker that is known, and how many workers are."""
-        by_node: dict[str, list[MemberShown]] = {}
-        for one in self._node.services.announcing.members():
-            by_node.setdefault(node_name(one.name), []).append(one)
-        by_node.pop(node_name(self._node.name), None)
-        return [
-            (replace(some[0], name=ServerName(name)), len(some)) for name, some in sorted(by_node.items())
-        ]
+        by_node: dict[str, list[KnownMember]] = {}
+        for one in members:
+            by_node.setdefault(node_name(one["name"]), []).append(one)
+        by_node.pop(own, None)
+        return [({**some[0], "name": name}, len(some)) for name, some in sorted(by_node.items())]
 
     async def _ask_drain(self, request: Request) -> Response:
-        name = short(self._node.name)
         meaning = "It takes no mail and no copies any more, delivers what it has, and hands the rest over."
-        return self._ask(request, f"Drain {name}?", meaning, "/node/drain", f"Drain {name}")
+        return self._ask(request, "Drain {}?", meaning, "drain", "Drain {}")
 
     async def _ask_undrain(self, request: Request) -> Response:
-        title = f"Let {short(self._node.name)} take mail again?"
-        return self._ask(
-            request, title, "It takes mail and copies again.", "/node/undrain", "Take mail again"
-        )
+        title, meaning = "Let {} take mail again?", "It takes mail and copies again."
+        return self._ask(request, title, meaning, "undrain", "Take mail again")
 
-    def _ask(self, request: Request, title: str, meaning: str, action: str, button: str) -> Response:
+    def _ask(
+        self, request: Request, title: str, meaning: str, act: str, button: str, why: str = ""
+    ) -> Response:
         session_of(request).require(Scope.OPERATE)
-        return self._frame.show(request, "act.html", plain_act(title, meaning, action, _PAGE, button))
+        whose = self._whose(request)
+        name, to = short(whose.name), f"{whose.path}/{act}"
+        shown = plain_act(title.format(name), meaning, to, whose.path, button.format(name))
+        return self._frame.show(request, "act.html", {**shown, "why": why}, status=409 if why else 200)
 
     async def _drain(self, request: Request) -> Response:
-        del request
-        await self._node.begin_drain()
-        return _done()
+        return await self._give(request, DRAIN, self._node.begin_drain)
 
     async def _undrain(self, request: Request) -> Response:
-        del request
-        await self._node.end_drain()
-        return _done()
+        return await self._give(request, UNDRAIN, self._node.end_drain)
+
+    async def _give(self, request: Request, action: str, own: Callable[[], Awaitable[object]]) -> Response:
+        """Have the node do it, or say why it does not."""
+        whose, session = self._whose(request), session_of(request)
+        try:
+            if whose.own:
+                await own()
+            else:
+                acts = self._node.services.node_acts
+                await acts.give(whose.name, action, session.operator, session.scope)
+        except ActRefused as refused:
+            why = f"It is not done: {refused}."
+            return self._ask(request, f"{action.capitalize()} {{}}?", "", action, "Ask again", why)
+        return _done(whose)
 
     async def _ask_reload(self, request: Request) -> Response:
         session_of(request).require(Scope.OPERATE)
@@ -109,21 +148,21 @@ class NodePages:
         if wrong := [short(one["node"]) for one in nodes if not one.get("taken")]:
             why = f"Not taken by {', '.join(wrong)}: what is wrong stands above."
             return await self._reloading(request, given, why=why, status=409)
-        return _done()
+        return _done(self._whose(request))
 
     async def _reloading(
         self, request: Request, given: Mapping[str, str], *, why: str = "", status: int = 200
     ) -> Response:
         """What a reload would change, and what is wrong with it."""
-        every = given.get("of") == "all"
+        whose, every = self._whose(request), given.get("of") == "all"
         nodes = await self._reloaded(request, given, dry_run=True)
-        whose = "all nodes" if every else short(self._node.name)
+        name = "all nodes" if every else short(whose.name)
         shown = plain_act(
-            f"Reload {whose}?",
+            f"Reload {name}?",
             _RELOADING,
-            "/node/reload",
-            _PAGE,
-            f"Reload {whose}",
+            f"{whose.path}/reload",
+            whose.path,
+            f"Reload {name}",
             {"of": given.get("of", "")},
         )
         possible = any(one["answers"] and not one["wrong"] for one in nodes)
@@ -132,10 +171,17 @@ class NodePages:
 
     async def _reloaded(self, request: Request, given: Mapping[str, str], *, dry_run: bool) -> list[Told]:
         """What each node says of its file. Raises RequestRefused."""
-        reloading = self._node.services.reloading
+        reloading, operator, whose = (
+            self._node.services.reloading,
+            session_of(request).operator,
+            self._whose(request),
+        )
         try:
             if given.get("of") == "all":
-                found = await reloading.everywhere(session_of(request).operator, dry_run=dry_run)
+                found = await reloading.everywhere(operator, dry_run=dry_run)
+                return list(found["nodes"])
+            if not whose.own:
+                found = await reloading.at(whose.name, operator, dry_run=dry_run)
                 return list(found["nodes"])
             own = await reloading.own(dry_run=dry_run)
         except ActRefused as refused:
@@ -158,7 +204,7 @@ class NodePages:
         except RequestRefused as refused:
             shown = _announcement(signed, refused.sentence)
             return self._frame.show(request, "announce.html", shown, status=refused.status)
-        return _done()
+        return RedirectResponse(_PAGE, 303, headers=HEADERS)
 
 
 def _announcement(signed: str, why: str = "") -> dict[str, Any]:
@@ -173,5 +219,5 @@ def _announcement(signed: str, why: str = "") -> dict[str, Any]:
     return shown | {"given": {"signed": signed}, "why": why}
 
 
-def _done() -> Response:
-    return RedirectResponse(_PAGE, 303, headers=HEADERS)
+def _done(whose: _Whose) -> Response:
+    return RedirectResponse(whose.path, 303, headers=HEADERS)

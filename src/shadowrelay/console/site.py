@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +25,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+_SOON = timedelta(days=14)  # a certificate that ends within is told in red
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": _POLICY,
@@ -88,6 +89,7 @@ class Site:
             age=lambda at: words.age(at, now),
             clock=lambda at: words.clock(at, now),
             waits=lambda at: (words.moment(at) or now) > now,
+            soon=lambda at: (words.moment(at) or now) < now + _SOON,
             endless=lambda at: words.moment(at) == FOREVER,
         )
         return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")

@@ -11,6 +11,7 @@ from shadowrelay.core.identifiers import MessageId, RequestId, ServerName
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import dataclass
+from shadowrelay.core.workers import node_of
 from shadowrelay.operator.acts import NO_ACTION, Action, ActRefused
 from shadowrelay.operator.asking import AskMember
 from shadowrelay.shown.nodes import ReloadsAnswer
@@ -105,20 +106,27 @@ class ClusterReload:
 
     async def everywhere(self, operator: str, *, dry_run: bool) -> ReloadsAnswer:
         """Reload this node and every member, all at once. Each reads its own file, and answers for itself."""
-        job = RequestId(self.mint(self.clock()))
-        act = Act(
-            job=job,
+        act = self._act(operator, dry_run=dry_run)
+        asked = (self._other(name, act) for name in sorted(self.members()))
+        own, *others = await asyncio.gather(self.own(dry_run=dry_run), *asked)
+        here: Any = {"node": self.name, "answers": True, "why": "", **own}
+        return {"nodes": [here, *others]}
+
+    async def at(self, node: str, operator: str, *, dry_run: bool) -> ReloadsAnswer:
+        """Reload all workers of another node."""
+        act = self._act(operator, dry_run=dry_run)
+        workers = sorted(one for one in self.members() if node_of(one) == node)
+        return {"nodes": list(await asyncio.gather(*(self._other(name, act) for name in workers)))}
+
+    def _act(self, operator: str, *, dry_run: bool) -> Act:
+        return Act(
+            job=RequestId(self.mint(self.clock())),
             action=RELOAD,
             scope=Scope.OPERATE,
             operator=operator,
             reason="settings are read again",
             arguments={"dry_run": dry_run},
         )
-        members = sorted(self.members())
-        asked = (self._other(name, act) for name in members)
-        own, *others = await asyncio.gather(self.own(dry_run=dry_run), *asked)
-        here: Any = {"node": self.name, "answers": True, "why": "", **own}
-        return {"nodes": [here, *others]}
 
     async def _other(self, name: ServerName, act: Act) -> Any:
         answer = await self.ask(Operate(name, act), PATIENCE)

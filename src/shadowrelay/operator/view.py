@@ -39,7 +39,7 @@ OwnLook: TypeAlias = Callable[[Told], Awaitable[Mapping[str, object]]]
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
 DRAIN, MESSAGES, MESSAGE, RATES = "look-drain", "look-messages", "look-message", "look-rates"
-LIST = "look-list"
+LIST, NODE = "look-list", "look-node"
 
 PATIENCE = 2.0
 """Seconds that all members together may take to answer."""
@@ -166,8 +166,16 @@ class View:
 
     async def workers(self, action: str, arguments: Told, under: str = "") -> list[Any]:
         """What each worker of this node answers to a look, as ``everybody`` does."""
-        names = [name for name in self._everybody(here=False) if node_of(name) == node_of(self.name)]
+        return await self.of_node(node_of(self.name), action, arguments, under)
+
+    async def of_node(self, node: str, action: str, arguments: Told, under: str = "") -> list[Any]:
+        """What each worker of a node answers to a look; nothing if no member is called so."""
+        names = [name for name in self._everybody(here=False) if node_of(name) == node]
         return await self._all(names, action, arguments, under, self.seconds() + PATIENCE)
+
+    def nodes(self) -> list[str]:
+        """The names of all nodes, this one first."""
+        return list(dict.fromkeys(str(node_of(name)) for name in self._everybody(here=False)))
 
     async def everybody(
         self,

@@ -65,6 +65,7 @@ from shadowrelay.operator.confirming import doubt_told
 from shadowrelay.operator.drain import Drain, Draining
 from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
+from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames, hops_of
 from shadowrelay.operator.redirect import Redirecting
 from shadowrelay.operator.redundancy import RedundancySwitch
@@ -338,6 +339,14 @@ class Node:
                 seconds=seconds,
             ),
             rates=Rates(lambda: database.ledger.tracked),
+            node_acts=NodeActs(
+                members=lambda: self.contacts().members,
+                drain=self.begin_drain,
+                undrain=self.end_drain,
+                ask=ask,
+                mint=mint,
+                clock=clock,
+            ),
             reloading=ClusterReload(
                 name=name,
                 here=lambda: self.reloading,

@@ -25,6 +25,7 @@ from shadowrelay.operator.acts import Action, ActRefused
 from shadowrelay.operator.cluster_reload import ClusterReload, Reloads
 from shadowrelay.operator.job_runner import JobRunner
 from shadowrelay.operator.jobs import Jobs
+from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.preview import Away
 from shadowrelay.operator.queue_names import QueueNames
 from shadowrelay.operator.resubmit import Having
@@ -66,6 +67,7 @@ class OperatorServices:
     job_runner: JobRunner  # carries jobs out
     announcing: Announcing
     leaving: Leaving
+    node_acts: NodeActs  # what another node does for an operator here
     workers: ClusterWorkers
     here: Callable[[], Rereads | None]  # what reads the settings again, once the node serves
     traces: Traces | None = None
@@ -78,7 +80,9 @@ class OperatorServices:
     def actions(self) -> dict[str, Action]:
         """What members may ask of this node by XOPERATE."""
         asked = (self.view, self.reloading, self.jobs, self.suspensions, self.announcing, self.leaving)
-        return {name: act for one in (*asked, self.workers) for name, act in one.actions().items()}
+        return {
+            name: act for one in (*asked, self.node_acts, self.workers) for name, act in one.actions().items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from typing_extensions import TypedDict
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import node_of, number_of, workers_called
-from shadowrelay.shown.fold import Fields, Natural, fold
+from shadowrelay.shown.fold import (
+    FIRST,
+    LEAST,
+    MODEL_OF_ALL,
+    MOST,
+    Fields,
+    Folding,
+    Natural,
+    Rule,
+    by,
+    fold,
+)
 from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
 from shadowrelay.shown.reading import read
 from shadowrelay.shown.status import ReloadEntry, StatusEntry
@@ -45,6 +56,40 @@ class StatusesAnswer(TypedDict):
 
     node: str
     nodes: list[StatusAt | NodeAnswers]
+
+
+def _first_end(values: Sequence[dict[str, str]], _: Folding) -> dict[str, str]:
+    """When the first certificate of each setting ends."""
+    return {
+        key: min(one[key] for one in values if key in one)
+        for key in sorted({key for one in values for key in one})
+    }
+
+
+class DiskEntry(TypedDict):
+    """The disk of a node's mail, in octets. Below ``minimum`` no mail is taken."""
+
+    directory: Annotated[str, FIRST]
+    free: Annotated[Natural, LEAST]
+    minimum: Annotated[Natural, MOST]
+
+
+class KnownMember(TypedDict):
+    """A member that a node knows, and from where: its settings, or an announcement."""
+
+    name: Annotated[str, FIRST]
+    address: Annotated[str, FIRST]
+    site: Annotated[str, FIRST]
+    host: Annotated[str, FIRST]
+    source: Annotated[str, FIRST]
+
+
+class NodeLook(TypedDict):
+    """What a node has. ``certificates``: until when each is valid, by its setting."""
+
+    members: Annotated[list[KnownMember], by("name")]
+    certificates: Annotated[dict[str, str], Rule(_first_end)]
+    disk: Annotated[DiskEntry | None, MODEL_OF_ALL]
 
 
 class QueuesAt(NodeAnswers, QueuesLook):
