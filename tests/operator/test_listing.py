@@ -33,7 +33,7 @@ from shadowrelay.core.suspensions import Suspension
 from shadowrelay.database.message_list import SortBy
 from shadowrelay.operator import listing
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.operator.listing import Wanted
+from shadowrelay.operator.listing import ListWanted
 
 NODES = ("mx1", "mx2", "mx3")
 SUBJECTS = ("hello", "Äpfel", "=?utf-8?Q?Gr=C3=BC=C3=9Fe?=", "zebra", "Hello", "")
@@ -59,7 +59,7 @@ async def nodes(tmp_path: Path) -> AsyncIterator[dict[str, FakeNode]]:
         yield made
 
 
-async def page(nodes: dict[str, FakeNode], wanted: Wanted) -> Any:
+async def page(nodes: dict[str, FakeNode], wanted: ListWanted) -> Any:
     """The page that a node would show that all answer."""
     entries = []
     for name, node in nodes.items():
@@ -68,7 +68,7 @@ async def page(nodes: dict[str, FakeNode], wanted: Wanted) -> Any:
     return listing.page("mx1", entries, wanted)
 
 
-async def walked(nodes: dict[str, FakeNode], wanted: Wanted) -> tuple[list[Any], list[list[str]]]:
+async def walked(nodes: dict[str, FakeNode], wanted: ListWanted) -> tuple[list[Any], list[list[str]]]:
     found, pages, total = [], [], await count(nodes, wanted)
     while True:
         one = await page(nodes, wanted)
@@ -88,8 +88,8 @@ async def walked(nodes: dict[str, FakeNode], wanted: Wanted) -> tuple[list[Any],
     return found, pages
 
 
-async def count(nodes: dict[str, FakeNode], wanted: Wanted) -> int:
-    whole = await page(nodes, Wanted(state=wanted.state, filter=wanted.filter, limit=500))
+async def count(nodes: dict[str, FakeNode], wanted: ListWanted) -> int:
+    whole = await page(nodes, ListWanted(state=wanted.state, filter=wanted.filter, limit=500))
     return len(whole["messages"])
 
 
@@ -113,11 +113,13 @@ async def test_a_list_is_sorted_by_each_column_and_its_pages_follow_one_another_
 ) -> None:
     for by in SortBy:
         for limit in (7,) if filtered else (4, 50):
-            found, pages = await walked(nodes, Wanted(sort=down + by, limit=limit, filter=filtered))
+            found, pages = await walked(nodes, ListWanted(sort=down + by, limit=limit, filter=filtered))
             keys = [(column(one, by), one["id"]) for one in found]
             assert keys == sorted(keys, reverse=bool(down)), (by, limit)
             assert (
-                len({one["id"] for one in found}) == len(found) == await count(nodes, Wanted(filter=filtered))
+                len({one["id"] for one in found})
+                == len(found)
+                == await count(nodes, ListWanted(filter=filtered))
             )
             assert all(len(one) == limit for one in pages[:-1])
     assert filtered is not None or len(found) == MANY
@@ -137,7 +139,7 @@ async def test_every_state_is_listed_with_its_number_in_both_directions(state: s
             *(attempted(one, Ending.ACCEPTED, "250") for one in (3, 4, 5)),
         )
         for sort in ("received", "-received"):
-            found, _ = await walked({"mx1": node}, Wanted(state=state, sort=sort, limit=2))
+            found, _ = await walked({"mx1": node}, ListWanted(state=state, sort=sort, limit=2))
             expected = {"exposed": 3, "shadow": 4, "safety_net": 3, "queued": 4}.get(state)
             assert expected is None or len(found) == expected, (state, len(found))
 
@@ -145,28 +147,28 @@ async def test_every_state_is_listed_with_its_number_in_both_directions(state: s
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(sort="colour"),
-        Wanted(state="lost"),
-        Wanted(state="safety_net", sort="size"),
-        Wanted(after="nothing"),
-        Wanted(after='["x", "y"]', sort="size"),
-        Wanted(before="[1, 2]"),
-        Wanted(before="[" * 5_000),
-        Wanted(limit=0),
+        ListWanted(sort="colour"),
+        ListWanted(state="lost"),
+        ListWanted(state="safety_net", sort="size"),
+        ListWanted(after="nothing"),
+        ListWanted(after='["x", "y"]', sort="size"),
+        ListWanted(before="[1, 2]"),
+        ListWanted(before="[" * 5_000),
+        ListWanted(limit=0),
     ],
 )
-async def test_what_is_no_list_is_refused(nodes: dict[str, FakeNode], wanted: Wanted) -> None:
+async def test_what_is_no_list_is_refused(nodes: dict[str, FakeNode], wanted: ListWanted) -> None:
     with pytest.raises(ActRefused):
         await page(nodes, wanted)
 
 
 async def test_messages_at_one_place_on_several_nodes_are_on_one_page(nodes: dict[str, FakeNode]) -> None:
-    one = {**(await page(nodes, Wanted(limit=1)))["messages"][0]}
+    one = {**(await page(nodes, ListWanted(limit=1)))["messages"][0]}
     entries = [
         {"node": name, "answers": True, "why": "", "total": 1, "messages": [dict(one)]}
         for name in ("mx1", "mx2")
     ]
-    found = listing.page("mx1", entries, Wanted(limit=1))
+    found = listing.page("mx1", entries, ListWanted(limit=1))
     assert [each["node"] for each in found["messages"]] == ["mx1", "mx2"]
     assert (found["total"], found["next"]) == (2, None)
 
@@ -179,5 +181,5 @@ async def test_a_message_in_a_suspended_queue_is_suspended_in_a_list_and_says_wh
         order = Suspension(id=RequestId(message_id(9)), next_hop=NextHop("outside"), suspended=True, **said)
         hop = node.hop
         node.hop = lambda name: replace(hop(name), suspension=order)  # type: ignore[method-assign]
-        (found,) = (await page({"mx1": node}, Wanted()))["messages"]
+        (found,) = (await page({"mx1": node}, ListWanted()))["messages"]
         assert (found["doing"], found["reason"]) == ("suspended", "ann suspended the queue: they move")

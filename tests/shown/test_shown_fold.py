@@ -10,7 +10,7 @@ import pytest
 from nodes_told import a_peer, a_queue
 
 from shadowrelay.shown.fold import fold
-from shadowrelay.shown.nodes import StatusLook
+from shadowrelay.shown.nodes import DiskEntry, NodeLook, StatusLook
 from shadowrelay.shown.queues import (
     HeldForHop,
     HopLook,
@@ -340,6 +340,18 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
     JobCounts: (({}, {}), {"did late waiting pending": SUM}),
     MailCounts: (({}, {}), {"messages recipients octets": SUM}),
     ResubmitCounts: (({}, {}), {"made": SUM, "skipped": BY_NAME, "left": (None, 5, 5, 5)}),
+    NodeLook: (
+        ({}, {}),
+        {
+            "members": ([{"name": "a"}], [{"name": "b"}], *([{"name": "a"}, {"name": "b"}],) * 2),
+            "certificates": ({"a": LATE}, {"a": EARLY, "b": LATE}, *({"a": EARLY, "b": LATE},) * 2),
+            "disk": ({"free": 5}, {"free": 2}, {"free": 2}, {"free": 2}),
+        },
+    ),
+    DiskEntry: (
+        ({}, {}),
+        {"directory": ("a", "b", "a", "a"), "free": (5, 2, 2, 2), "minimum": (2, 5, 5, 5)},
+    ),
     StatusLook: (({}, {}), {"status": ({"queued": 2}, {"queued": 5}, {"queued": 7}, {"queued": 7})}),
 }
 CASES = [

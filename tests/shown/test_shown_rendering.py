@@ -83,6 +83,7 @@ SOURCES: dict[Any, tuple[type, ...]] = {
     records.SetEntry: (Switch,),
     records.RedundancyEntry: (EffectivePolicy,),
     records.MemberEntry: (MemberShown,),
+    nodes.KnownMember: (MemberShown,),
 }
 """What each model is made of. Models that are not here are made by hand, and mypy compares them."""
 

@@ -11,7 +11,7 @@ from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused, page_limit
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.values import replace
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.operator.listing import Wanted
+from shadowrelay.operator.listing import ListWanted
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import NoSuchMessage, View
 from shadowrelay.shown.messages import FoundAnswer, ListAnswer, MessageAnswer, TraceAnswer
@@ -76,7 +76,7 @@ class ClusterRoutes:
             raise RequestRefused(400, f"unknown: {', '.join(unknown)}; known are {', '.join(sorted(known))}")
         texts: dict[str, Any] = {name: given[name] for name in known - {"limit"} if given.get(name)}
         try:
-            return await self._view.listed(replace(Wanted(limit=page_limit(given, 50)), **texts))
+            return await self._view.listed(replace(ListWanted(limit=page_limit(given, 50)), **texts))
         except ActRefused as refused:
             raise RequestRefused(400, str(refused)) from None
 

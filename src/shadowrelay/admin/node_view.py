@@ -279,7 +279,7 @@ def _list_of(told: Told) -> message_list.ListOf:
     )
 
 
-def _place(told: Told, key: str) -> message_list.Row | None:
+def _place(told: Told, key: str) -> message_list.ListPlace | None:
     if key not in told:
         return None
     found = told[key]

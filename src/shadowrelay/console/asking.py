@@ -15,7 +15,7 @@ from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Told
 from shadowrelay.operator import view
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.operator.listing import Wanted
+from shadowrelay.operator.listing import ListWanted
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import NoSuchMessage, View
 from shadowrelay.shown import nodes
@@ -101,7 +101,7 @@ class Asking:
         entries = await self._view.workers(view.RATES, {})
         return fold(RatesLook, [one for one in entries if one["answers"]]), entries
 
-    async def listed(self, wanted: Wanted) -> ListAnswer:
+    async def listed(self, wanted: ListWanted) -> ListAnswer:
         """A page of the messages of all members. Raises RequestRefused."""
         with _refusing():
             return await self._view.listed(wanted)

@@ -17,7 +17,7 @@ from shadowrelay.console.pages import QUEUE_VERBS, PageFrame, given_in
 from shadowrelay.console.words import many, number, short
 from shadowrelay.core.jobs import Filter
 from shadowrelay.database.views import MessageState
-from shadowrelay.operator.listing import Wanted
+from shadowrelay.operator.listing import ListWanted
 from shadowrelay.shown.nodes import by_node, total
 
 _TABS = {
@@ -127,7 +127,7 @@ class MessagePages:
     async def _sorted(self, given: Mapping[str, str], wanted: Filter | None) -> dict[str, Any]:
         """A page of a list over all nodes. Raises RequestRefused."""
         page = await self._asking.listed(
-            Wanted(
+            ListWanted(
                 state=given["state"] or MessageState.QUEUED.value,
                 filter=wanted,
                 sort=given["sort"] or "received",

@@ -28,7 +28,7 @@ SQL = load("message_list.sql")
 _ALL = -1
 
 SortValue: TypeAlias = int | str
-Row: TypeAlias = tuple[SortValue, MessageId]
+ListPlace: TypeAlias = tuple[SortValue, MessageId]
 
 
 class SortBy(StrEnum):
@@ -52,8 +52,8 @@ class ListOf:
     filter: Filter | None = None
     by: SortBy = SortBy.RECEIVED
     down: bool = False
-    after: Row | None = None
-    before: Row | None = None
+    after: ListPlace | None = None
+    before: ListPlace | None = None
     most: int = 50
 
     @property
@@ -74,11 +74,11 @@ class ListOf:
 class ListPage:
     """The rows of a page in their order, one more if there are more; and how many are in the list."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ListPlace]
     total: int
 
 
-def page(rows: Sequence[Row], wanted: ListOf) -> list[Row]:
+def page(rows: Sequence[ListPlace], wanted: ListOf) -> list[ListPlace]:
     """The page of all rows, with the next one. Of a page before a place, the one before it is the first."""
     if wanted.before is not None:
         place = wanted.before
@@ -101,7 +101,7 @@ def by_index(ledger: SqlLedger, wanted: ListOf) -> ListPage:
     else:
         start = place[1] if place else MessageId("~")
         found = ledger.connection.execute(SQL["before_in_safety_net"], (start, wanted.most + 1))
-    rows: list[Row] = [(id_, MessageId(id_)) for (id_,) in found]
+    rows: list[ListPlace] = [(id_, MessageId(id_)) for (id_,) in found]
     return ListPage(rows if wanted.before is None else rows[::-1], _total(counts(ledger), wanted.state))
 
 
@@ -114,7 +114,7 @@ def sorted_page(readers: Sequence[sqlite3.Connection], wanted: ListOf, now: date
     else:
         found = reader.execute(VIEWS[f"page_{wanted.state.value}"], (FIRST, _ALL))
         ids = [MessageId(id_) for (id_,) in found]
-    rows: list[Row]
+    rows: list[ListPlace]
     if wanted.by is SortBy.RECEIVED:
         rows = [(id_, id_) for id_ in ids]
     else:

@@ -13,13 +13,13 @@ from shadowrelay.operator.acts import ActRefused
 from shadowrelay.shown.messages import ListAnswer, ListedMessage, NodeListed
 from shadowrelay.wire.records import record_told
 
-Entry: TypeAlias = dict[str, Any]
+_Told: TypeAlias = dict[str, Any]
 
 _LONGEST_PLACE = 1_500  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ListWanted:
     """A page of a list. ``sort``: what it is sorted by, with ``-`` before it for the greatest first.
     ``after`` and ``before``: a place, as ``next`` and ``previous`` have it; '' for none.
     """
@@ -54,7 +54,7 @@ def place(text: str) -> list[int | str]:
     return found
 
 
-def page(node: str, nodes: Sequence[Entry], wanted: Wanted) -> ListAnswer:
+def page(node: str, nodes: Sequence[_Told], wanted: ListWanted) -> ListAnswer:
     """The page of all nodes that answer. Messages of one place are on one page."""
     down, most = wanted.sort.startswith("-"), wanted.limit
     every = [_message(one, entry["node"]) for entry in nodes for one in entry.get("messages", ())]
@@ -82,14 +82,14 @@ def _message(told: Told, node: str) -> Any:
     return {**{name: told.get(name) for name in ListedMessage.__annotations__}, "node": node}
 
 
-def _node(one: Entry) -> NodeListed:
+def _node(one: _Told) -> NodeListed:
     return {"node": one["node"], "answers": one["answers"], "why": one["why"], "total": one.get("total")}
 
 
-def _place(one: Entry) -> tuple[bool, Any, str]:
+def _place(one: _Told) -> tuple[bool, Any, str]:
     value, id_ = one["place"]
     return isinstance(value, str), value, id_
 
 
-def _told(one: Entry) -> str:
+def _told(one: _Told) -> str:
     return json.dumps(one["place"], separators=(",", ":"))

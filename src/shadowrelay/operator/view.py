@@ -113,7 +113,7 @@ class View:
             page.add(name, found)
         return page.shown(self.name, query)
 
-    async def listed(self, wanted: listing.Wanted) -> ListAnswer:
+    async def listed(self, wanted: listing.ListWanted) -> ListAnswer:
         """A page of the messages of all nodes in a state, or that a filter means. Raises ActRefused."""
         return listing.page(self.name, await self.everybody(LIST, wanted.arguments()), wanted)
 
