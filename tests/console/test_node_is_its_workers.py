@@ -8,18 +8,25 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from html import unescape
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
 from admin.admin_node import MX2, OURS, ask, attempted, damaged, fill, held, meet, message_id, peer, received
 from click.testing import CliRunner
+from starlette.routing import Route
 from told_by_models import exact
 from workers.fronted import Fronted, a_front
 
+from shadowrelay.admin.access import Access
+from shadowrelay.admin.api import build_app
+from shadowrelay.admin.node import RunningNode
 from shadowrelay.cli import main
+from shadowrelay.console.app import Console
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.workers import worker_name
@@ -89,6 +96,60 @@ PAGES = [
     ("/messages?q=of+three", IDS[0]),
     ("/node", "Queued 2 Exposed 1 Waits for you 1 Copies for others 1"),
 ]
+ANSWERS = [
+    ("/api/v1/status", '"queued":2'),
+    ("/api/v1/queues", '"outside"'),
+    ("/api/v1/shadow-queues", MX2),
+    ("/api/v1/peers", MX2),
+    ("/api/v1/drain", '"queued":2'),
+    ("/api/v1/scrub", '"messages_of"'),
+    ("/api/v1/messages?state=exposed", IDS[1]),
+    (f"/api/v1/messages/{IDS[0]}", "of three"),
+    ("/api/v1/safety-net", IDS[4]),
+    ("/api/v1/cluster/status", '"queued":2'),
+    ("/api/v1/cluster/queues", '"outside"'),
+    ("/api/v1/cluster/queues/outside", '"messages":1'),
+    ("/api/v1/cluster/find?q=ann@outside.test", IDS[0]),
+    (f"/api/v1/cluster/messages/{IDS[0]}", "of three"),
+    ("/api/v1/cluster/messages?state=set_aside", IDS[3]),
+    ("/metrics", 'shadowrelay_queued_messages{worker="3"} 2.0'),
+]
+"""What each answer of the node has of the mail of its third worker."""
+
+NOT_OF_MAIL = {
+    "/act": "its form counts what a job is about: operator/test_jobs.py, over all members",
+    "/jobs": "records, which every worker has",
+    "/jobs/{id}": "records",
+    "/jobs/{id}/stop": "a question",
+    "/login": "a form",
+    "/node/announce": "a form",
+    **{
+        f"{base}/{act}": "a question"
+        for base in ("/node", "/nodes/{name}")
+        for act in ("drain", "undrain", "reload")
+    },
+    "/nodes/{name}": "console/test_console_nodes.py, of a member of two workers",
+    "/safety-net": "resubmit requests, which are records",
+    "/safety-net/new": "operator/test_resubmit.py: what a request is about is counted over all members",
+    "/safety-net/{id}/change": "a question",
+    "/api/v1/resubmit": "records",
+    "/api/v1/resubmit/{id}": "records",
+    "/api/v1/redundancy": "a switch: workers/test_front.py adds up its counts",
+    "/api/v1/settings": "records",
+    "/api/v1/time": "clocks",
+    "/api/v1/redirect": "an order, with the sums of its workers",
+    "/api/v1/members": "members",
+    "/api/v1/jobs": "records",
+    "/api/v1/jobs/{id}": "records",
+    "/api/v1/suspensions": "records",
+    "/api/v1/cluster/trace/{id}": "tracking logs of all members: operator/test_trace_order.py",
+    "/api/v1/events": "a stream: workers/test_node_events.py",
+    "/api/v1/openapi.json": "a description",
+    "/healthz/live": "the process",
+    "/healthz/ready": "whether any worker takes mail",
+}
+"""The routes that tell of no mail, or where else it is shown that they tell of all workers."""
+
 COMMANDS = [
     ("status", r"queued +2"),
     ("status", r"set aside +1"),
@@ -111,6 +172,26 @@ async def test_a_page_shows_the_mail_of_the_third_worker(path: str, text: str, t
     async with three(tmp_path) as front:
         found = await page(front, path)
     assert text in found, found
+
+
+@pytest.mark.parametrize(("path", "text"), ANSWERS)
+async def test_an_answer_has_the_mail_of_the_third_worker(path: str, text: str, tmp_path: Path) -> None:
+    async with three(tmp_path) as front:
+        got = await ask(front.port, path)
+    assert got.status == 200, got.text
+    assert text in got.text, got.text
+
+
+def test_every_route_is_shown_to_have_the_mail_of_all_workers_or_says_why_not() -> None:
+    node = cast(RunningNode, SimpleNamespace(name=OURS, services=None))
+    console = Console(node=node, access=Access(()), clock=lambda: datetime.now(UTC))
+    routes = [*console.routes(), *build_app(node).routes]
+    looks = [one for one in routes if isinstance(one, Route) and "GET" in (one.methods or ())]
+    paths = {one.path for one in looks if not one.path.startswith("/static/")}
+    asked = {path.partition("?")[0] for path, _ in [*PAGES, *ANSWERS]}
+    shown = {next(one.path for one in looks if one.path_regex.match(path)) for path in asked}
+    assert paths - shown == set(NOT_OF_MAIL)
+    assert not shown & set(NOT_OF_MAIL)
 
 
 @pytest.mark.parametrize(("command", "text"), COMMANDS)
