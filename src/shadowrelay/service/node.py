@@ -338,7 +338,10 @@ class Node:
                 clock=clock,
                 seconds=seconds,
             ),
-            rates=Rates(lambda: database.ledger.tracked),
+            rates=Rates(
+                lambda: database.ledger.tracked,
+                lambda: {hop: one.number for hop, one in self.queue.attempts.each.items()},
+            ),
             node_acts=NodeActs(
                 members=lambda: self.contacts().members,
                 drain=self.begin_drain,

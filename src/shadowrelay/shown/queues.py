@@ -12,6 +12,7 @@ from shadowrelay.shown.fold import (
     MOST,
     OLDEST,
     SAID,
+    SUM,
     Folding,
     Natural,
     Newest,
@@ -84,7 +85,10 @@ class NextHopEntry(TypedDict):
 
 
 class QueueEntry(NextHopEntry):
-    """The backlog for one next hop. What hinders it comes first, then what moves it."""
+    """The backlog for one next hop. What hinders it comes first, then what moves it.
+
+    ``attempts_a_minute``: in the last one; None for a next hop that shares its count with others.
+    """
 
     identity: Annotated[str, queue_of("next_hop")]
     next_hop: Annotated[str, FIRST]
@@ -98,6 +102,7 @@ class QueueEntry(NextHopEntry):
     unread: Sum
     oldest: Annotated[str, OLDEST]
     next_attempt: Oldest
+    attempts_a_minute: Annotated[Natural | None, SUM]
     overdue_since: Oldest
     last_error: Annotated[str, SAID]
     why: Annotated[str, SAID]
