@@ -189,3 +189,9 @@ async def test_after_a_login_the_page_that_was_wanted_is_shown(tmp_path: Path) -
         assert (got.status, got.headers["location"]) == (303, wanted)
         elsewhere = await posted(port, "/login", "", token=OPERATES, operator="ann", next="//evil.test/")
         assert elsewhere.headers["location"] == "/"
+
+
+async def test_who_may_only_look_has_no_form_that_has_a_member_act(tmp_path: Path) -> None:
+    async with two(tmp_path) as (_, _, _, port):
+        for act in ("drain", "undrain", "reload"):
+            assert (await page(port, f"/nodes/{MX2}/{act}", LOOKS)).status == 403
