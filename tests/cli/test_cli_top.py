@@ -169,12 +169,14 @@ def test_each_worker_is_a_line_if_asked_and_all_of_them_are_heard() -> None:
     assert [(one.name, one.why) for one in watch.nodes] == [
         ("mx1.example.net", ""),
         ("w2.mx1.example.net", ""),
+        ("w3.mx1.example.net", "it does not answer"),
     ]
     assert figures(watch.nodes)["waiting"]["queued"] == 14
     lines = draw(TopFrame(nodes=watch.nodes, events=(), now=NOW), 100)
-    assert [one.text.split()[:3] for one in lines if "mx1.example.net  " in one.text][-2:] == [
+    assert [one.text.split()[:3] for one in lines if "mx1.example.net  " in one.text][-3:] == [
         ["mx1.example.net", "ready", "7"],
         ["w2.mx1.example.net", "ready", "7"],
+        ["w3.mx1.example.net", "no", "answer"],
     ]
     watch.start()
     deadline = time.monotonic() + 30
@@ -189,6 +191,9 @@ def test_a_node_of_several_workers_is_one_line_with_their_sums_if_none_is_asked_
     watch.once()
     (node,) = watch.nodes
     assert (node.name, node.why) == ("mx1.example.net", "")
+    assert node.silent == "worker 3 of 3 does not answer"
+    lines = draw(TopFrame(nodes=watch.nodes, events=(), now=NOW), 100)
+    assert "mx1.example.net: worker 3 of 3 does not answer" in [one.text for one in lines]
     assert node.look
     assert (node.look.value("queued_messages"), node.look.value("ready")) == (14, 1)
     told = figures(watch.nodes)
@@ -199,7 +204,7 @@ def test_a_node_of_several_workers_is_one_line_with_their_sums_if_none_is_asked_
     }
     each = NodesWatch([fronted], 0.01, workers=True)
     each._seen = watch._seen
-    assert told["rates"]["accepted"] == sum(one.pace.rates["accepted"] for one in each.nodes) > 0
+    assert told["rates"]["accepted"] == sum(one.pace.rates.get("accepted", 0) for one in each.nodes) > 0
     fronted.metrics = lambda: 'shadowrelay_worker_serving{worker="1"} 0\n'
     watch._look(fronted)
     assert [one.why for one in watch.nodes] == ["none of its workers answers"]

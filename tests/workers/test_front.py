@@ -6,10 +6,12 @@ import asyncio
 import json
 import re
 import socket
+import time
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, urlencode
 
+import pytest
 from admin.admin_node import MX2, MX3, NOW, OURS, Got, ask, attempted, fill, held, meet, message_id, received
 from prometheus_client.parser import text_string_to_metric_families
 from told_by_models import exact
@@ -65,6 +67,32 @@ async def test_a_worker_that_was_silent_is_asked_last(tmp_path: Path) -> None:
             assert "did not answer within" in ready.json["warning"]
             async with asyncio.timeout(proxy.PATIENCE / 4):
                 assert await answering(front) == f"w2.{OURS}"
+
+
+async def test_a_worker_that_gives_a_sign_of_life_is_waited_for_and_one_that_does_not_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "GLANCE", 0.05)
+    async with a_front(tmp_path, 3) as front:
+        slow = front.each[1].node
+        look = slow.ready
+
+        def slowly() -> Any:  # the look at this one takes longer than a glance, and it lives
+            time.sleep(0.2)
+            return look()
+
+        monkeypatch.setattr(slow, "ready", slowly, raising=False)
+        await front.each[2].die(told=False)
+        front.each[2].socket.unlink()
+        with socket.socket(socket.AF_UNIX) as frozen:
+            frozen.bind(str(front.each[2].socket))
+            frozen.listen(16)
+            told = (await ask(front.port, "/api/v1/status")).json["workers"]
+            assert [one["answers"] for one in told] == [True, True, False]
+            assert "worker 3" in told[2]["why"]
+            assert "did not answer within" in told[2]["why"]
+            found = await scraped(front)
+            assert [found[f"shadowrelay_worker_serving,worker={one}"] for one in (1, 2, 3)] == [1, 1, 0]
 
 
 async def test_without_a_worker_the_answer_says_why_and_the_list_of_workers_too(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -181,3 +182,31 @@ def test_when_the_first_worker_is_killed_the_second_answers_and_the_list_says_wh
 def test_a_wrong_token_is_refused(node: SupervisedNode) -> None:
     for target in ("/metrics", "/api/v1/workers", "/api/v1/workers/2/status", "/api/v1/drain", "/"):
         assert ask(node, target, authorization="Bearer wrong")[0] == 401, target
+
+
+@pytest.mark.parametrize("frozen", [1, 2])
+def test_a_frozen_worker_is_named_as_silent_and_all_else_is_told_at_once(
+    node: SupervisedNode, frozen: int
+) -> None:
+    wait_for(lambda: node.serving() == {1, 2})
+    pid, named = node.pid(frozen), f"worker {frozen}"
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        metrics = ask(node, "/metrics")[1]
+        assert f'shadowrelay_worker_serving{{worker="{frozen}"}} 0.0' in metrics
+        assert f'shadowrelay_ready{{worker="{3 - frozen}"}} 1.0' in metrics
+        status, ready, _ = ask(node, "/healthz/ready")
+        assert (status, named in json.loads(ready)["warning"]) == (200, True)
+        told = get(node, "/api/v1/status")
+        assert [one["answers"] for one in told["workers"]] == [frozen != 1, frozen != 2]
+        assert ask(node, "/healthz/live")[0] == 200
+        assert "does not answer" in ask(node, "/", accept="text/html")[1]
+        for words in (["status"], ["top", "--once", "--interval", "0.2s"]):
+            done = command(node, *words)
+            assert done.returncode == 0, done.stderr
+            assert named in done.stdout, done.stdout
+        assert time.monotonic() - began < 30  # 60 s before: each looked for as long as it may
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: f'shadowrelay_worker_serving{{worker="{frozen}"}} 1.0' in ask(node, "/metrics")[1])

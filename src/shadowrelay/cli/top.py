@@ -93,6 +93,7 @@ def _figures(watch: NodesWatch) -> dict[str, object]:
         "queued": every["waiting"]["queued"],
         "queues": every["queues"],
         "nodes": [
-            {"name": one.name, "url": one.url, "answers": not one.why, "why": one.why} for one in nodes
+            {"name": one.name, "url": one.url, "answers": not one.why, "why": one.why or one.silent}
+            for one in nodes
         ],
     }

@@ -18,7 +18,7 @@ from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
 from shadowrelay.cli.viewing import clean
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.time_text import spell
-from shadowrelay.core.workers import label, worker_name
+from shadowrelay.core.workers import label, worker_name, workers_called
 from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Sum, SumByName, by, fold
 from shadowrelay.shown.nodes import WorkersAnswer, node_name
 
@@ -68,6 +68,11 @@ def looks(page: str, at: float) -> dict[int, Look]:
     if not answering and any(one.name == _SERVING for one in samples):
         raise ValueError("none of its workers answers")
     return {number: _look(some, at) for number, some in sorted((answering or {1: []}).items())}
+
+
+def workers_of(page: str) -> set[int]:
+    """The numbers of the workers that a node should have, whether they answer or not."""
+    return {int(one.labels["worker"]) for one in _samples(page) if one.name == _SERVING}
 
 
 def _samples(page: str) -> list[Sample]:
@@ -150,13 +155,16 @@ def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """What is known of one node that is asked. ``why``: why it does not answer; then the figures are old."""
+    """What is known of one node that is asked. ``why``: why it does not answer; then the figures are old.
+    ``silent``: which of its workers do not answer, of a node that does.
+    """
 
     url: str
     name: str
     look: Look | None = None
     pace: NodePace = field(default_factory=lambda: NodePace({}, {}))
     why: str = ""
+    silent: str = ""
 
 
 def together(workers: Sequence[SeenNode]) -> SeenNode:
@@ -257,6 +265,15 @@ AGAIN = 2.0
 _KEPT = 200  # events
 
 
+def _away(workers: Mapping[int, SeenNode]) -> str:
+    """Which workers do not answer, of a node of which others do."""
+    numbers = [number for number, one in sorted(workers.items()) if one.why]
+    if not numbers or len(numbers) == len(workers):
+        return ""
+    called = workers_called([worker_name(ServerName("n"), number) for number in numbers])
+    return f"{called} of {len(workers)} {'does' if len(numbers) == 1 else 'do'} not answer"
+
+
 class NodesWatch:
     """Looks at nodes in threads of its own, which end with the process. ``nodes`` and ``events`` may be read
     at any time.
@@ -278,7 +295,10 @@ class NodesWatch:
         found: list[SeenNode] = []
         for url, workers in list(self._seen.items()):
             each = [replace(one, name=self._name_of(url, number)) for number, one in sorted(workers.items())]
-            found += each if self._workers else [replace(together(each), name=self._names[url])]
+            if self._workers:
+                found += each
+            else:
+                found.append(replace(together(each), name=self._names[url], silent=_away(workers)))
         return found
 
     def _name_of(self, url: str, number: int) -> str:
@@ -320,7 +340,8 @@ class NodesWatch:
             why = clean(error).partition(" --admin or ")[0]
             self._seen[client.url] = {number: replace(one, why=why) for number, one in before.items()}
             return
-        silent = {number: replace(one, why="it does not answer") for number, one in before.items()}
+        known = {number: SeenNode(client.url, client.url) for number in workers_of(page)} | before
+        silent = {number: replace(one, why="it does not answer") for number, one in known.items()}
         self._seen[client.url] = silent | {
             number: self._paced(before.get(number), client.url, seen) for number, seen in found.items()
         }
@@ -463,6 +484,7 @@ def _head(frame: TopFrame, every: TopFigures) -> list[TopLine]:
             bad=bool(one_copy),
         ),
     ]
+    lines += [TopLine(f"{node.name}: {node.silent}", bad=True) for node in nodes if node.silent]
     return lines + [TopLine(f"{node.name}: {node.why}; it is asked again", bad=True) for node in away]
 
 

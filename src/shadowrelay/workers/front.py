@@ -507,7 +507,7 @@ def _of_front(scraped: Sequence[tuple[WorkerState, str]]) -> Iterator[Metric]:
     """What the front itself knows. A node of which no worker gives its metrics is not ready."""
     serving = GaugeMetricFamily(
         "shadowrelay_worker_serving",
-        "1 while this worker of the node serves; there is none of a worker that leaves or has left.",
+        "1 while this worker of the node serves and answers; none of a worker that leaves or has left.",
         labels=["worker"],
     )
     restarts = CounterMetricFamily(
@@ -515,9 +515,9 @@ def _of_front(scraped: Sequence[tuple[WorkerState, str]]) -> Iterator[Metric]:
         "Ends of this worker's process that nobody asked for, since the node's start.",
         labels=["worker"],
     )
-    for worker, _ in scraped:
+    for worker, page in scraped:
         if worker.state not in ("leaving", "ended"):
-            serving.add_metric([str(worker.number)], int(worker.state == "serving"))
+            serving.add_metric([str(worker.number)], int(worker.state == "serving" and bool(page)))
         restarts.add_metric([str(worker.number)], worker.restarts)
     yield serving
     yield restarts

@@ -10,11 +10,11 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from starlette.requests import Request
@@ -24,8 +24,11 @@ from starlette.types import Scope as AsgiScope
 
 from shadowrelay.admin.front_session import HEADER
 from shadowrelay.admin.guard import RequestRefused
+from shadowrelay.admin.server import LIVE
 from shadowrelay.admin.streaming import until_gone
 from shadowrelay.workers.worker import WorkerState
+
+T = TypeVar("T")
 
 CONNECT = 2.0
 """Seconds for a worker to take a connection."""
@@ -35,6 +38,15 @@ PATIENCE = 60.0
 
 QUICK = 2.0
 """Seconds for a worker that starts, and for all that a person or a probe waits for."""
+
+GLANCE = 0.5
+"""Seconds after which a worker that has not answered a look is asked for a sign of life."""
+
+SIGN = 1.5
+"""Seconds for a sign of life: a worker that works on a look gives one, a frozen one does not."""
+
+KNOWN = 0.2
+"""Seconds for both, of a worker that was silent."""
 
 SLOW = 60.0
 """Seconds in which a client has to take what it is sent."""
@@ -133,11 +145,11 @@ class WorkerProxy:
 
     def order(self) -> list[WorkerState]:
         """The workers that may answer, the best first."""
-        now = self._clock()
         there = [one for one in self.workers() if one.state in _ORDER]
-        return sorted(
-            there, key=lambda one: (self._silent.get(one.number, 0.0) > now, _ORDER[one.state], one.number)
-        )
+        return sorted(there, key=lambda one: (self._was_silent(one), _ORDER[one.state], one.number))
+
+    def _was_silent(self, worker: WorkerState) -> bool:
+        return self._silent.get(worker.number, 0.0) > self._clock()
 
     def numbered(self, number: int) -> WorkerState:
         """Raises RequestRefused 404."""
@@ -151,7 +163,8 @@ class WorkerProxy:
         why = []
         for worker in self.order():
             try:
-                return Passed(await self.ask(worker, call, PATIENCE), worker)
+                asked = self.ask(worker, call, PATIENCE)
+                return Passed(await (asked if call.changes else self._while_alive(worker, asked)), worker)
             except WorkerGone as gone:
                 if gone.heard and call.changes:
                     raise RequestRefused(
@@ -179,7 +192,42 @@ class WorkerProxy:
         return list(await asyncio.gather(*(self.read(one, call, patience(one)) for one in asked)))
 
     async def read(self, worker: WorkerState, call: Call, within: float) -> WorkerReply:
-        """The answer of a worker, read whole; within that many seconds."""
+        """The answer of a worker, read whole; within that many seconds. A look waits for a worker as long as
+        that gives signs of life.
+        """
+        asked = self._read(worker, call, within)
+        if call.changes:
+            return await asked
+        try:
+            return await self._while_alive(worker, asked)
+        except WorkerGone as gone:
+            return WorkerReply(worker=worker, status=503, headers={}, body=b"", why=str(gone))
+
+    async def _while_alive(self, worker: WorkerState, asked: Coroutine[Any, Any, T]) -> T:
+        """What is asked of a worker. Raises WorkerGone as soon as the worker gives no sign of life."""
+        task = asyncio.ensure_future(asked)
+        known = self._was_silent(worker)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=KNOWN if known else GLANCE)
+            while not done:
+                within = KNOWN if known else SIGN
+                if not await self._lives(worker, within):
+                    self._ask_last(worker)
+                    raise WorkerGone(f"{_called(worker)} did not answer within {within:g} s", heard=True)
+                known = False
+                done, _ = await asyncio.wait({task}, timeout=QUICK)
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _lives(self, worker: WorkerState, within: float) -> bool:
+        sign = await self._read(worker, Call(method="GET", target=LIVE.encode(), headers=()), within)
+        if sign.body:
+            self._silent.pop(worker.number, None)
+        return bool(sign.body)
+
+    async def _read(self, worker: WorkerState, call: Call, within: float) -> WorkerReply:
         try:
             async with asyncio.timeout(within):
                 answer = await self.ask(worker, call, within)
