@@ -21,6 +21,7 @@ from shadowrelay.console.app import Console
 from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.operating import By, Scope
+from shadowrelay.database.views import MessageState
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
 from shadowrelay.operator.resubmit_estimate import CannotDo
 
@@ -376,3 +377,14 @@ async def test_the_first_screen_shows_the_last_audit(
     figure = re.search(r'<div class="(\w*)"><dt>Last audit</dt><dd class="words">([^<]*)', page.text)
     assert figure
     assert (figure[2], figure[1] == "bad") == (shown, bad)
+
+
+@pytest.mark.parametrize("state", [*MessageState])
+async def test_a_state_without_mail_says_where_mail_is(node: ConsoleNode, state: MessageState):
+    async with console(node) as port:
+        page = await ask(port, f"/messages?state={state.value}&sort=received")
+    assert page.status == 200, page.text
+    if 'class="empty"' in page.text:
+        assert 'Of other mail there is: <a href="/messages?state=queued">Queued 2</a>' in page.text
+    else:
+        assert state in (MessageState.QUEUED, MessageState.EXPOSED, MessageState.AT_RISK)

@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.jobs import Filter
 from shadowrelay.core.members.damage import needed
 from shadowrelay.core.operating import Told
+from shadowrelay.core.values import replace
 from shadowrelay.database import message_list, search, views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import Queues, QueueView, ShadowQueues, hop_queues
@@ -136,6 +137,8 @@ class NodeView:
     async def listed(self, wanted: message_list.ListOf) -> Json:
         """A page of a sorted list, one message more if there are more, and how many there are."""
         now = self.clock()
+        if wanted.state is views.MessageState.AT_RISK:
+            wanted = replace(wanted, **await self._away())
         if wanted.simple:
             page = await self._ask(lambda ledger: message_list.by_index(ledger, wanted))
         elif wanted.in_safety_net:
@@ -149,17 +152,17 @@ class NodeView:
 
     async def messages(self, state: views.MessageState, after: str, most: int) -> MessagesPage:
         """A page of the messages in a state."""
-        away: dict[str, Any] = {}
-        if state is views.MessageState.AT_RISK:
-            seen = await self._ask(views.snapshot)
-            gone = render.away_members(self.node, seen, self.clock())
-            away["owners"] = [one.name for one in gone if not one.seen_by]
-            away["holders"] = (
-                [one.name for one in gone] if any(seen.held_by.get(one.name) for one in gone) else []
-            )
+        away = await self._away() if state is views.MessageState.AT_RISK else {}
         found = await self._ask(lambda ledger: views.page(ledger, state, after, most + 1, **away))
         shown = [render.summary(item) for item in found]
         return {"messages": shown[:most], "next": shown[most - 1]["id"] if len(shown) > most else None}
+
+    async def _away(self) -> dict[str, Any]:
+        """The owners and holders that are away, whose mail is at risk."""
+        seen = await self._ask(views.snapshot)
+        gone = render.away_members(self.node, seen, self.clock())
+        holders = [one.name for one in gone] if any(seen.held_by.get(one.name) for one in gone) else []
+        return {"owners": tuple(one.name for one in gone if not one.seen_by), "holders": tuple(holders)}
 
     async def message(self, wanted: str) -> MessageAnswer | list[MessageId]:
         """All that this node knows of a message, by its id or the beginning of it. Else what it may be."""

@@ -36,6 +36,7 @@ _TABS = {
 _COUNTED = {
     MessageState.QUEUED: "queued",
     MessageState.EXPOSED: "exposed",
+    MessageState.AT_RISK: "at_risk",
     MessageState.ASKING: "asking",
     MessageState.IN_DOUBT: "in_doubt",
     MessageState.SET_ASIDE: "set_aside",

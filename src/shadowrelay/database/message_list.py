@@ -17,11 +17,10 @@ from typing import TypeAlias
 from shadowrelay.core.identifiers import FIRST, MessageId
 from shadowrelay.core.jobs import Filter
 from shadowrelay.core.values import dataclass
-from shadowrelay.database import job_selection
+from shadowrelay.database import job_selection, views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queries import load
 from shadowrelay.database.selectors import know_folded
-from shadowrelay.database.views import SQL as VIEWS
 from shadowrelay.database.views import Counts, MessageState, counts
 
 SQL = load("message_list.sql")
@@ -46,7 +45,9 @@ class SortBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOf:
-    """Which page of which messages. ``down``: the greatest first. ``after`` or ``before``: a place."""
+    """Which page of which messages. ``down``: the greatest first. ``after`` or ``before``: a place.
+    ``owners``, ``holders``: those that are away, for AT_RISK.
+    """
 
     state: MessageState = MessageState.QUEUED
     filter: Filter | None = None
@@ -55,11 +56,14 @@ class ListOf:
     after: ListPlace | None = None
     before: ListPlace | None = None
     most: int = 50
+    owners: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
 
     @property
     def simple(self) -> bool:
         """Is it answered by an index, however long the list is?"""
-        return self.filter is None and self.by is SortBy.RECEIVED and (self.in_safety_net or self.forward)
+        by_id = self.filter is None and self.by is SortBy.RECEIVED and self.state is not MessageState.AT_RISK
+        return by_id and (self.in_safety_net or self.forward)
 
     @property
     def in_safety_net(self) -> bool:
@@ -97,11 +101,12 @@ def by_index(ledger: SqlLedger, wanted: ListOf) -> ListPage:
     up = wanted.down == (wanted.before is not None)
     if up:
         start = place[1] if place else FIRST
-        found = ledger.connection.execute(VIEWS[f"page_{wanted.state.value}"], (start, wanted.most + 1))
+        ids = views.ids(ledger.connection, wanted.state, start, wanted.most + 1)
     else:
         start = place[1] if place else MessageId("~")
         found = ledger.connection.execute(SQL["before_in_safety_net"], (start, wanted.most + 1))
-    rows: list[ListPlace] = [(id_, MessageId(id_)) for (id_,) in found]
+        ids = [MessageId(id_) for (id_,) in found]
+    rows: list[ListPlace] = [(id_, id_) for id_ in ids]
     return ListPage(rows if wanted.before is None else rows[::-1], _total(counts(ledger), wanted.state))
 
 
@@ -112,8 +117,8 @@ def sorted_page(readers: Sequence[sqlite3.Connection], wanted: ListOf, now: date
     if wanted.filter is not None:
         ids = job_selection.meant(reader, wanted.filter, now)
     else:
-        found = reader.execute(VIEWS[f"page_{wanted.state.value}"], (FIRST, _ALL))
-        ids = [MessageId(id_) for (id_,) in found]
+        away = {"owners": wanted.owners, "holders": wanted.holders}
+        ids = views.ids(reader, wanted.state, FIRST, _ALL, **away)
     rows: list[ListPlace]
     if wanted.by is SortBy.RECEIVED:
         rows = [(id_, id_) for id_ in ids]

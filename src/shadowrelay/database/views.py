@@ -6,6 +6,7 @@ Everything here runs as work for ``TransportDatabase.transact``, and changes not
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from datetime import datetime
@@ -180,13 +181,26 @@ def page(
 
     ``owners``, ``holders``: those that are away, for AT_RISK.
     """
+    rows = ids(ledger.connection, state, after, most, owners=owners, holders=holders)
+    found = (ledger.copy(message_id) or ledger.damaged(message_id) for message_id in rows)
+    return [item for item in found if item]
+
+
+def ids(
+    reader: sqlite3.Connection,
+    state: MessageState,
+    after: str,
+    most: int,
+    *,
+    owners: Collection[str] = (),
+    holders: Collection[str] = (),
+) -> list[MessageId]:
+    """The same, their ids alone. ``most``: -1 for all."""
     given: Any = (after, most)
     if state is MessageState.AT_RISK:
         away = {"owners": json.dumps(sorted(owners)), "holders": json.dumps(sorted(holders))}
         given = {"after": after, "most": most, **away}
-    rows = ledger.connection.execute(SQL[f"page_{state.value}"], given).fetchall()
-    found = (ledger.copy(message_id) or ledger.damaged(message_id) for (message_id,) in rows)
-    return [item for item in found if item]
+    return [MessageId(one) for (one,) in reader.execute(SQL[f"page_{state.value}"], given)]
 
 
 def message(ledger: SqlLedger, message_id: MessageId) -> MessageView | None:
