@@ -23,7 +23,7 @@ COMMANDS = {
     "run": "Run a node.",
     "ca": "Make the cluster's own certificate authority, and certificates for its members.",
     "completion": "Print what a shell needs to complete these commands.",
-    "config": "Check a settings file, show the settings in force, or where mail goes.",
+    "config": "Check a settings file, show what is in force, where mail goes, or an example.",
     "drain": "Empty a node before it is stopped: deliver, hand over, say what is left.",
     "job": "Show and stop jobs: verbs on messages, on all nodes.",
     "member": "Add a member to a running cluster, or list the members.",

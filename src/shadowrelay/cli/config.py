@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from shadowrelay.database.opening import switches_in
+from shadowrelay.database.opening import FILE, switches_in
 from shadowrelay.settings import (
     SETTINGS_PATH_VARIABLE,
     Effective,
@@ -20,6 +22,7 @@ from shadowrelay.settings import (
     settings_warnings,
 )
 from shadowrelay.settings.certificates import certificates_ending
+from shadowrelay.settings.data_directory import checked
 from shadowrelay.settings.switched import told
 from shadowrelay.settings.ways import RecipientWay, ways_of
 
@@ -31,9 +34,9 @@ settings_file = click.argument(
 )
 
 
-@click.group(short_help="Check a settings file, show the settings in force, or where mail goes.")
+@click.group(short_help="Check a settings file, show what is in force, where mail goes, or an example.")
 def config() -> None:
-    """Check a settings file, show the settings in force, or where mail goes.
+    """Check a settings file, show the settings in force, or where mail goes; print an example, or a unit.
 
     SHADOWRELAY_* environment variables count, as they do when the node starts.
     """
@@ -48,12 +51,56 @@ def check(file: Path) -> None:
     """
     settings = load_settings(file, os.environ)
     for warning in (
+        *checked(settings, FILE),
         *settings_warnings(settings),
         *certificates_ending(settings, datetime.now(UTC)),
         *told(settings, switches_in(settings.data_dir)),
     ):
         click.echo(f"warning: {warning}", err=True)
     click.echo("OK")
+
+
+_EXAMPLES = {
+    "": ("head", "all", "receive", "inside", "world", "members"),
+    "mx": ("head", "mx", "receive_mx", "inside", "members"),
+    "outbound": ("head", "outbound", "receive", "world", "members"),
+    "behind": ("head", "behind", "receive_behind", "world", "members"),
+}
+_INSTALLED = "/opt/shadowrelay/venv"
+_ROOT = "/opt/shadowrelay"
+_SETTINGS = "/etc/shadowrelay/settings.toml"
+
+
+@config.command()
+@click.option("--mx", "kind", flag_value="mx", help="It takes the mail of your domains from the Internet.")
+@click.option("--outbound", "kind", flag_value="outbound", help="It sends your machines' mail to the world.")
+@click.option("--behind", "kind", flag_value="behind", help="It stands behind another server, as Postfix.")
+def example(kind: str | None) -> None:
+    """Print a settings file with comments, for a node of that kind. Without an option it does both.
+
+    To have a node: shadowrelay config example --mx >settings.toml, adapt it, shadowrelay config check
+    settings.toml, shadowrelay run settings.toml.
+    """
+    for part in _EXAMPLES[kind or ""]:
+        click.echo(_example(f"{part}.toml"), nl=False)
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), default=_SETTINGS)
+def unit(file: Path) -> None:
+    """Print a systemd unit that runs the node with the settings FILE, by the program that prints it.
+
+    Its user is shadowrelay, which has to exist: useradd --system shadowrelay.
+    """
+    where = Path(sys.prefix)
+    text = _example("shadowrelay.service").replace(_SETTINGS, str(file.absolute()))
+    root = where.parent if where.name in {"venv", ".venv"} else where
+    text = text.replace(f"ExecPaths={_ROOT} ", f"ExecPaths={root} ").replace(_INSTALLED, str(where))
+    click.echo(text, nl=False)
+
+
+def _example(name: str) -> str:
+    return resources.files("shadowrelay.cli").joinpath("examples", name).read_text("utf-8")
 
 
 @config.command()

@@ -28,6 +28,11 @@ def settings_warnings(settings: Settings) -> list[str]:
             "answered 451 4.4.0" if policy.reject_message_on_shadow_failure else "accepted without a shadow"
         )
         found.append(f"no member can hold a shadow for this node: every message will be {answer}")
+    users = any(receive.users_file for receive in settings.receive.values())
+    if not (settings.accepted_domains or settings.relay_networks or users):
+        found.append(
+            "nothing is accepted: set accepted_domains, relay_networks, or a Receive connector's users_file"
+        )
     if any(network.prefixlen == 0 for network in _merged(settings.relay_networks)):
         found.append("relay_networks contains every address: this is an open relay")
     for name, receive in settings.receive.items():
