@@ -48,8 +48,6 @@ def test_the_members_of_an_example_are_settings_too(tmp_path: Path, kind: tuple[
     members, blank, tail = rest.partition("\n\n")
     lines = (begin + members).splitlines()
     whole = head + "\n".join(line.removeprefix("# ") for line in lines) + blank + tail
-        head + "\n".join(line.removeprefix("# ") for line in (begin + members).splitlines()) + blank + tail
-    )
     paths = {"member.pem": "ca/mx1.example.net.pem", "member.key": "ca/mx1.example.net.key",
              "members-ca.pem": "ca/ca.pem"}  # fmt: skip
     for name, place in paths.items():
