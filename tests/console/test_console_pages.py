@@ -17,11 +17,13 @@ import pytest
 from admin.admin_node import MX2, NOW, FakeNode, Got, a_node, ask, fill, meet, message_id, received, serving
 
 from shadowrelay.admin.access import Access, FixedToken, cookie_name
+from shadowrelay.admin.node import HopStatus
 from shadowrelay.console.app import Console
 from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.operating import By, Scope
 from shadowrelay.database.views import MessageState
+from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.operator.announcing import AnnouncementRefused, MemberShown
 from shadowrelay.operator.resubmit_estimate import CannotDo
 
@@ -388,3 +390,28 @@ async def test_a_state_without_mail_says_where_mail_is(node: ConsoleNode, state:
         assert 'Of other mail there is: <a href="/messages?state=queued">Queued 2</a>' in page.text
     else:
         assert state in (MessageState.QUEUED, MessageState.EXPOSED, MessageState.AT_RISK)
+
+
+async def test_the_page_of_a_queue_has_its_rate_its_last_reply_and_attempts_that_are_alike_once(
+    node: ConsoleNode,
+):
+    node.hops["outside"] = HopStatus(
+        sessions=1, places=40, limit="a limit", rate=12, last_reply="451 4.7.1 later", last_reply_at=NOW
+    )
+    node.attempted = [
+        RecentAttempt(
+            at=NOW,
+            message=message_id(1),
+            host="mx.test:25",
+            outcome="deferred",
+            reply=f"451 4.7.1 later {number}",
+            seconds=0.1,
+        )
+        for number in range(5)
+    ]
+    async with console(node) as port:
+        listed, one = await ask(port, "/queues"), await ask(port, "/queues/outside")
+    assert '<td data-name="In the last minute" class="number">12</td>' in listed.text
+    assert "Last reply 0 s ago: 451 4.7.1 later" in listed.text
+    assert one.text.count("<b>deferred</b>") == 1
+    assert '<small class="times">5 times</small>' in one.text

@@ -191,7 +191,7 @@ async def test_queue_and_message_and_metric_say_what_happened_until_an_operator_
 
         seen = await view()
         assert seen.unread == 1
-        shown = render.queue("mx1", seen, found.node.hop(NextHop("out")), None, now)
+        shown = render.queue("mx1", seen, found.node.hop(NextHop("out")), now)
         assert shown["unread"] == 1
         assert shown["why"] == "it took the content, its answer cannot be read, for 1 recipients"
         assert (await found.read(counts)).unread == 1

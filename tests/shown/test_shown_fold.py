@@ -260,7 +260,6 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "messages waiting recipients active asking exposed unread": SUM,
             "oldest": OLDEST,
             "next_attempt overdue_since": KNOWN_OLDEST,
-            "attempts_a_minute": (None, 5, 5, 5),
             "last_error why": ("first", "", "first", "first"),
             "suspension": (None, SUSPENDED, SUSPENDED, SUSPENDED),
         },

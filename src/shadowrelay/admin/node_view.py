@@ -63,9 +63,7 @@ class NodeView:
         """The queues of this node, and the shadow queues of hops."""
         now = self.clock()
         shown = [
-            render.queue(
-                self.node.name, queue, self.node.hop(queue.next_hop), self._tried(queue.next_hop), now
-            )
+            render.queue(self.node.name, queue, self.node.hop(queue.next_hop), now)
             for queue in await self._queues(now)
         ]
         policy = self.node.policy
@@ -103,11 +101,8 @@ class NodeView:
 
     def _look(self, name: NextHop, found: QueueView | None, now: datetime) -> HopLook:
         hop = self.node.hop(name)
-        shown = render.queue(self.node.name, found, hop, self._tried(name), now) if found else None
+        shown = render.queue(self.node.name, found, hop, now) if found else None
         return render.hop_look(hop, self.node.recent(name), shown, now)
-
-    def _tried(self, name: NextHop) -> int | None:
-        return self.node.services.rates.tried(name)
 
     async def _queues(self, now: datetime) -> list[QueueView]:
         """The queues. Those of a million messages take a while to count, and are shown again for a while."""

@@ -15,9 +15,6 @@ SECONDS = 300
 """How far back the charts reach."""
 
 
-_MINUTE = 60  # seconds
-
-
 class Flow(StrEnum):
     """What is counted, by the event-ids of the tracking log."""
 
@@ -37,18 +34,13 @@ _EVENTS = {
 
 @dataclass(slots=True)
 class Rates:
-    """Those of one process. ``tracked``: how many events of each id there were since the start. ``attempts``:
-    the same of delivery attempts, by next hop.
-    """
+    """Those of one process. ``tracked``: how many events of each id there were since the start."""
 
     tracked: Callable[[], Mapping[str, int]]
-    attempts: Callable[[], Mapping[str, int]] = dict
     _last: dict[Flow, int] | None = None
     _seen: dict[Flow, deque[int]] = field(
         default_factory=lambda: {flow: deque(maxlen=SECONDS) for flow in Flow}
     )
-
-    _tried: deque[Mapping[str, int]] = field(default_factory=lambda: deque(maxlen=_MINUTE + 1))
 
     def sample(self) -> None:
         """Note what came since the last call; to be called once a second."""
@@ -58,13 +50,6 @@ class Rates:
             for flow, total in totals.items():
                 self._seen[flow].append(total - self._last[flow])
         self._last = totals
-        self._tried.append(self.attempts())
-
-    def tried(self, hop: str) -> int | None:
-        """Attempts at a next hop in the last minute, or since the start; None if it has no own count."""
-        if not self._tried or hop not in self._tried[-1]:
-            return None
-        return self._tried[-1][hop] - self._tried[0].get(hop, 0)
 
     def seen(self) -> RatesLook:
         """Events a second, oldest first; seconds before the start are missing."""

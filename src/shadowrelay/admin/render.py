@@ -314,7 +314,7 @@ def overdue(unsent: datetime | None, hop: HopStatus, now: datetime) -> datetime 
     return since if since and since < now - OVERDUE and not hop.keeps(now) else None
 
 
-def queue(name: str, found: QueueView, hop: HopStatus, tried: int | None, now: datetime) -> QueueEntry:
+def queue(name: str, found: QueueView, hop: HopStatus, now: datetime) -> QueueEntry:
     since = overdue(found.unsent, hop, now)
     return rendered(
         QueueEntry,
@@ -332,7 +332,6 @@ def queue(name: str, found: QueueView, hop: HopStatus, tried: int | None, now: d
         hosts=hop.hosts,
         identity=f"{name}\\{found.next_hop}",
         status=_queue_status(found, hop, now),
-        attempts_a_minute=tried,
         next_attempt=found.due and hop.tried_at(found.due, now),
         overdue_since=since,
         why=(hop.keeps(now) if found.waiting or hop.resting(now) or hop.suspension else "")

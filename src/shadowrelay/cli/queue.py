@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +33,14 @@ from shadowrelay.cli.viewing import (
 )
 from shadowrelay.shown import nodes
 from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer
-from shadowrelay.shown.queues import AttemptEntry, HostEntry, QueueEntry, QueuesPage, SuspensionEntry
+from shadowrelay.shown.queues import (
+    AttemptEntry,
+    HostEntry,
+    QueueEntry,
+    QueuesPage,
+    SuspensionEntry,
+    alike,
+)
 from shadowrelay.shown.records import SuspensionRecord, SuspensionsPage
 from shadowrelay.shown.status import StatusEntry
 
@@ -223,21 +229,14 @@ def _suspended(found: SuspensionEntry | None) -> str | None:
 
 
 _ATTEMPTS = ("last", "times", "host", "outcome", "took", "message", "reply")
-_VARIES = re.compile(r"\w*\d\w*")
-"""A word with a digit: the number of a message, a time, or a code, in a reply."""
 
 
 def _alike(attempts: Iterable[AttemptEntry]) -> list[list[object]]:
     """The last attempts as rows. Those with the same end at the same host are one, with the last of them."""
-    found: dict[tuple[str, ...], list[AttemptEntry]] = {}
-    for one in attempts:
-        key = (one["host"], one["outcome"], one["reply"][:3], _VARIES.sub("#", one["reply"]))
-        found.setdefault(key, []).append(one)
     rows: list[list[object]] = []
-    for last, *others in found.values():
-        took = max(one["seconds"] for one in (last, *others))
+    for last, times, took in alike(attempts):
         what = (last["host"], last["outcome"], f"{took:.3g} s", last["message"], last["reply"])
-        rows.append([last["at"], 1 + len(others), *what])
+        rows.append([last["at"], times, *what])
     return rows
 
 

@@ -26,6 +26,7 @@ from shadowrelay.core.operating import Scope, Told
 from shadowrelay.core.workers import label, workers_called
 from shadowrelay.shown.flow_text import MOST, flow_sentence, held_up
 from shadowrelay.shown.nodes import node_name, together, total
+from shadowrelay.shown.queues import alike
 from shadowrelay.shown.safety_text import copies_reached
 
 _QUEUES_A_PAGE = 50
@@ -190,6 +191,7 @@ class QueuePages:
             "nodes": await self._asking.queue(hop),
             "suspensions": await self._suspensions(hop),
             "verbs": QUEUE_VERBS,
+            "alike": alike,
         }
         return self._frame.show(request, "queue.html", shown)
 

@@ -338,10 +338,7 @@ class Node:
                 clock=clock,
                 seconds=seconds,
             ),
-            rates=Rates(
-                lambda: database.ledger.tracked,
-                lambda: {hop: one.number for hop, one in self.queue.attempts.each.items()},
-            ),
+            rates=Rates(lambda: database.ledger.tracked),
             node_acts=NodeActs(
                 members=lambda: self.contacts().members,
                 drain=self.begin_drain,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
@@ -12,7 +13,6 @@ from shadowrelay.shown.fold import (
     MOST,
     OLDEST,
     SAID,
-    SUM,
     Folding,
     Natural,
     Newest,
@@ -85,10 +85,7 @@ class NextHopEntry(TypedDict):
 
 
 class QueueEntry(NextHopEntry):
-    """The backlog for one next hop. What hinders it comes first, then what moves it.
-
-    ``attempts_a_minute``: in the last one; None for a next hop that shares its count with others.
-    """
+    """The backlog for one next hop. What hinders it comes first, then what moves it."""
 
     identity: Annotated[str, queue_of("next_hop")]
     next_hop: Annotated[str, FIRST]
@@ -102,7 +99,6 @@ class QueueEntry(NextHopEntry):
     unread: Sum
     oldest: Annotated[str, OLDEST]
     next_attempt: Oldest
-    attempts_a_minute: Annotated[Natural | None, SUM]
     overdue_since: Oldest
     last_error: Annotated[str, SAID]
     why: Annotated[str, SAID]
@@ -158,6 +154,19 @@ class AttemptEntry(TypedDict):
     outcome: str
     reply: str
     seconds: float
+
+
+_VARIES = re.compile(r"\w*\d\w*")
+"""A word with a digit: the number of a message, a time, or a code, in a reply."""
+
+
+def alike(attempts: Iterable[AttemptEntry]) -> list[tuple[AttemptEntry, int, float]]:
+    """Attempts with the same end at the same host as one: the last, how many, and what the longest took."""
+    found: dict[tuple[str, ...], list[AttemptEntry]] = {}
+    for one in attempts:
+        key = (one["host"], one["outcome"], one["reply"][:3], _VARIES.sub("#", one["reply"]))
+        found.setdefault(key, []).append(one)
+    return [(some[0], len(some), max(one["seconds"] for one in some)) for some in found.values()]
 
 
 class HopLook(NextHopEntry):
