@@ -280,7 +280,8 @@ class FakeNode:
     def live(self) -> bool:
         return self.alive
 
-    async def give_up(self, message_id: MessageId) -> bool:
+    async def give_up(self, message_id: MessageId, operator: str) -> bool:
+        del operator
         self.given_up.append(message_id)
         copy = await self.database.transact(lambda ledger: ledger.copy(message_id))
         return copy is not None and copy.stage is Stage.SET_ASIDE

@@ -107,7 +107,7 @@ async def test_a_holder_whose_disk_was_mended_and_read_gives_its_copy_once_it_is
 async def test_its_sender_is_told_when_it_is_given_up_and_nothing_of_it_is_quoted(tmp_path: Path) -> None:
     async with spoilt(tmp_path) as at:
         file_of(at.owner, at.copy.id).unlink()
-        assert await at.owner.node.give_up(at.copy.id)
+        assert await at.owner.node.give_up(at.copy.id, "ann")
         await eventually(lambda: len(at.hop.contents) == 1)
         report = at.hop.contents[0]
         assert b"5.3.0" in report
@@ -119,7 +119,7 @@ async def test_its_sender_is_told_when_it_is_given_up_and_nothing_of_it_is_quote
 async def test_a_content_of_which_even_the_row_is_gone_can_be_given_up_too(tmp_path: Path) -> None:
     async with spoilt(tmp_path) as at:
         await spoil(at.owner, "DELETE FROM content WHERE message_id = ?", at.copy.id)
-        assert await at.owner.node.give_up(at.copy.id)
+        assert await at.owner.node.give_up(at.copy.id, "ann")
         assert "FAIL" in await at.owner.events()
 
 

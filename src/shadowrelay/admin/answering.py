@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -18,7 +20,14 @@ from shadowrelay.admin.access import Access, Session, cookie_name
 from shadowrelay.admin.asked import NothingAsked
 from shadowrelay.admin.body import form_of, session_of
 from shadowrelay.admin.front_session import handed_session
-from shadowrelay.admin.guard import RequestRefused, check_change, check_csrf, check_host, check_origin
+from shadowrelay.admin.guard import (
+    OPERATOR,
+    RequestRefused,
+    check_change,
+    check_csrf,
+    check_host,
+    check_origin,
+)
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.admin.openapi import DescribedRoute, Operation, document
 from shadowrelay.core.identifiers import ServerName
@@ -26,6 +35,7 @@ from shadowrelay.core.operating import Scope
 from shadowrelay.core.workers import node_of
 from shadowrelay.database.transport import DatabaseFailed
 from shadowrelay.shown.reading import is_told
+from shadowrelay.wire.json_fields import MOST_TEXT, is_text
 
 Handler = Callable[[Request], Awaitable[Response]]
 JsonHandler = Callable[[Request], Awaitable[Mapping[str, object] | Response]]
@@ -137,6 +147,7 @@ class Guarded:
         if session is None or not (session.cookie or self.access.open):
             session_id = request.cookies.get(cookie_name(self.name), "")
             session = self.access.who(request.headers.get("authorization", ""), session_id)
+        session = _called(session, request.headers.get(OPERATOR, ""))
         request.state.session = session
         return session
 
@@ -171,6 +182,16 @@ class Guarded:
                 return refuse(request, RequestRefused(500, "the request failed; the node's log says why"))
 
         return guarded
+
+
+def _called(session: Session, operator: str) -> Session:
+    """The session with the name in that header, if its token is no person's. Raises RequestRefused 400."""
+    if not operator or not session.shared or session.cookie:
+        return session
+    name = unquote(operator)
+    if not is_text(name) or not name.isprintable() or len(name) > MOST_TEXT:
+        raise RequestRefused(400, f"{OPERATOR} is a name of {MOST_TEXT} characters at most, percent-encoded")
+    return replace(session, operator=name)
 
 
 class Answers(Guarded):

@@ -383,28 +383,31 @@ class _Api(Answers):
 
     async def resume(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self.clock()
-        did = await self._ask(lambda ledger: resume(ledger, wanted, now))
+        operator = session_of(request).operator
+        did = await self._ask(lambda ledger: resume(ledger, wanted, now, operator))
         if did is None:
             raise RequestRefused(409, f"message {wanted} is not set aside on this node")
-        _log.warning("message_resumed", message=wanted)
+        _log.warning("message_resumed", message=wanted, operator=operator)
         return json_response({"id": wanted, "did": did})
 
     async def bounce(self, request: Request) -> Response:
         wanted = MessageId(request.path_params["id"].lower())
-        if not await self.node.give_up(wanted):
+        operator = session_of(request).operator
+        if not await self.node.give_up(wanted, operator):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
                 raise RequestRefused(409, f"the rows of message {wanted} are damaged: {NOBODY_TO_TELL}")
             raise RequestRefused(409, f"message {wanted} is not set aside on this node")
-        _log.warning("message_given_up", message=wanted)
+        _log.warning("message_given_up", message=wanted, operator=operator)
         return json_response({"id": wanted, "did": "it failed; its sender is told, if it has one"})
 
     async def drop(self, request: Request) -> Response:
         wanted, now = MessageId(request.path_params["id"].lower()), self.clock()
-        if not await self._ask(lambda ledger: drop(ledger, wanted, now)):
+        operator = session_of(request).operator
+        if not await self._ask(lambda ledger: drop(ledger, wanted, now, operator)):
             if await self._ask(lambda ledger: ledger.damaged(wanted)):
                 raise RequestRefused(409, f"members are still asked for a good copy of message {wanted}")
             raise RequestRefused(409, f"message {wanted} is not set aside for damaged rows on this node")
-        _log.warning("message_dropped", message=wanted)
+        _log.warning("message_dropped", message=wanted, operator=operator)
         return json_response(
             {"id": wanted, "did": "it is forgotten, and nobody was told; the tracking log has DROP"}
         )

@@ -13,6 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
+from shadowrelay.admin.guard import OPERATOR
 from shadowrelay.shown.reading import read, untold
 
 _Model = TypeVar("_Model")
@@ -65,6 +66,7 @@ class _NoRedirect(HTTPRedirectHandler):
 @dataclass(frozen=True, slots=True)
 class AdminClient:
     """One node's API. ``url`` is http://host:port or https://…, else ValueError; ``timeout`` in seconds.
+    ``operator``: who acts, if the token does not tell.
 
     ``model`` says what the answer is (``shown``). A node of another version may have fewer fields, or more:
     what it lacks is not told (``shown.reading``), and is noted in ``untold``.
@@ -73,6 +75,7 @@ class AdminClient:
     url: str
     token: str | None = None
     timeout: float = 15.0
+    operator: str = ""
     untold: set[str] = field(default_factory=set, compare=False)
 
     def __post_init__(self) -> None:
@@ -159,6 +162,7 @@ class AdminClient:
         headers = {"Accept": "application/json"}
         if method != "GET":
             headers["Content-Type"] = "application/json"
+            headers |= {OPERATOR: quote(self.operator)} if self.operator else {}
         request = Request(  # noqa: S310  the scheme was checked
             self._at(f"/api/v1/{steps}{query}"),
             data=None if body is None else json.dumps(body).encode(),

@@ -26,6 +26,9 @@ class RequestRefused(Exception):
         self.details = dict(details or {})
 
 
+OPERATOR = "X-Shadowrelay-Operator"
+"""The header in which a request says who acts, percent-encoded; it counts where a token does not tell."""
+
 NO_SUCH_QUEUE = 422
 """The status of a refusal because a name is no queue's: the command ends with exit status 2 then."""
 

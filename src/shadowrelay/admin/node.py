@@ -345,7 +345,7 @@ class RunningNode(Protocol):
         """False if only a restart can help."""
         ...
 
-    async def give_up(self, message_id: MessageId) -> bool:
+    async def give_up(self, message_id: MessageId, operator: str) -> bool:
         """Fail a message that is set aside, and report it to its sender. False if it is not set aside, or its
         rows are damaged, so that the sender is unknown.
         """

@@ -14,11 +14,11 @@ from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     Command,
     JsonTree,
+    act_options,
     clean,
     console,
     counted,
     duration,
-    node_options,
     print_json,
     print_table,
     reporting,
@@ -106,13 +106,13 @@ def _decorated(command: Command, options: tuple[Callable[[Command], Command], ..
 def message_verb(command: Command) -> Command:
     """The ids and options of a verb on messages."""
     ids = click.argument("ids", metavar="[ID]...", nargs=-1)
-    return ids(_decorated(node_options(command), (*_FILTER, *_ORDER)))
+    return ids(_decorated(act_options(command), (*_FILTER, *_ORDER)))
 
 
 def queue_verb(command: Command) -> Command:
     """The argument and options of a verb on a queue that is a job."""
     hop = click.argument("hop", metavar="HOP")
-    return hop(_decorated(node_options(command), _ORDER))
+    return hop(_decorated(act_options(command), _ORDER))
 
 
 def filter_of(ids: tuple[str, ...], given: dict[str, Any]) -> JsonTree:

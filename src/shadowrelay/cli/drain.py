@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import clean, counted, duration, node_options, print_json, reporting
+from shadowrelay.cli.viewing import act_options, clean, counted, duration, print_json, reporting
 from shadowrelay.shown.status import DrainEntry
 
 _POLL = 0.5  # seconds
@@ -25,7 +25,7 @@ _POLL = 0.5  # seconds
     help="How long to wait for an empty queue. The node goes on after that.",
 )
 @click.option("--end", is_flag=True, help="Take mail again, instead of draining.")
-@node_options
+@act_options
 def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> None:
     """Stop taking mail (421), deliver what can be delivered, and hand the rest over to other members.
 

@@ -204,4 +204,7 @@ def _rest(one: JsonTree, short: Mapping[str, str]) -> str:
     more = "" if count <= len(one["recipients"]) else " …" if is_told(count) else f" of {count}"
     named = ", ".join(one["recipients"]) + more
     said = one["status"] or one["context"]
+    if (operator := one["custom"].get("Operator")) and one["source"] == "ADMIN":
+        reason = one["custom"].get("Reason")
+        said = f"by {operator}: {reason}" if reason else f"by {operator}"
     return "; ".join(part for part in (short.get(other, other), named, said) if part)

@@ -6,7 +6,16 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.acting import told
-from shadowrelay.cli.viewing import clean, console, needs, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import (
+    act_options,
+    clean,
+    console,
+    needs,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
 from shadowrelay.shown.records import JobEntry, JobsPage
 
 _JOBS = ("id", "verb", "phase", "did", "late", "in hand", "pending", "by", "made", "reason")
@@ -61,7 +70,7 @@ def show(node: AdminClient, job_id: str, *, as_json: bool) -> None:
 
 @job.command()
 @click.argument("job_id", metavar="ID")
-@node_options
+@act_options
 def stop(node: AdminClient, job_id: str, *, as_json: bool) -> None:
     """Stop job ID on all nodes, for good. What was done stays done."""
     with reporting():

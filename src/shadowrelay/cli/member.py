@@ -11,7 +11,15 @@ from typing import Any
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import console, needs, node_options, print_json, print_table, reporting
+from shadowrelay.cli.viewing import (
+    act_options,
+    console,
+    needs,
+    node_options,
+    print_json,
+    print_table,
+    reporting,
+)
 from shadowrelay.shown.records import AnnouncedAnswer, MembersAnswer
 
 _MOST = 64 * 1024  # octets that are read of an announcement
@@ -39,7 +47,7 @@ def list_members(node: AdminClient, *, as_json: bool) -> None:
 
 @member.command()
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@node_options
+@act_options
 def announce(node: AdminClient, file: Any, *, as_json: bool) -> None:
     """Give the announcement in FILE to a node, which verifies it, and tells every other member.
 

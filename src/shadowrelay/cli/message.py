@@ -11,6 +11,7 @@ from shadowrelay.cli.acting import filter_of, give, message_verb, until_option, 
 from shadowrelay.cli.finding import find, trace
 from shadowrelay.cli.viewing import (
     JsonTree,
+    act_options,
     clean,
     console,
     list_messages,
@@ -188,7 +189,7 @@ def bounce(node: AdminClient, ids: tuple[str, ...], *, as_json: bool, **given: A
 @message.command()
 @click.argument("message_id", metavar="ID")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@node_options
+@act_options
 def drop(node: AdminClient, message_id: str, *, yes: bool, as_json: bool) -> None:
     """Forget message ID, whose rows are damaged and of which no member has a good copy.
 

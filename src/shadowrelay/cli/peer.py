@@ -7,6 +7,7 @@ import click
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.status import PEER_COLUMNS, own_workers, peer_row
 from shadowrelay.cli.viewing import (
+    act_options,
     clean,
     console,
     has_siblings,
@@ -52,7 +53,7 @@ def list_peers(node: AdminClient, *, workers: bool, as_json: bool) -> None:
 @peer.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@node_options
+@act_options
 def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
     """Say that member NAME is gone for good. Say it to one node that remains.
 

@@ -14,6 +14,7 @@ from shadowrelay.cli.acting import give, queue_verb, until_option, with_report_o
 from shadowrelay.cli.completing import hops_here
 from shadowrelay.cli.viewing import (
     JsonTree,
+    act_options,
     clean,
     console,
     counted,
@@ -310,7 +311,7 @@ _REASON = click.option(
 @click.argument("hop", metavar="HOP")
 @_REASON
 @until_option
-@node_options
+@act_options
 def suspend(node: AdminClient, hop: str, reason: str, until: str | None, *, as_json: bool) -> None:
     """Deliver nothing to HOP until the queue is resumed, on all nodes. Its mail does not age meanwhile.
 
@@ -323,7 +324,7 @@ def suspend(node: AdminClient, hop: str, reason: str, until: str | None, *, as_j
 @click.command()
 @click.argument("hop", metavar="HOP")
 @_REASON
-@node_options
+@act_options
 def resume(node: AdminClient, hop: str, reason: str, *, as_json: bool) -> None:
     """Deliver to HOP again, on all nodes."""
     _act(node, {"queue": hop, "act": "resume", "reason": reason}, as_json=as_json)

@@ -10,11 +10,11 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
+    act_options,
     clean,
     counted,
     duration,
     member_name,
-    node_options,
     print_json,
     reporting,
 )
@@ -43,7 +43,7 @@ _WHY = {
     show_default=True,
     help="How long to wait. After that the redirect is stopped.",
 )
-@node_options
+@act_options
 def redirect(node: AdminClient, to: str | None, within: timedelta, *, stop: bool, as_json: bool) -> None:
     """Give every message in the node's queue to one member, which delivers it.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.resubmit import operator_option
 from shadowrelay.cli.viewing import (
     JsonTree,
     clean,
     console,
     counted,
     node_options,
+    operator_option,
     print_json,
     print_table,
     reporting,

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.resubmit import operator_option
-from shadowrelay.cli.viewing import JsonTree, clean, node_options, print_json, reporting
+from shadowrelay.cli.viewing import JsonTree, clean, node_options, operator_option, print_json, reporting
 from shadowrelay.shown.nodes import ReloadsAnswer
 from shadowrelay.shown.status import ReloadEntry
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,6 @@ from shadowrelay.admin.client import AdminClient, ApiError
 from shadowrelay.admin.guard import NO_SUCH_QUEUE
 from shadowrelay.cli.selecting import CONDITIONS, selector_of, selector_options
 from shadowrelay.cli.viewing import (
-    Command,
     JsonTree,
     NotClear,
     clean,
@@ -26,6 +24,7 @@ from shadowrelay.cli.viewing import (
     member_name,
     needs,
     node_options,
+    operator_option,
     print_json,
     print_table,
 )
@@ -57,22 +56,6 @@ def resubmit() -> None:
     See how far it is:
       shadowrelay resubmit show 1 --watch
     """
-
-
-def operator_option(command: Command) -> Command:
-    return click.option(
-        "--operator",
-        default=_user,
-        show_default="your user name here",
-        help="Your name, for the logs of all members.",
-    )(command)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
-        return "unknown"
 
 
 @contextmanager

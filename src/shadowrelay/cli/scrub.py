@@ -10,11 +10,11 @@ import click
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     JsonTree,
+    act_options,
     console,
     counted,
     lasting,
     needs,
-    node_options,
     print_json,
     print_table,
     reporting,
@@ -26,7 +26,7 @@ _POLL = 0.2  # seconds
 
 
 @click.command(short_help="Read all that a node keeps now, and say what is damaged.")
-@node_options
+@act_options
 def scrub(node: AdminClient, *, as_json: bool) -> None:
     """Read all that the node keeps, now and without rests, and say what is damaged.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.resubmit import operator_option
-from shadowrelay.cli.viewing import clean, node_options, print_json, reporting
+from shadowrelay.cli.viewing import clean, node_options, operator_option, print_json, reporting
 from shadowrelay.shown.status import TimeEntry
 
 

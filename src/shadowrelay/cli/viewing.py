@@ -5,6 +5,7 @@ Foreign text (addresses, subjects, replies) is printed with control characters e
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -55,9 +56,49 @@ def node_options(command: Command) -> Command:
     return node(as_json(command))
 
 
-def _client(context: click.Context, option: click.Parameter, url: str) -> AdminClient:
+_OPERATOR = f"{__name__}.operator"
+"""Where a context has the operator of a command that acts."""
+
+
+def operator_option(command: Command, *, told: bool = True) -> Command:
+    """Option ``--operator`` of a command that acts. ``told``: the command wants the name, as ``operator``."""
+    return click.option(
+        "--operator",
+        metavar="NAME",
+        default=_user,
+        show_default="SUDO_USER, or your user name here",
+        callback=_operator,
+        is_eager=True,  # before ``--admin``, whose client says it at each act
+        expose_value=told,
+        help="Your name, for the logs and records of all members. A token of your own counts over it.",
+    )(command)
+
+
+def act_options(command: Command) -> Command:
+    """``node_options`` of a command that acts, and ``--operator``: the client of the node says it."""
+    return node_options(operator_option(command, told=False))
+
+
+def _operator(context: click.Context, option: click.Parameter, name: str) -> str:
+    if not name.strip() or not name.isprintable():
+        raise click.BadParameter("a name is wanted, in one line", param=option)
+    context.meta[_OPERATOR] = name
+    return name
+
+
+def _user() -> str:
+    if sudo := os.environ.get("SUDO_USER", "").strip():
+        return sudo
     try:
-        node = AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None)
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name
+        return "unknown"
+
+
+def _client(context: click.Context, option: click.Parameter, url: str) -> AdminClient:
+    operator = context.meta.get(_OPERATOR, "")
+    try:
+        node = AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None, operator=operator)
     except ValueError as error:
         raise click.BadParameter(str(error), param=option) from None
     context.call_on_close(lambda: _say_untold(node))

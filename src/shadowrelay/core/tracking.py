@@ -361,6 +361,10 @@ class Resume(TrackingEvent):
 
     event_id: ClassVar[str] = "RESUME"
     source: ClassVar[str] = "ADMIN"
+    operator: str = ""
+
+    def custom(self) -> dict[str, str]:
+        return {"Operator": self.operator}
 
 
 class OfRows(Enum):
@@ -383,6 +387,7 @@ class RowsDamaged:
     message_id: MessageId
     reason: str = ""
     told: OfRows = OfRows.DAMAGED
+    operator: str = ""
 
     def columns(self) -> Columns:
         """The row, keyed by column name."""
@@ -393,7 +398,7 @@ class RowsDamaged:
             "event-id": event_id,
             "network-message-id": self.message_id,
             "source-context": self.reason,
-            "custom-data": entries({"Damaged": "rows"}),
+            "custom-data": entries({"Damaged": "rows", "Operator": self.operator}),
         }
         return {column: text for column, text in row.items() if text}
 

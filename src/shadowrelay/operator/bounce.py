@@ -7,8 +7,9 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop, settle
-from shadowrelay.core.identifiers import MessageId
+from shadowrelay.core.identifiers import MessageId, RequestId
 from shadowrelay.core.messages import Copy, Stage
+from shadowrelay.core.operating import By
 from shadowrelay.core.steps import WriteReports
 from shadowrelay.database.content import stored
 from shadowrelay.database.transport import TransportDatabase
@@ -18,7 +19,11 @@ REPLY = "554 5.3.0 Given up by the postmaster after a failure of the mail system
 
 
 async def give_up(
-    database: TransportDatabase, reporter: Reporter, message_id: MessageId, clock: Callable[[], datetime]
+    database: TransportDatabase,
+    reporter: Reporter,
+    message_id: MessageId,
+    clock: Callable[[], datetime],
+    operator: str,
 ) -> Copy | None:
     """Fail every unsettled recipient of a message that is set aside. None if it is not set aside.
 
@@ -29,9 +34,10 @@ async def give_up(
     )
     if copy is None or copy.stage is not Stage.SET_ASIDE:
         return None
+    by = By(operator, "", RequestId(MessageId("")))
     hop = Hop(server="", inside=False, mailbox=False)
     results = tuple(AttemptResult(r.number, Ending.REJECTED, REPLY, remote=False) for r in copy.unsettled)
     reports = await reporter.write(WriteReports(copy, results, hop, dsn_offered=True), content or Content())
     return await database.transact(
-        lambda ledger: ledger.apply(settle(ledger, message_id, results, reports, hop, clock()))
+        lambda ledger: ledger.apply(settle(ledger, message_id, results, reports, hop, clock(), by=by))
     )

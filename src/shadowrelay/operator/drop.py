@@ -9,9 +9,9 @@ from shadowrelay.core.members.damage import dropped
 from shadowrelay.database.ledger import SqlLedger
 
 
-def drop(ledger: SqlLedger, message_id: MessageId, now: datetime) -> bool:
+def drop(ledger: SqlLedger, message_id: MessageId, now: datetime, operator: str = "") -> bool:
     """Drop the message. Nobody is told: only the damaged rows name its sender.
 
     Returns False if the message is not set aside for damaged rows.
     """
-    return ledger.apply(dropped(ledger, message_id, now))
+    return ledger.apply(dropped(ledger, message_id, now, operator))

@@ -16,9 +16,9 @@ SOUGHT_AGAIN = (
 )
 
 
-def resume(ledger: SqlLedger, message_id: MessageId, now: datetime) -> str | None:
+def resume(ledger: SqlLedger, message_id: MessageId, now: datetime, operator: str = "") -> str | None:
     """Resume a message. Returns what was done, as a sentence; None if the message is not set aside."""
-    found = ledger.apply(set_aside.resume(ledger, message_id, now))
+    found = ledger.apply(set_aside.resume(ledger, message_id, now, operator))
     if found is None:
         return None
     return SOUGHT_AGAIN if isinstance(found, DamagedRow) or found.damaged else QUEUED

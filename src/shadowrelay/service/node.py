@@ -623,8 +623,8 @@ class Node:
     def live(self) -> bool:
         return not self.database.failed.is_set()
 
-    async def give_up(self, message_id: MessageId) -> bool:
-        return await give_up(self.database, self.reporter, message_id, self.clock) is not None
+    async def give_up(self, message_id: MessageId, operator: str) -> bool:
+        return await give_up(self.database, self.reporter, message_id, self.clock, operator) is not None
 
     @property
     def spool(self) -> Path:

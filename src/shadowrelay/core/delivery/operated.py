@@ -142,7 +142,7 @@ def resume(
     """
     copy = ledger.copy(message_id)
     if copy is not None and copy.stage is Stage.SET_ASIDE:
-        again = set_aside.resume(ledger, message_id, now)
+        again = set_aside.resume(ledger, message_id, now, by.operator)
         copy = again.then if isinstance(again.then, Copy) else None
         return again.but(Done(tuple(one.number for one in copy.unsettled), (), copy) if copy else NOTHING)
     return _ordered(ledger, message_id, numbers, None, ordered_at, by, now)

@@ -162,7 +162,7 @@ def given_up(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[b
     return set_aside(copy, now, NO_GOOD_COPY).but(True)
 
 
-def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bool]:
+def dropped(ledger: Ledger, message_id: MessageId, now: datetime, operator: str = "") -> Decision[bool]:
     """An operator gives up a message that was set aside because its rows cannot be believed. False if not so.
 
     The sender cannot be told, because its address is in those rows. No outcome is remembered: if a good copy
@@ -171,7 +171,7 @@ def dropped(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[bo
     rows = ledger.damaged(message_id)
     if rows is None or not rows.set_aside:
         return Decision(False)
-    event = RowsDamaged(at=now, message_id=message_id, reason=DROPPED, told=OfRows.DROPPED)
+    event = RowsDamaged(at=now, message_id=message_id, reason=DROPPED, told=OfRows.DROPPED, operator=operator)
     return Decision(True, (DropDamaged(message_id),), (event,))
 
 

@@ -47,7 +47,9 @@ def poisonous(copy: Copy, crashes: Sequence[str], now: datetime) -> Decision[Non
     return set_aside(copy, now, f"in hand at {len(crashes)} crashes of the node: {told}")
 
 
-def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Copy | DamagedRow | None]:
+def resume(
+    ledger: Ledger, message_id: MessageId, now: datetime, operator: str = ""
+) -> Decision[Copy | DamagedRow | None]:
     """An operator releases a message that was set aside. None if it is not set aside.
 
     Its age begins anew: at its true age it would expire at once. The holders are asked before it is sent: one
@@ -56,13 +58,13 @@ def resume(ledger: Ledger, message_id: MessageId, now: datetime) -> Decision[Cop
     """
     copy = ledger.copy(message_id)
     if copy is None:
-        return _sought_again(ledger.damaged(message_id), now)
+        return _sought_again(ledger.damaged(message_id), now, operator)
     if copy.stage is not Stage.SET_ASIDE:
         return Decision(None)
     ready = tuple(_released(recipient, now) for recipient in copy.unsettled)
     queued = replace(copy.with_recipients(ready), stage=Stage.QUEUED, received_at=now)
     queued = intended(asked_about(queued, now) if queued.holders else queued, Reason.OWNER_FORGOT, now)
-    event = Resume(at=now, copy=queued, recipients=queued.unsettled)
+    event = Resume(at=now, copy=queued, recipients=queued.unsettled, operator=operator)
     return Decision(queued, (SaveCopy(copy, queued),), (event,))
 
 
@@ -72,9 +74,11 @@ def _released(one: Recipient, now: datetime) -> Recipient:
     return released if one.suspended else replace(released, ordered_at=whole(now))
 
 
-def _sought_again(rows: DamagedRow | None, now: datetime) -> Decision[Copy | DamagedRow | None]:
+def _sought_again(
+    rows: DamagedRow | None, now: datetime, operator: str
+) -> Decision[Copy | DamagedRow | None]:
     if rows is None or not rows.set_aside:
         return Decision(None)
     sought = replace(rows, set_aside=False)
-    event = RowsDamaged(at=now, message_id=rows.message_id, told=OfRows.RESUMED)
+    event = RowsDamaged(at=now, message_id=rows.message_id, told=OfRows.RESUMED, operator=operator)
     return Decision(sought, (SaveDamaged(sought),), (event,))
