@@ -39,7 +39,6 @@ ACTS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("queue", "suspend", "inside", *WHY), "/api/v1/suspensions"),
     (("queue", "resume", "inside", *WHY), "/api/v1/suspensions"),
     (("message", "suspend", "--queue", "inside", "--yes", *WHY), "/api/v1/jobs"),
-    (("scrub",), "/api/v1/scrub"),
     (("drain",), "/api/v1/drain/begin"),
     (("drain", "--end"), "/api/v1/drain/end"),
     (("redundancy", "off", "--reason", "x"), "/api/v1/redundancy"),
