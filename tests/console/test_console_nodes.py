@@ -16,6 +16,7 @@ from admin.admin_node import (
     MX2,
     MX3,
     NOW,
+    OURS,
     FakeNode,
     Got,
     a_node,
@@ -114,7 +115,14 @@ async def test_a_member_that_is_silent_has_a_page_that_says_so_and_a_stranger_ha
     async with two(tmp_path) as (_, _, _, port):
         silent = await page(port, f"/nodes/{MX3}")
         assert "mx3 does not answer" in text_of(silent)
-        for name in ("mx4.example.net", "127.0.0.1:25", str(SECOND), "..%2F..", "mx2.example.net.evil.test"):
+        for name in (
+            "mx4.example.net",
+            "127.0.0.1:25",
+            str(SECOND),
+            "..%2F..",
+            "mx2.example.net.evil.test",
+            OURS,
+        ):
             for act in ("", "/drain", "/reload"):
                 assert (await page(port, f"/nodes/{name}{act}")).status == 404, name
         assert (await ask(port, f"/nodes/{MX2}", accept="text/html")).status == 401

@@ -256,6 +256,24 @@ def flood(lab: RunningLab, name: str, count: int) -> None:
             server.sendmail("win@spam.test", [OUTSIDE], f"Subject: {subject}\r\n\r\nbuy\r\n")
 
 
+def test_a_member_is_drained_and_takes_mail_again_from_the_console_of_another(lab: RunningLab, chromium: Any):
+    lab.up(nodes=2)
+    with browsing(chromium, lab) as page:
+        page.goto("/node")
+        page.get_by_role("navigation", name="Nodes").get_by_role("link", name="mx2").click()
+        expect(page.locator("h1")).to_have_text("mx2")
+        expect(page.locator("#runs")).to_contain_text("Free on its disk")
+        for button, confirm, draining in (
+            ("Drain", "Drain mx2", True),
+            ("Take mail again", "Take mail again", False),
+        ):
+            page.locator("#drain-verbs").get_by_role("button", name=button).click()
+            page.locator("#act").get_by_role("button", name=confirm).click()
+            said = "It is empty" if draining else "It takes mail."
+            expect(page.locator("#service")).to_contain_text(said, timeout=3 * PATIENCE)
+            assert lab.status("mx2").drained is draining
+
+
 def test_a_resubmit_request_brings_mail_back(lab: RunningLab, chromium: Any):
     lab.up("resubmit_overlap=10m", nodes=2)
     lab.send(3, recipients=(INSIDE,))

@@ -46,6 +46,19 @@ _COUNTED = {
 }
 """Where the status of a node counts messages in a state."""
 
+_SORTS = (
+    ("received", "oldest first"),
+    ("-received", "newest first"),
+    ("-attempts", "most attempts first"),
+    ("reason", "by reason"),
+    ("next_hop", "by next hop"),
+    ("sender", "by sender"),
+    ("recipient", "by recipient"),
+    ("subject", "by subject"),
+    ("-size", "largest first"),
+)
+"""How a list is sorted where there is no room for the headings of its columns."""
+
 _PARTS = 4  # pages that a search looks through at most, while nothing is found
 
 
@@ -95,6 +108,7 @@ class MessagePages:
             "wrong": "",
             "found_text": "",
             "elsewhere": [],
+            "sorts": _SORTS,
             "title": "Messages",
         }
         status = 200

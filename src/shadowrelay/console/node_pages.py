@@ -71,10 +71,12 @@ class NodePages:
     def _whose(self, request: Request) -> _Whose:
         """Raises RequestRefused if no member is called so."""
         own = node_name(self._node.name)
-        name = request.path_params.get("name", own)
-        if name not in self._asking.nodes():
-            raise RequestRefused(404, f"No member is called {name}.")
-        return _Whose(name, name == own)
+        name = request.path_params.get("name")
+        if name is None:
+            return _Whose(own, own=True)
+        if name == own or name not in self._asking.nodes():  # the front gives orders at /node to all workers
+            raise RequestRefused(404, f"No other node is called {name}.")
+        return _Whose(name, own=False)
 
     async def _show(self, request: Request) -> Response:
         whose = self._whose(request)
