@@ -14,6 +14,7 @@ import termios
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from admin.admin_node import (
@@ -35,7 +36,7 @@ from rich.cells import cell_len
 
 from shadowrelay.admin.node import HopStatus, HostStatus, MemberState
 from shadowrelay.cli.tables import laid_out
-from shadowrelay.cli.viewing import short_times
+from shadowrelay.cli.viewing import local_times, short_times
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.delivery.recent import RecentAttempt
@@ -199,14 +200,34 @@ def test_wide_letters_are_counted_as_the_terminal_shows_them():
         ("2026-11-21T21:07:31.000Z", "2 min ago"),
         ("2026-11-21T21:09:31.000Z", "29 s ago"),
         ("2026-11-21T21:13:00.000Z", "in 3 min"),
-        ("2026-11-21T09:07:31.000Z", "09:07:31"),
-        ("2026-11-20T09:07:31.000Z", "2026-11-20 09:07"),
-        ("rests until 2026-11-21T21:13:00.000Z: it failed", "rests until 21:13:00: it failed"),
+        ("2026-11-21T09:07:31.000Z", "09:07:31 UTC"),
+        ("2026-11-20T09:07:31.000Z", "2026-11-20 09:07:31 UTC"),
+        ("rests until 2026-11-21T21:13:00.000Z: it failed", "rests until 21:13:00 UTC: it failed"),
         ("no time", "no time"),
     ],
 )
 def test_times_are_short(text, short):
-    assert short_times(text, NOW) == short
+    assert short_times(text, NOW, UTC) == short
+
+
+@pytest.mark.parametrize(
+    ("text", "short", "whole"),
+    [
+        ("2026-11-21T09:07:31.000Z", "10:07:31 CET", "2026-11-21T10:07:31.000+01:00"),
+        ("2026-11-20T22:59:59.000Z", "2026-11-20 23:59:59 CET", "2026-11-20T23:59:59.000+01:00"),
+        ("2026-11-20T23:00:00.000Z", "00:00:00 CET", "2026-11-21T00:00:00.000+01:00"),
+        ("2026-07-21T09:07:31.000Z", "2026-07-21 11:07:31 CEST", "2026-07-21T11:07:31.000+02:00"),
+        (
+            "until 2026-11-21T09:07:31Z, it",
+            "until 10:07:31 CET, it",
+            "until 2026-11-21T10:07:31.000+01:00, it",
+        ),
+    ],
+)
+def test_times_are_those_of_the_zone_with_the_date_where_it_is_not_today(text, short, whole):
+    berlin = ZoneInfo("Europe/Berlin")
+    assert short_times(text, NOW, berlin) == short
+    assert local_times(text, berlin) == whole
 
 
 async def test_lists_over_all_nodes_are_json_lines_with_a_line_for_a_silent_node(node):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -425,3 +426,21 @@ def test_how_long_to_wait_is_no_option_where_nothing_is_waited_for() -> None:
     result = CliRunner().invoke(main, ["drain", "--end", "--within", "5s", "--admin", "http://127.0.0.1:1"])
     assert result.exit_code == 2
     assert "--end waits for nothing" in result.output
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [((), "2026-11-21T10:39:00.000+01:00"), (("--utc",), "2026-11-21T09:39:00.000Z")]
+)
+async def test_a_command_shows_times_in_the_zone_of_who_reads_or_in_utc(node, monkeypatch, more, told):
+    """JSON has them in UTC in any case."""
+    await fill(node, received(21, MX2))
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        assert told in await good(node, "message", "list", *more)
+        assert told in await good(node, "message", "show", message_id(21), *more)
+        in_json = await good(node, "message", "list", "--json", *more)
+        assert "2026-11-21T09:39:00.000Z" in in_json
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -161,13 +161,13 @@ async def test_a_sender_gets_one_report_of_what_a_job_ended_by_a_filter(
         await sent(one, MESSAGE, "b@example.net")
         await sent(one, MESSAGE, "c@example.com")
         meant = ["--recipient", "*@example.net", "--subject", "HELLO"]
-        done = await command(url, "message", verb, *meant, *report, "--yes", *WHY)
+        done = await command(url, "message", verb, *meant, *report, "--yes", *WHY, "--operator", "ann")
         assert done.exit_code == 0, done.output
         await command(url, "message", verb, *meant, *report, "--yes", *WHY)  # once more
         (first, _) = sorted(job["id"] for job in await one.node.services.jobs.all())
         (row,) = [row for row in await one.tracked() if row["event-id"] == event]
         assert (row["source"], row["recipient-address"]) == ("ADMIN", "b@example.net")
-        assert f"S:Operator=anonymous;S:Reason=a broken queue;S:Job={first}" in row["custom-data"]
+        assert f"S:Operator=ann;S:Reason=a broken queue;S:Job={first}" in row["custom-data"]
         (dsn,) = [row for row in await one.tracked() if row["event-id"] == "DSN"]
         assert (dsn["recipient-address"], dsn["reference"]) == ("a@example.org", row["network-message-id"])
         assert sorted(await statuses(one)).count(Status.READY) == 2  # the report, and the other message

@@ -22,6 +22,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    say,
 )
 from shadowrelay.core.jobs import PAST
 from shadowrelay.core.workers import label
@@ -153,7 +154,7 @@ def give(node: AdminClient, verb: str, wanted: JsonTree, given: dict[str, Any], 
         print_json(job)
     else:
         for sentence in told(job):
-            click.echo(clean(sentence))
+            say(sentence)
     sys.exit(0 if not given["wait"] or job["phase"] == "done" else 1)
 
 

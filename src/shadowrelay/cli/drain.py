@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import act_options, clean, counted, duration, print_json, reporting
+from shadowrelay.cli.viewing import act_options, counted, duration, print_json, reporting, say
 from shadowrelay.shown.status import DrainEntry
 
 _POLL = 0.5  # seconds
@@ -46,7 +46,7 @@ def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> 
         print_json(answer)
     else:
         for sentence in _told(answer):
-            click.echo(clean(sentence))
+            say(sentence)
     sys.exit(0 if end or answer["done"] else 1)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,6 +23,7 @@ from shadowrelay.cli.viewing import (
     shown,
     silent,
     where_options,
+    zone,
 )
 from shadowrelay.core.spelling import logged
 from shadowrelay.core.workers import label
@@ -143,9 +144,9 @@ def trace(
 ) -> None:
     """Tell the life of message ID over all nodes, from their tracking logs, open files included.
 
-    One line per event, in the order of time (UTC); the events of a node in the order in which it wrote
-    them. A unique beginning of the ID is enough while a node knows the message. Exit status 1: no log that
-    could be read mentions it.
+    One line per event, in the order of time; the events of a node in the order in which it wrote them. A
+    unique beginning of the ID is enough while a node knows the message. Exit status 1: no log that could be
+    read mentions it.
 
     With --json: one object a line, each with its kind (event, node for one that does not answer, next).
     """
@@ -177,16 +178,18 @@ def _life(out: Console, id_: str, events: Iterable[JsonTree]) -> None:
         f"{clean(id_)}  {clean(logged(subject)) if subject else ''}".rstrip(), style="bold", soft_wrap=True
     )
     short = _short({one["node"] for one in events})
-    rows = []
+    rows: list[list[Any]] = []
     day = ""
     for one in events:
-        if one["at"][:10] != day:
-            day = one["at"][:10]
+        moment = datetime.fromisoformat(one["at"]).astimezone(zone()) if one["at"] else None
+        if moment and f"{moment:%Y-%m-%d}" != day:
+            day = f"{moment:%Y-%m-%d}"
             rows.append([day, "", "", "", ""])
-        at = datetime.fromisoformat(one["at"]).time().isoformat("milliseconds") if one["at"] else ""
+        at = moment.time().isoformat("milliseconds") if moment else ""
         name = short.get(one["node"], one["node"])
         rows.append([at, name, str(one["sequence"]), one["event"], _rest(one, short)])
-    columns = ("time (UTC)", "node", "row", "event", "with, recipients, answer")
+    named = datetime.now(UTC).astimezone(zone()).tzname()
+    columns = (f"time ({named})", "node", "row", "event", "with, recipients, answer")
     for line in laid_out(columns, [[clean(cell) if cell else "" for cell in row] for row in rows], out.width):
         out.print(line, soft_wrap=True)
 

@@ -15,6 +15,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    say,
 )
 from shadowrelay.shown.records import JobEntry, JobsPage
 
@@ -83,7 +84,7 @@ def stop(node: AdminClient, job_id: str, *, as_json: bool) -> None:
 
 def _print(answer: JobEntry) -> None:
     for sentence in told(answer):
-        click.echo(clean(sentence))
+        say(sentence)
     conditions = ", ".join(f"{name} {clean(value)}" for name, value in answer["filter"].items())
     click.echo(f"Messages: {conditions}")
     click.echo(f"By {clean(answer['operator'])} on {clean(answer['made_by'])}: {clean(answer['reason'])}")

@@ -8,7 +8,6 @@ from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.status import PEER_COLUMNS, own_workers, peer_row
 from shadowrelay.cli.viewing import (
     act_options,
-    clean,
     console,
     has_siblings,
     member_name,
@@ -17,6 +16,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    say,
     workers_option,
 )
 from shadowrelay.core.workers import is_later_worker
@@ -81,7 +81,7 @@ def retire(node: AdminClient, name: str, *, yes: bool, as_json: bool) -> None:
     if as_json:
         return print_json(answers[0] if len(answers) == 1 else {"name": name, "answers": answers})
     for sentence in dict.fromkeys(one for answer in answers for one in (*answer["did"], answer["to_do"])):
-        click.echo(clean(sentence))
+        say(sentence)
     return None
 
 

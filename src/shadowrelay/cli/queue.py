@@ -28,6 +28,7 @@ from shadowrelay.cli.viewing import (
     print_silent,
     print_table,
     reporting,
+    say,
     silent,
     where_options,
     workers_option,
@@ -387,7 +388,7 @@ def _act(node: AdminClient, body: JsonTree, *, as_json: bool) -> None:
     else:
         click.echo(f"{clean(answer['queue'])}: {_state(answer)}")
         for line in _awaited(answer):
-            click.echo(clean(line))
+            say(line)
     sys.exit(1 if answer["pending"] else 0)
 
 

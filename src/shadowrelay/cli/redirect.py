@@ -17,6 +17,7 @@ from shadowrelay.cli.viewing import (
     member_name,
     print_json,
     reporting,
+    say,
 )
 from shadowrelay.shown.status import RedirectEntry
 from shadowrelay.signals import INTERRUPTED
@@ -95,7 +96,7 @@ def _print(answer: RedirectEntry, *, as_json: bool) -> None:
     if as_json:
         return print_json(answer)
     for sentence in _told(answer):
-        click.echo(clean(sentence))
+        say(sentence)
     return None
 
 

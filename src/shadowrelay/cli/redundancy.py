@@ -7,7 +7,6 @@ import click
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     JsonTree,
-    clean,
     console,
     counted,
     node_options,
@@ -15,6 +14,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    say,
 )
 from shadowrelay.shown.records import RedundancyEntry
 
@@ -71,7 +71,7 @@ def _print(answer: JsonTree, *, as_json: bool) -> None:
     if as_json:
         return print_json(answer)
     for sentence in _told(answer):
-        click.echo(clean(sentence))
+        say(sentence)
     if answer["members"]:
         rows = [[one["name"], one["has"], one["why"]] for one in answer["members"]]
         print_table(console(), ("member", "knows", "why not"), rows, "")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import JsonTree, clean, node_options, operator_option, print_json, reporting
+from shadowrelay.cli.viewing import JsonTree, node_options, operator_option, print_json, reporting, say
 from shadowrelay.shown.nodes import ReloadsAnswer
 from shadowrelay.shown.status import ReloadEntry
 
@@ -35,7 +35,7 @@ def reload(node: AdminClient, operator: str, *, cluster: bool, dry_run: bool, as
     else:
         for one in nodes:
             for sentence in _told(one, dry_run=dry_run):
-                click.echo(clean(sentence))
+                say(sentence)
     sys.exit(0 if all(one["answers"] and not one["wrong"] for one in nodes) else 1)
 
 

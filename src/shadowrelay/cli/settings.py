@@ -7,7 +7,6 @@ import click
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import (
     JsonTree,
-    clean,
     console,
     needs,
     node_options,
@@ -15,6 +14,7 @@ from shadowrelay.cli.viewing import (
     print_json,
     print_table,
     reporting,
+    say,
 )
 from shadowrelay.shown.records import SettingEntry, SettingsAnswer
 
@@ -101,7 +101,7 @@ def _print_one(one: JsonTree, *, as_json: bool) -> None:
         told = (
             f"{did} at {last['changed_at']} on {last['changed_by']} by {last['operator']}: {last['reason']}"
         )
-        click.echo(clean(told))
+        say(told)
     else:
         click.echo("Nobody has set it for all members: each settings file counts")
     if one["members"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.viewing import clean, node_options, operator_option, print_json, reporting
+from shadowrelay.cli.viewing import clean, node_options, operator_option, print_json, reporting, say
 from shadowrelay.shown.status import TimeEntry
 
 
@@ -45,9 +45,7 @@ def _print(answer: TimeEntry, *, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    click.echo(
-        f"{clean(answer['name'])}: its wall clock says {answer['wall']}, reckoned is {answer['reckoned']}"
-    )
+    say(f"{answer['name']}: its wall clock says {answer['wall']}, reckoned is {answer['reckoned']}")
     if answer["doubts"]:
         click.echo(f"IN DOUBT ({', '.join(answer['doubts'])}): nothing ends by its age")
         click.echo(f"it has stepped by {answer['stepped']:+.0f} s")

@@ -9,9 +9,10 @@ import getpass
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,7 +20,7 @@ import click
 from shadowrelay.admin.client import AdminClient, ApiError
 from shadowrelay.admin.guard import NO_SUCH_QUEUE
 from shadowrelay.core.spelling import readable
-from shadowrelay.core.time_text import ago
+from shadowrelay.core.time_text import ago, clock, whole
 from shadowrelay.core.workers import is_later_worker, label
 from shadowrelay.shown.messages import MessagesPage
 from shadowrelay.shown.nodes import StatusesAnswer, node_name, of_node
@@ -53,7 +54,27 @@ def node_options(command: Command) -> Command:
         help="The node's admin address. SHADOWRELAY_ADMIN_TOKEN has its token, if it requires one.",
     )
     as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer of the API as JSON.")
-    return node(as_json(command))
+    return node(as_json(utc_option(command)))
+
+
+_UTC = f"{__name__}.utc"
+"""Where a context has whether times are shown in UTC."""
+
+
+def utc_option(command: Command) -> Command:
+    """Option ``--utc``: ``zone`` says it. JSON has times in UTC in any case."""
+    return click.option(
+        "--utc",
+        is_flag=True,
+        expose_value=False,
+        callback=_in_utc,
+        help="Show times in UTC, and not in the zone of this machine.",
+    )(command)
+
+
+def _in_utc(context: click.Context, option: click.Parameter, given: bool) -> None:  # noqa: FBT001
+    del option
+    context.meta[_UTC] = given
 
 
 _OPERATOR = f"{__name__}.operator"
@@ -207,26 +228,41 @@ def print_table(to: Console, columns: Sequence[str], rows: Sequence[Sequence[obj
 
 
 def shown(to: Console, value: object) -> str:
-    """A value for that console: on a terminal with short times."""
-    return short_times(clean(value), datetime.now(UTC)) if to.is_terminal else clean(value)
+    """A value for that console, with its times in the zone of who reads: short ones on a terminal."""
+    text = clean(value)
+    return short_times(text, datetime.now(UTC), zone()) if to.is_terminal else local_times(text, zone())
 
 
-def short_times(text: str, now: datetime) -> str:
-    """The text with short times, in UTC: ``21:07:31`` today, ``2026-11-21 10:00`` else.
+def say(text: object) -> None:
+    """Print a sentence, with its times as ``shown`` writes them."""
+    plain = clean(text)
+    now = datetime.now(UTC)
+    click.echo(short_times(plain, now, zone()) if sys.stdout.isatty() else local_times(plain, zone()))
+
+
+def zone() -> tzinfo | None:
+    """The zone of the times that the command shows: that of this machine (None), or UTC."""
+    context = click.get_current_context(silent=True)
+    return UTC if context is not None and context.meta.get(_UTC) else None
+
+
+def local_times(text: str, zone: tzinfo | None = None) -> str:
+    """The text with its times in that zone, whole and with the offset."""
+    return _TIME.sub(lambda found: whole(datetime.fromisoformat(found.group()), zone), text)
+
+
+def short_times(text: str, now: datetime, zone: tzinfo | None = None) -> str:
+    """The text with short times in that zone: ``21:07:31 CET``, with the date where it is not today.
 
     A text that is a time and nothing else says how long ago it was, up to an hour.
     """
     if _TIME.fullmatch(text):
-        return _ago(datetime.fromisoformat(text), now)
-    return _TIME.sub(lambda found: _clock(datetime.fromisoformat(found.group()), now), text)
+        return _ago(datetime.fromisoformat(text), now, zone)
+    return _TIME.sub(lambda found: clock(datetime.fromisoformat(found.group()), now, zone), text)
 
 
-def _ago(moment: datetime, now: datetime) -> str:
-    return _clock(moment, now) if abs(now - moment) >= timedelta(hours=1) else ago(moment, now)
-
-
-def _clock(moment: datetime, now: datetime) -> str:
-    return f"{moment:%H:%M:%S}" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M}"
+def _ago(moment: datetime, now: datetime, zone: tzinfo | None) -> str:
+    return clock(moment, now, zone) if abs(now - moment) >= timedelta(hours=1) else ago(moment, now)
 
 
 def print_lines(kind: str, found: Iterable[JsonTree]) -> None:

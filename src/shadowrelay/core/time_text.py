@@ -1,8 +1,8 @@
-"""Lengths of time and ages as text, for people. Pure."""
+"""Times, lengths of time and ages as text, for people. Pure."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -27,3 +27,15 @@ def ago(at: datetime, now: datetime) -> str:
     """``3 min ago``, or ``in 12 s``."""
     apart = now - at
     return f"{span(apart)} ago" if apart >= timedelta(0) else f"in {span(-apart)}"
+
+
+def clock(at: datetime, now: datetime, zone: tzinfo | None = None) -> str:
+    """``21:07:31 CET``, with the date where that is not today. ``zone``: None is the zone of this machine."""
+    local = at.astimezone(zone)
+    day = "" if local.date() == now.astimezone(zone).date() else f"{local:%Y-%m-%d} "
+    return f"{day}{local:%H:%M:%S} {local.tzname()}"
+
+
+def whole(at: datetime, zone: tzinfo | None = None) -> str:
+    """``2026-11-21T21:07:31.000+01:00``, or with ``Z`` where the zone is that of UTC."""
+    return at.astimezone(zone).isoformat(timespec="milliseconds").replace("+00:00", "Z")
