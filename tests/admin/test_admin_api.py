@@ -632,6 +632,15 @@ async def test_every_field_of_an_answer_is_in_the_reference(node):
                 assert f"`{key}`" in page, (target, key)
 
 
+async def test_a_drain_counts_the_last_copies_of_an_owner_that_is_away_too(node):
+    """Who believes that nothing is here alone wipes the disk."""
+    await fill(node, held(3, MX2), held(4, MX3))
+    node.statuses = [UNREACHABLE, peer(MX3)]
+    async with serving(node) as port:
+        left = (await ask(port, "/api/v1/drain")).json
+    assert (left["exposed"], left["at_risk"], left["held_for"]) == (0, 1, {MX2: 1, MX3: 1})
+
+
 async def test_a_drain_begins_ends_and_tells_what_is_left(node):
     await fill(node, received(1, MX2), held(3, MX2))
     async with serving(node) as port:
@@ -644,6 +653,7 @@ async def test_a_drain_begins_ends_and_tells_what_is_left(node):
         "done": False,
         "arriving": 0,
         "queued": 1,
+        "at_risk": 0,
         "exposed": 0,
         "set_aside": 0,
         "held_for": {MX2: 1},

@@ -98,7 +98,10 @@ async def test_status_tells_of_a_corrupt_database_until_the_next_start(node):
 
 
 async def test_the_list_of_damaged_messages_has_those_whose_rows_cannot_be_believed(node):
-    assert "No message is damaged." in (await run(node, "message", "list", "--state", "damaged")).stdout
+    assert (
+        "No message is damaged at this node: "
+        in (await run(node, "message", "list", "--state", "damaged")).stdout
+    )
     await fill(node, damaged(1), received(5, MX2), unbelievable(5, aside=True))
     lines = (await run(node, "message", "list", "--state", "damaged")).stdout.splitlines()
     assert lines[1].split()[:4] == [message_id(1), "queued", "content", "1/1"]

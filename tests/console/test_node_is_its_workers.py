@@ -94,7 +94,7 @@ PAGES = [
     (f"/messages/{IDS[0]}", "of three"),
     (f"/messages/{IDS[0]}", "ann@outside.test outside"),
     ("/messages?q=of+three", IDS[0]),
-    ("/node", "Queued 2 Exposed 1 Waits for you 1 Copies for others 1"),
+    ("/node", "Queued 2 Here alone 1 Waits for you 1 Copies for others 1"),
 ]
 ANSWERS = [
     ("/api/v1/status", '"queued":2'),
@@ -108,7 +108,6 @@ ANSWERS = [
     ("/api/v1/safety-net", IDS[4]),
     ("/api/v1/cluster/status", '"queued":2'),
     ("/api/v1/cluster/queues", '"outside"'),
-    ("/api/v1/cluster/rates", '"accepted"'),
     ("/api/v1/cluster/queues/outside", '"messages":1'),
     ("/api/v1/cluster/find?q=ann@outside.test", IDS[0]),
     (f"/api/v1/cluster/messages/{IDS[0]}", "of three"),
@@ -261,7 +260,7 @@ async def test_an_answer_of_the_node_says_which_worker_is_silent(tmp_path: Path)
 async def test_a_worker_that_starts_is_named_as_silent_and_not_waited_for(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy, "QUICK", 0.5)  # of 10 s for one that serves
+    monkeypatch.setattr(proxy, "SIGN", 0.5)
     async with three(tmp_path) as front:
         first = front.each[0]
         await first.die()

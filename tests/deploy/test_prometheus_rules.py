@@ -134,7 +134,7 @@ def test_the_dashboard_shows_what_happened(prometheus: Prometheus):
         return float(found["value"][1])
 
     assert value("Nodes taking mail") == 3
-    assert value("Exposed messages") == value("Members unreachable") == 0
+    assert value("Messages at risk") == value("Members unreachable") == 0
     (variable,) = [each for each in dashboard()["templating"]["list"] if each["name"] == "instance"]
     metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["definition"]).groups()
     found = prometheus.get(f"label/{label}/values", **{"match[]": metric})

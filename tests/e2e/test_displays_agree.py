@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import signal
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -190,3 +191,25 @@ def test_every_display_says_the_same_in_each_state(lab: RunningLab):
     assert typed(lab, "mx2", "queue", "retry", "inside", "--reason", "a test", "--yes").returncode == 0
     agree(lab, Told(queued=0, at_risk=0, held=0, safe=True))
     lab.verify()
+
+
+def test_every_display_says_the_same_while_a_worker_is_frozen(lab: RunningLab):
+    lab.up(*KEPT, nodes=2, workers=2)
+    lab.cluster.refuse()
+    lab.send(12, to="mx1")
+
+    def worker(number: int) -> int:
+        return int(json.loads(got(lab, "mx1", f"/api/v1/workers/{number}/status"))["queued"])
+
+    first, second = worker(1), worker(2)
+    assert first + second == 12
+    number, frozen = (1, first) if first > second else (2, second)
+    agree(lab, Told(queued=12, at_risk=0, held=12, safe=True), NODES[:2])
+    process = lab.cluster.workers("mx1")[number]
+    process.signal(signal.SIGSTOP)
+    try:
+        agree(lab, Told(queued=12 - frozen, at_risk=frozen, held=12, safe=False), NODES[:2])
+    finally:
+        process.signal(signal.SIGCONT)
+    lab.cluster.accept()
+    agree(lab, Told(queued=12, at_risk=0, held=12, safe=True), NODES[:2])

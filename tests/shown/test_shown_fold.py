@@ -189,7 +189,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
         {
             "name": NAMED,
             "draining done": ALL,
-            "arriving queued exposed set_aside": SUM,
+            "arriving queued exposed at_risk set_aside": SUM,
             "held_for held_by handed_over not_yet_taken kept_for_hops": BY_NAME,
             "workers": UNION,
         },

@@ -15,6 +15,7 @@ from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.jobs import Filter
 from shadowrelay.core.members.damage import needed
 from shadowrelay.core.operating import Told
+from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.values import replace
 from shadowrelay.database import message_list, search, views
 from shadowrelay.database.ledger import SqlLedger
@@ -116,6 +117,11 @@ class NodeView:
         self._counted = (began + (1 + _KEPT_FOR) * took, found) if took > _LONG else None
         return found
 
+    async def drain(self, left: Remains) -> DrainEntry:
+        """What is left, and how much of it is here alone."""
+        found = render.at_risk(self.node, await self._ask(views.snapshot), self.clock())
+        return render.drain(self.node, left, sum(one.messages for one in found))
+
     async def find(self, wanted: search.SearchFor, after: MessageId, most: int) -> Json:
         """A page of the messages that match, newest first. ``until``: all ids from this one on were looked
         at; None: all.
@@ -215,7 +221,7 @@ class NodeView:
 
     async def _look_drain(self, told: Told) -> DrainEntry:
         del told
-        return render.drain(self.node, await self.node.remains())
+        return await self.drain(await self.node.remains())
 
     async def _look_rates(self, told: Told) -> RatesLook:
         del told

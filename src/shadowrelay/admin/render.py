@@ -162,8 +162,9 @@ def _rebuilt(found: Round) -> dict[str, Any]:
     return {"damaged_indexes": len(found.rebuilt), "rebuilt": sorted(set(found.rebuilt))}
 
 
-def drain(node: RunningNode, left: Remains) -> DrainEntry:
-    return rendered(DrainEntry, left, name=node.name, draining=node.draining.active)
+def drain(node: RunningNode, left: Remains, at_risk: int) -> DrainEntry:
+    """``at_risk``: messages of which this node has the one copy that can be reached."""
+    return rendered(DrainEntry, left, name=node.name, draining=node.draining.active, at_risk=at_risk)
 
 
 def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:

@@ -10,6 +10,7 @@ import click
 
 from shadowrelay.admin.client import AdminClient
 from shadowrelay.cli.viewing import act_options, counted, duration, print_json, reporting, say
+from shadowrelay.shown.safety_text import copies_reached
 from shadowrelay.shown.status import DrainEntry
 
 _POLL = 0.5  # seconds
@@ -69,8 +70,8 @@ def _told(answer: DrainEntry) -> list[str]:
     if answer["not_yet_taken"]:
         takers = ", ".join(answer["not_yet_taken"])
         told.append(f"Do not remove its disk before {takers} has taken what was handed over")
-    if answer["exposed"]:
-        told.append(f"{counted(answer['exposed'], 'message')} here alone: do not remove its disk")
+    if alone := copies_reached(answer)[0]:
+        told.append(f"{counted(alone, 'message')} here alone: do not remove its disk")
     if answer["set_aside"]:
         told.append(
             f"{counted(answer['set_aside'], 'message')} set aside for you: resume, bounce or drop them first"

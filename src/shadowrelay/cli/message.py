@@ -15,6 +15,7 @@ from shadowrelay.cli.viewing import (
     clean,
     console,
     list_messages,
+    list_of_all,
     node_options,
     page_options,
     print_json,
@@ -47,17 +48,26 @@ def message() -> None:
 
 @message.command("list")
 @click.option("--state", type=click.Choice(_STATES), default="queued", show_default=True)
+@click.option("--cluster", is_flag=True, help="List the messages of all nodes that answer.")
 @page_options
 @node_options
-def list_some(node: AdminClient, state: str, after: str | None, limit: int, *, as_json: bool) -> None:
+def list_some(
+    node: AdminClient, state: str, after: str | None, limit: int, *, cluster: bool, as_json: bool
+) -> None:
     """One row per message, oldest first. The column "open" shows unsettled recipients of all recipients.
+
+    The list is that of the node that is asked; with --cluster that of all nodes.
 
     With --state damaged: messages whose content differs from what was accepted, or whose rows in the
     transport database are damaged. They wait for a good copy from another member. A damaged message that is
     set_aside waits for you, because no member has a good copy.
     """
-    empty = f"No message is {state.replace('_', ' ')}."
-    list_messages(node, state, after, limit, as_json=as_json, empty=empty)
+    is_so = state.replace("_", " ")
+    if cluster:
+        list_of_all(node, state, after, limit, as_json=as_json, empty=f"No message is {is_so} at any node.")
+    else:
+        empty = f"No message is {is_so} at this node: --cluster lists those of all nodes."
+        list_messages(node, state, after, limit, as_json=as_json, empty=empty)
 
 
 message.add_command(find)

@@ -9,6 +9,7 @@ import getpass
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from shadowrelay.admin.guard import NO_SUCH_QUEUE
 from shadowrelay.core.spelling import readable
 from shadowrelay.core.time_text import ago, clock, whole
 from shadowrelay.core.workers import is_later_worker, label
-from shadowrelay.shown.messages import MessagesPage
+from shadowrelay.shown.messages import ListAnswer, ListedMessage, MessagesPage
 from shadowrelay.shown.nodes import StatusesAnswer, node_name, of_node
 from shadowrelay.shown.reading import NOT_TOLD, NOT_TOLD_NUMBER, UNKNOWN, as_told, is_told
 from shadowrelay.shown.status import PeersAnswer, StatusEntry
@@ -381,7 +382,7 @@ def _state(item: JsonTree) -> str:
     return ", ".join([item["state"], *(note for note, so in notes.items() if so)])
 
 
-def recipients(item: JsonTree) -> str:
+def recipients(item: Any) -> str:
     """The first recipient, and how many more there are."""
     addresses, count = item.get("addresses") or (), item.get("recipients") or 0
     more = f" and {count - 1} more" if count > 1 else ""
@@ -430,6 +431,54 @@ def list_messages(
     if answer["next"]:
         click.echo(f"There are more: --after {answer['next']}", err=True)
     return None
+
+
+LISTED_COLUMNS = (
+    "id",
+    "node",
+    "state",
+    "sender",
+    "recipient",
+    "open",
+    "attempts",
+    "received",
+    "next hop",
+    "why",
+)
+
+
+def list_of_all(
+    node: AdminClient, state: str, after: str | None, limit: int, *, as_json: bool, empty: str
+) -> None:
+    """Print one page of the messages of all nodes, who does not answer, and how to get the next page."""
+    with reporting():
+        answer = node.get(ListAnswer, "cluster", "messages", state=state, after=after, limit=limit)
+    needs(answer, "messages")
+    if as_json:
+        return print_json(answer)
+    out = console()
+    print_table(out, LISTED_COLUMNS, [_listed(one) for one in answer["messages"]], empty)
+    if len(answer["messages"]) < answer["total"]:
+        out.print(f"{counted(answer['total'], 'message')} in all")
+    print_silent(out, {"nodes": answer["nodes"]})
+    if answer["next"]:
+        click.echo(f"There are more: --after {shlex.quote(answer['next'])}", err=True)
+    return None
+
+
+def _listed(one: ListedMessage) -> list[object]:
+    return [
+        one["id"],
+        one["node"],
+        one["state"],
+        "" if one["sender"] is None else one["sender"] or "<>",
+        recipients(one),
+        f"{one['unsettled']}/{one['recipients']}",
+        one["attempts"],
+        one["received_at"],
+        one["next_hops"],
+        one["reason"],
+    ]
 
 
 def page_options(command: Command) -> Command:

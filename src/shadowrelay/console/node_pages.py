@@ -23,6 +23,7 @@ from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused
 from shadowrelay.operator.node_acts import DRAIN, UNDRAIN
 from shadowrelay.shown.nodes import KnownMember, node_name
+from shadowrelay.shown.safety_text import copies_reached
 
 _PAGE = "/node"
 _RELOADING = (
@@ -85,6 +86,7 @@ class NodePages:
             "nodes": [entry],
             "status": entry.get("status") or {},
             "left": left,
+            "alone": copies_reached(left)[0],
             "whose": whose,
             "has": has,
             "members": self._others(whose.name, has.get("members", [])),

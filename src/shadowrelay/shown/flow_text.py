@@ -16,7 +16,7 @@ MOST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldQueue:
     """A queue that does not flow. ``failing``: nobody meant that."""
 
     next_hop: str
@@ -25,7 +25,7 @@ class Held:
     text: str
 
 
-def flow_sentence(held: Sequence[Held]) -> str:
+def flow_sentence(held: Sequence[HeldQueue]) -> str:
     """One sentence about all queues, without its full stop."""
     failing = [one for one in held if one.failing]
     if failing:
@@ -35,7 +35,7 @@ def flow_sentence(held: Sequence[Held]) -> str:
     return "Mail flows"
 
 
-def held_up(queues: Sequence[Any], at: Callable[[str], str] = str) -> list[Held]:
+def held_up(queues: Sequence[Any], at: Callable[[str], str] = str) -> list[HeldQueue]:
     """The queues of all nodes that do not flow: those that fail first, and of these the longest. ``at``: a
     time as text.
     """
@@ -43,24 +43,26 @@ def held_up(queues: Sequence[Any], at: Callable[[str], str] = str) -> list[Held]
     return sorted(found, key=lambda one: (not one.failing, -one.messages, one.next_hop))
 
 
-def _held(queue: Fields, at: Callable[[str], str]) -> Iterator[Held]:
+def _held(queue: Fields, at: Callable[[str], str]) -> Iterator[HeldQueue]:
     name, count = queue["next_hop"], queue["messages"]
     waits = f"{_messages(count)} {'waits' if count == 1 else 'wait'}, the oldest from {at(queue['oldest'])}"
     error = queue.get("last_error", "")
     last = f". Last error: {error}" if error else ""
     if stopped := queue.get("suspension"):
         why = f"{stopped['operator']} suspended it: {stopped['reason']}"
-        yield Held(name, count, failing=False, text=f"{name}: {waits}. {why}")
+        yield HeldQueue(name, count, failing=False, text=f"{name}: {waits}. {why}")
     elif queue["status"] == "suspended":
-        yield Held(name, count, failing=False, text=f"{name}: {waits}. Each of its messages is suspended")
+        yield HeldQueue(
+            name, count, failing=False, text=f"{name}: {waits}. Each of its messages is suspended"
+        )
     elif queue["failures"]:
         since = f" since {at(queue['failing_since'])}" if queue.get("failing_since") else ""
-        yield Held(name, count, failing=True, text=f"{name} fails{since}: {waits}{last}")
+        yield HeldQueue(name, count, failing=True, text=f"{name} fails{since}: {waits}{last}")
     elif queue.get("overdue_since"):
         since = at(queue["overdue_since"])
-        yield Held(name, count, failing=True, text=f"{name}: {waits}. It is overdue since {since}{last}")
+        yield HeldQueue(name, count, failing=True, text=f"{name}: {waits}. It is overdue since {since}{last}")
     elif queue["status"] == "retry" and error:
-        yield Held(name, count, failing=True, text=f"{name} puts mail off: {waits}{last}")
+        yield HeldQueue(name, count, failing=True, text=f"{name} puts mail off: {waits}{last}")
 
 
 def _messages(count: int) -> str:

@@ -345,6 +345,7 @@ class DrainEntry(OfWorkers):
     arriving: Sum
     queued: Sum
     exposed: Sum
+    at_risk: Sum
     set_aside: Sum
     held_for: SumByName
     held_by: SumByName
