@@ -27,7 +27,18 @@ from tests.simulation.memory_ledger import MemoryLedger, State, _connect, _empty
 
 TIMES = st.one_of(*[st.integers(0, 6).map(lambda seconds: NOW + seconds * SECOND)] * 4, st.none())
 ADDRESSES = st.sampled_from(
-    ["a@x.test", "A@X.test", "b@x.test", "ä@x.test", "Ä@X.TEST", "a@y.x.test", "a@ä.test", ""]
+    [
+        "a@x.test",
+        "A@X.test",
+        "b@x.test",
+        "ä@x.test",
+        "Ä@X.TEST",
+        "a@y.x.test",
+        "a@ä.test",
+        "A@Ä.TEST",
+        "a@xn--4ca.test",
+        "",
+    ]
 )
 HOPS = st.sampled_from(["mbx1", "mbx2", "out", "mbx1/x.test", "out/", "mbx/mbx2"]).map(NextHop)
 RECIPIENTS = st.lists(
