@@ -93,8 +93,8 @@ def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path):
     mounts = tmp_path / "mountinfo"
     mounts.write_text(
         "22 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n"
-        f"40 22 0:35 / {tmp_path}/far rw,relatime shared:2 - nfs4 server:/mail rw\n"
         f"41 40 8:2 / {tmp_path}/far/near rw - xfs /dev/sdb1 rw\n"
+        f"40 22 0:35 / {tmp_path}/far rw,relatime shared:2 - nfs4 server:/mail rw\n"
     )
     for name, wrong in ("far", True), ("far/near", False), ("", False), ("far/new/data", True):
         (tmp_path / "far" / "near").mkdir(parents=True, exist_ok=True)
