@@ -17,6 +17,7 @@ Said = Mapping[str, frozenset[str]]
 """The lines of each section."""
 
 _PLACEHOLDERS = (
+    (r'"[0-9a-f]{12}"', '"<digest>"'),  # of a section of the settings: a lab's ports are in it
     (r"\b\d\.\d+e[+-]\d+\b", "0"),  # its digits would be taken for an id
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?", "<time>"),
     (r"\d+:\d\d:\d\d(\.\d+)?", "<time>"),
