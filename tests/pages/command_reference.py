@@ -29,8 +29,10 @@ on one machine. [`shadowmailbox`](#shadowmailbox) runs a [mailbox service](mailb
 | 2 | wrong usage or wrong settings: nothing was done |
 | 130 | interrupted by Ctrl-C |
 
-On a terminal, tables are as wide as it is: columns that find no room go below their row. Times are in UTC,
-and short: `3 min ago`, `21:07:31` today, else the date too. In a pipe a row is one line, and times are whole.
+On a terminal, tables are as wide as it is: columns that find no room go below their row. Times are in
+the zone of the machine, or in UTC with `--utc`: on a terminal short (`3 min ago`, `21:07:31 CET` today,
+else the date too), in a pipe, where a row is one line, whole and with the offset
+(`2026-11-21T21:07:31.000+01:00`). JSON has them in UTC.
 `--json` prints single things as one document, and lists over all nodes as JSON Lines: one object a line.
 `NO_COLOR` switches colours off. `shadowrelay completion` helps the shell to complete words.
 

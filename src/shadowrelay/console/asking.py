@@ -13,6 +13,7 @@ from shadowrelay.admin.node import RunningNode
 from shadowrelay.console.words import sentence
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.operating import Told
+from shadowrelay.core.values import replace
 from shadowrelay.operator import view
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.listing import ListWanted
@@ -104,6 +105,9 @@ class Asking:
     async def listed(self, wanted: ListWanted) -> ListAnswer:
         """A page of the messages of all members. Raises RequestRefused."""
         with _refusing():
+            if wanted.filter is not None:
+                named = await self.node.services.queue_names.in_filter(wanted.filter)
+                wanted = replace(wanted, filter=named)
             return await self._view.listed(wanted)
 
     async def message(self, wanted: str) -> Told | None:
