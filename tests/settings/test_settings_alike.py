@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shadowrelay.settings import Settings, settings_from_tree
-from shadowrelay.settings.alike import sections
+from shadowrelay.settings.alike import Sections, sections
 
 
 def settings(tmp_path: Path, name: str = "mx1", **more: Any) -> Settings:
@@ -44,3 +44,17 @@ def told(found: Settings) -> dict[str, str]:
 def test_a_section_differs_if_mail_is_treated_otherwise(tmp_path: Path, more: Any, differ: set[str]):
     first, second = told(settings(tmp_path)), told(settings(tmp_path, "mx2", **more))
     assert {one for one in first | second if first.get(one) != second.get(one)} == differ
+
+
+def test_the_digests_are_made_again_when_settings_change_and_once_a_minute(tmp_path: Path):
+    now = 0.0
+    found, others = settings(tmp_path), settings(tmp_path, "mx2", accepted_domains=["more.test"])
+    policy, made = found.policy(), Sections(lambda: now)
+    first = made.of(found, policy)
+    (tmp_path / "mx1" / "recipients").write_text("carl@inside.test otto@inside.test\n")
+    assert made.of(found, policy) is first
+    now = 61.0
+    later = made.of(found, policy)
+    assert later["recipients_file"] != first["recipients_file"]
+    assert made.of(others, policy)["accepted_domains"] != first["accepted_domains"]
+    assert made.of(found, found.policy()) is not later

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from shadowrelay.admin.access import Access
@@ -84,7 +85,7 @@ from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
 from shadowrelay.service.operating import OperatorServices, Rereads, SharedRecords, away, listed
 from shadowrelay.settings import Settings, switched
-from shadowrelay.settings.alike import sections
+from shadowrelay.settings.alike import Sections
 from shadowrelay.settings.certificates import ending
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
@@ -124,6 +125,7 @@ class Node:
         self.clock = _clock_of(database, clock)
         database.ledger.ahead = self.clock.ahead
         self.started_at = self.clock()
+        self._sections = Sections(monotonic)
         self.name, self.site, self.host = ServerName(settings.name), settings.site, settings.host
         self.current = LiveSettings(settings, recipients_of(settings))
         self.in_force = EffectivePolicy(settings.policy())
@@ -609,7 +611,7 @@ class Node:
         return True, "the node takes mail"
 
     def sections(self) -> Mapping[str, str]:
-        return sections(self.settings, self.policy)
+        return self._sections.of(self.settings, self.policy.now)
 
     def warning(self) -> str:
         recipients = self.current.recipients

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +20,8 @@ _ALONE = frozenset(
 
 _NAMED = frozenset(("routes", "sites"))
 """Groups of named tables: each table is a section."""
+
+_A_MINUTE = 60.0
 
 _OWN = ("_file", "certificate", "_key", ".ca")
 """Ends of keys whose values are paths of this machine."""
@@ -42,6 +44,23 @@ def sections(settings: Settings, policy: Policy) -> Mapping[str, str]:
             values.setdefault(name, []).append([one.key, value])
     values["policy"] = [[one.name, str(getattr(policy, one.name))] for one in fields(policy)]
     return {name: _digest(value) for name, value in sorted(values.items())}
+
+
+class Sections:
+    """The digests of one node: made anew when settings or policy are others, and once a minute, for the file
+    of recipients may change. ``seconds``: a monotonic clock.
+    """
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._made: tuple[Settings, Policy, float, Mapping[str, str]] | None = None
+
+    def of(self, settings: Settings, policy: Policy) -> Mapping[str, str]:
+        """``policy``: the one in force, as it is at one moment."""
+        now, made = self._seconds(), self._made
+        if made is None or made[0] is not settings or made[1] is not policy or now - made[2] > _A_MINUTE:
+            made = self._made = settings, policy, now, sections(settings, policy)
+        return made[3]
 
 
 def _content(settings: Settings) -> str:
