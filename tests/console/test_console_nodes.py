@@ -94,7 +94,7 @@ async def test_the_page_of_a_member_shows_what_all_its_workers_have(tmp_path: Pa
         own = await page(port, "/node")
         found = text_of(got)
         for text in (
-            "Queued 2 Exposed 1",
+            "Queued 2 Here alone 1",
             "Version",
             "Since",
             "Free on its disk",
@@ -105,7 +105,7 @@ async def test_the_page_of_a_member_shows_what_all_its_workers_have(tmp_path: Pa
             assert text in found, (text, found)
         assert "Scrub of what it keeps" in found
         assert 'href="/nodes/mx2.example.net"' in own.text
-        assert "Queued 0 Exposed 0" in text_of(own)
+        assert "Queued 0 Here alone 0" in text_of(own)
         second.elsewhere = {}
 
 
