@@ -37,7 +37,7 @@ def test_copies_of_an_owner_that_is_away_are_the_only_ones() -> None:
         "11 messages have one copy that can be reached.",
     )
     assert [one.text for one in verdict.reasons] == [
-        "mx3 is away since 09:59:00: 11 messages have one copy that can be reached, the one kept for it. "
+        "mx3 is away since 09:59:00 UTC: 11 messages have one copy that can be reached, the one kept for it. "
         "Start it again."
     ]
     assert verdict.reasons[0].href == "/messages?state=at_risk"

@@ -20,7 +20,7 @@ _PLACEHOLDERS = (
     (r'"[0-9a-f]{12}"', '"<digest>"'),  # of a section of the settings: a lab's ports are in it
     (r"\b\d\.\d+e[+-]\d+\b", "0"),  # its digits would be taken for an id
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?", "<time>"),
-    (r"\d+:\d\d:\d\d(\.\d+)?", "<time>"),
+    (r"\d+:\d\d:\d\d(\.\d+)?( UTC)?", "<time>"),
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<message>"),
     (r"\b([0-9a-f]{16,64}|[0-9A-F]{16})\b", "<id>"),
     (r"127\.0\.0\.1:\d+|\[?::1\]?:\d+", "<address>"),

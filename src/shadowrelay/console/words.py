@@ -40,12 +40,9 @@ def age(text: str | datetime | None, now: datetime) -> str:
 
 
 def clock(text: str | datetime | None, now: datetime) -> str:
-    """``21:07:31``, with the day unless that is today."""
+    """``21:07:31 UTC``, with the date where it is not today."""
     at = moment(text)
-    if at is None:
-        return "–"
-    at = at.astimezone(UTC)
-    return f"{at:%H:%M:%S}" if at.date() == now.astimezone(UTC).date() else f"{at:%d %b %H:%M:%S}"
+    return "–" if at is None else time_text.clock(at, now, UTC)
 
 
 def iso(text: str | datetime | None) -> str:
