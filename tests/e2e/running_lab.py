@@ -170,8 +170,9 @@ class RunningLab:
         return int(found.get("unsettled", 0))
 
     def events(self, name: str, event: str) -> list[dict[str, str]]:
-        """Rows of a node's tracking log."""
-        rows = mail.tracked(self.cluster.node(name).tracking_dir)
+        """Rows of a node's tracking log, of all its workers."""
+        places = self.cluster.node(name).places
+        rows = [row for place in places for row in mail.tracked(place.tracking_dir)]
         return [row for row in rows if row["event-id"] == event]
 
     def said(self, name: str, event: str) -> list[dict[str, Any]]:

@@ -70,11 +70,12 @@ class Night:
                 server.sendmail(sender, [INSIDE], text)
 
 
-def test_an_operator_does_the_ten_tasks_of_the_page(lab: RunningLab, tmp_path: Path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_operator_does_the_ten_tasks_of_the_page(lab: RunningLab, tmp_path: Path, workers: int):
     lacking = [name for name in ("job", "member", "reload") if name not in COMMANDS]
     if lacking:
         pytest.skip(f"not there yet: {', '.join(lacking)}")
-    lab.up()
+    lab.up(workers=workers)
     lab.cluster.refuse()
     lab.send(2)
     node = lab.cluster.node("mx1")
