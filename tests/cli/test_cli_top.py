@@ -13,17 +13,18 @@ import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from admin_node import MX2, FakeNode, a_node, attempted, fill, meet, received, serving
+from admin_node import MX2, MX3, OURS, FakeNode, a_node, attempted, fill, meet, received, serving
 from click.testing import CliRunner
 from stations import eventually
 from test_admin_events import writing
 
-from shadowrelay.admin.client import AdminClient, NodeEvent
+from shadowrelay.admin.client import AdminClient, ApiError, NodeEvent
+from shadowrelay.admin.node import HopStatus
 from shadowrelay.cli import main
 from shadowrelay.cli.top_app import TopApp
 from shadowrelay.cli.top_figures import (
@@ -40,7 +41,7 @@ from shadowrelay.cli.top_figures import (
     told,
 )
 from shadowrelay.core.delivery.settling import Ending
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.workers import worker_name
 
 PAGE = """
@@ -92,7 +93,7 @@ def test_two_looks_tell_what_happens_in_a_second() -> None:
     assert quantile(0.5, {}) is None
     assert quantile(0.99, {0.1: 0.0, float("inf"): 4.0}) == 0.1
     began_again = look(page().replace("seconds 5.0", "seconds 9.0"), 9.0)
-    assert set(pace(seen().look, began_again).rates.values()) == {0.0}
+    assert pace(seen().look, began_again).rates == {}
     with pytest.raises(ValueError, match="not that of a shadowrelay node"):
         look("x 1\n", 0.0)
 
@@ -150,7 +151,8 @@ class Fronted:
         return "\n".join(told) + "\n"
 
     def get(self, model: type, *path: str) -> dict[str, Any]:
-        assert path == ("workers",)
+        if path != ("workers",):
+            raise ApiError("an older release", 404)
         return {"workers": [{"number": 1}, {"number": 2}]}
 
     def events(
@@ -240,7 +242,54 @@ async def test_one_frame_is_printed_and_its_figures_as_json(node: FakeNode) -> N
         assert "AT RISK 1   queued 2" in text
         figures = json.loads((await asyncio.to_thread(CliRunner().invoke, main, [*asked, "--json"])).output)
     assert figures["exposed"] == 1
-    assert figures["nodes"] == [{"name": "mx1.example.net", "url": url, "answers": True, "why": ""}]
+    here, *members = figures["nodes"]
+    assert here == {"name": "mx1.example.net", "url": url, "answers": True, "why": ""}
+    assert [(one["name"], one["answers"]) for one in members] == [(MX2, False), (MX3, False)]
+
+
+def test_before_the_second_look_nothing_is_known_of_a_rate() -> None:
+    first = SeenNode("http://mx1:1", "mx1.test", look(page(), 1.0), pace(None, look(page(), 1.0)))
+    lines = [one.text for one in draw(TopFrame(nodes=[first], events=(), now=NOW), 100)]
+    assert "accepted –/s   delivered –/s   deferred –/s   failed –/s" in lines
+    assert next(one for one in lines if one.startswith("mx1.test")).split()[-2:] == ["–", "–"]
+    assert not [one for one in lines if "0.0" in one]
+
+
+async def test_it_finds_the_members_and_tells_the_state_of_each_queue(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "2").mkdir()
+    async with a_node(tmp_path / "1") as first, a_node(tmp_path / "2") as second:
+        await fill(first, meet(MX2), meet(MX3), received(1, MX2))
+        second.name = MX2
+        await fill(second, meet(MX2), received(2, MX2), received(3, MX2))
+        second.hops[NextHop("outside")] = HopStatus(
+            sessions=0, places=4, limit="", rests_until=NOW + timedelta(days=999), error="it loses mail"
+        )
+        first.elsewhere[MX2] = second
+        async with writing(first), serving(first) as port:
+            asked = ["top", "--once", "--interval", "200ms", "--admin", f"http://127.0.0.1:{port}"]
+            text = (await asyncio.to_thread(CliRunner().invoke, main, asked)).output
+            told = (await asyncio.to_thread(CliRunner().invoke, main, [*asked, "--json"])).output
+    figures = json.loads(told[: told.rindex("}") + 1])
+    assert figures["queued"] == 3
+    assert [(one["name"], one["answers"]) for one in figures["nodes"]] == [
+        (OURS, True), (MX2, True), (MX3, False),
+    ]  # fmt: skip
+    (queue,) = figures["queues"]
+    assert (queue["messages"], queue["state"]) == (3, "resting")
+    assert "it loses mail" in queue["reason"]
+    assert "resting: " in text
+
+
+def test_without_an_address_the_settings_file_says_where_the_node_is(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(
+        'name = "mx1.test"\n[receive.default]\nlisten = "127.0.0.1:2525"\n[admin]\n'
+        'listen = "127.0.0.1:1"\ntoken = "a token of sixteen"\n'
+    )
+    environ = {"SHADOWRELAY_CONFIG": str(file), "SHADOWRELAY_ADMIN": None}
+    result = CliRunner(env=environ).invoke(main, ["top", "--once", "--interval", "200ms"])
+    assert "no answer from the node at http://127.0.0.1:1:" in result.output
 
 
 def test_a_node_that_is_not_there_is_told_and_ends_the_command() -> None:

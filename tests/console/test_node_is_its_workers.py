@@ -108,6 +108,7 @@ ANSWERS = [
     ("/api/v1/safety-net", IDS[4]),
     ("/api/v1/cluster/status", '"queued":2'),
     ("/api/v1/cluster/queues", '"outside"'),
+    ("/api/v1/cluster/rates", '"accepted"'),
     ("/api/v1/cluster/queues/outside", '"messages":1'),
     ("/api/v1/cluster/find?q=ann@outside.test", IDS[0]),
     (f"/api/v1/cluster/messages/{IDS[0]}", "of three"),

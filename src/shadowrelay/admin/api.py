@@ -53,7 +53,7 @@ from shadowrelay.shown.messages import (
     SafetyNetPage,
     TraceAnswer,
 )
-from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, ReloadsAnswer, StatusesAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, ReloadsAnswer, StatusesAnswer
 from shadowrelay.shown.queues import QueuesPage, ShadowQueuesPage
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.shown.status import (
@@ -210,6 +210,7 @@ def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
     return [
         api.read(f"{base}/status", of.status, "How all nodes are.", StatusesAnswer),
         api.read(f"{base}/queues", of.queues, "The queues of all nodes.", QueuesAnswer),
+        api.read(f"{base}/rates", of.rates, "What came at all nodes, second by second.", RatesAnswer),
         api.read(
             f"{base}/queues/{{hop:path}}",
             of.queue,

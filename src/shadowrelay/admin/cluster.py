@@ -15,7 +15,7 @@ from shadowrelay.operator.listing import ListWanted
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import NoSuchMessage, View
 from shadowrelay.shown.messages import FoundAnswer, ListAnswer, MessageAnswer, TraceAnswer
-from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, StatusesAnswer
 
 _WHOLE = 36  # characters of an id
 
@@ -37,6 +37,10 @@ class ClusterRoutes:
     async def queues(self, request: Request) -> QueuesAnswer:
         del request
         return await self._view.queues()
+
+    async def rates(self, request: Request) -> RatesAnswer:
+        del request
+        return await self._view.rates()
 
     async def queue(self, request: Request) -> HopAnswer:
         try:

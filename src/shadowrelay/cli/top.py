@@ -6,13 +6,17 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.top_figures import NodesWatch, TopFrame, draw, figures, quantile
+from shadowrelay.cli.top_figures import RATES, NodesWatch, TopFrame, draw, figures, quantile
 from shadowrelay.cli.viewing import duration, node_options, reporting, workers_option
+from shadowrelay.shown.reading import as_told, is_told
 
 
 def _others(context: click.Context, option: click.Parameter, urls: tuple[str, ...]) -> list[AdminClient]:
@@ -21,6 +25,9 @@ def _others(context: click.Context, option: click.Parameter, urls: tuple[str, ..
         return [AdminClient(url, os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or None, 5.0) for url in urls]
     except ValueError as error:
         raise click.BadParameter(str(error), param=option) from None
+
+
+DEFAULT_FILE = "/etc/shadowrelay/settings.toml"
 
 
 @click.command(short_help="Show what nodes do, live.")
@@ -55,14 +62,18 @@ def top(
     """Show what nodes do: mail accepted, delivered, deferred and failed a second, how long a 250 takes, the
     queues, what is at risk, the members, and what is out of the ordinary as it happens.
 
-    It reads the metrics and the events of the node of --admin, and of each --node; a token needs no more than
-    the scope read. A node that does not answer is said to be away, and asked again. The figures of a node are
-    the sums over its workers.
+    It reads the metrics and the events of the node of --admin, and of each --node, and what the first knows
+    of all members: a token needs no more than the scope read. Without --admin, the settings file of this
+    machine says where the node is. A node that does not answer is said to be away, and asked again. The
+    figures of a node are the sums over its workers.
 
     Keys: q quits, p pauses, s sorts the queues by messages, age, or name.
     """
     seconds = max(0.2, interval.total_seconds())
-    clients = [AdminClient(node.url, node.token, 5.0), *others]
+    given = click.get_current_context().get_parameter_source("node")
+    if given is click.core.ParameterSource.DEFAULT:
+        node = _of_settings() or node
+    clients = [AdminClient(node.url, node.token, 5.0, node.untold), *others]
     if not (once or as_json):
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise click.UsageError("this needs a terminal; without one, --once prints one frame")
@@ -74,10 +85,10 @@ def top(
     with reporting():
         watch.once()
     if as_json:
-        click.echo(json.dumps(_figures(watch), indent=2))
+        click.echo(json.dumps(as_told(_figures(watch)), indent=2))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    frame = TopFrame(nodes=watch.nodes, events=watch.events, now=datetime.now(UTC))
+    frame = TopFrame(nodes=watch.nodes, events=watch.events, now=datetime.now(UTC), hops=watch.hops)
     for line in draw(frame, width):
         click.echo(click.style(line.text, bold=line.head, fg="red" if line.bad else None))
 
@@ -86,14 +97,36 @@ def _figures(watch: NodesWatch) -> dict[str, object]:
     nodes = watch.nodes
     every = figures(nodes)
     return {
-        "per_second": every["rates"],
+        "per_second": {name: every["rates"].get(name) for name in RATES},
         "acknowledgement": {f"p{share}": quantile(share / 100, every["latency"]) for share in (50, 95, 99)},
         "exposed": every["waiting"]["exposed"],
         "at_risk": every["waiting"]["at_risk"],
         "queued": every["waiting"]["queued"],
-        "queues": every["queues"],
+        "queues": [{**one, **_of_hop(watch.hops.get(one["next_hop"], {}))} for one in every["queues"]],
         "nodes": [
             {"name": one.name, "url": one.url, "answers": not one.why, "why": one.why or one.silent}
             for one in nodes
         ],
     }
+
+
+def _of_hop(told: Mapping[str, Any]) -> dict[str, object]:
+    """The state of a queue, why, and how much it took in the last minute."""
+    seen = {"state": told.get("status"), "reason": told.get("why"), "a_minute": told.get("rate")}
+    return {name: value if is_told(value) else None for name, value in seen.items()}
+
+
+def _of_settings() -> AdminClient | None:
+    """The node of the settings file of this machine, if there is one that may be read."""
+    # Imported here, because it imports pydantic, which `--help` does not need.
+    from shadowrelay.settings import SETTINGS_PATH_VARIABLE, SettingsInvalid, load_settings
+
+    file = Path(os.environ.get(SETTINGS_PATH_VARIABLE) or DEFAULT_FILE)
+    try:
+        admin = load_settings(file, os.environ).admin
+    except (OSError, SettingsInvalid):
+        return None
+    host = "127.0.0.1" if admin.listen.host in ("", "0.0.0.0") else admin.listen.host  # noqa: S104
+    at = f"[{host}]" if ":" in host else host
+    token = os.environ.get("SHADOWRELAY_ADMIN_TOKEN") or (admin.token and admin.token.get_secret_value())
+    return AdminClient(f"http://{at}:{admin.listen.port}", token or None)

@@ -54,7 +54,8 @@ class TopApp(App[None]):
         self._show()
 
     def _look(self) -> TopFrame:
-        return TopFrame(nodes=self._watch.nodes, events=self._watch.events, now=datetime.now(UTC))
+        now = datetime.now(UTC)
+        return TopFrame(nodes=self._watch.nodes, events=self._watch.events, now=now, hops=self._watch.hops)
 
     def _again(self) -> None:
         if not self._paused:
@@ -66,6 +67,7 @@ class TopApp(App[None]):
             nodes=self._frame.nodes,
             events=self._frame.events,
             now=self._frame.now,
+            hops=self._frame.hops,
             sorted_by=self._sorted_by,
             paused=self._paused,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typing_extensions import TypedDict
 
@@ -19,8 +19,10 @@ from shadowrelay.cli.viewing import clean
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.time_text import spell
 from shadowrelay.core.workers import label, worker_name, workers_called
-from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Sum, SumByName, by, fold
-from shadowrelay.shown.nodes import WorkersAnswer, node_name
+from shadowrelay.shown import nodes
+from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Fields, Sum, SumByName, by, fold
+from shadowrelay.shown.nodes import QueuesAnswer, RatesAnswer, StatusesAnswer, WorkersAnswer, node_name
+from shadowrelay.shown.reading import is_told
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -109,7 +111,9 @@ def _look(samples: Sequence[Sample], at: float) -> Look:
 
 @dataclass(frozen=True, slots=True)
 class NodePace:
-    """What happened at one node between two looks, a second. ``latency``: 250s by seconds, cumulative."""
+    """What happened at one node between two looks, a second. ``rates``: none before the second look.
+    ``latency``: 250s by seconds, cumulative.
+    """
 
     rates: Mapping[str, float]
     latency: Mapping[float, float]
@@ -122,7 +126,7 @@ def pace(before: Look | None, now: Look) -> NodePace:
         or now.at <= before.at
         or now.value("start_time_seconds") != before.value("start_time_seconds")
     ):
-        return NodePace(dict.fromkeys(RATES, 0.0), {})
+        return NodePace({}, {})
     seconds = now.at - before.at
     rates = {
         name: sum(now.events.get(one, 0.0) - before.events.get(one, 0.0) for one in events) / seconds
@@ -224,7 +228,7 @@ def figures(nodes: Sequence[SeenNode]) -> TopFigures:
     """Those of all nodes that answer."""
     nothing: TopFigures = {
         "waiting": dict.fromkeys(WAITING, 0),
-        "rates": dict.fromkeys(RATES, 0.0),
+        "rates": {},
         "latency": {},
         "queues": [],
     }
@@ -234,14 +238,19 @@ def figures(nodes: Sequence[SeenNode]) -> TopFigures:
 
 def _of(look: Look, done: NodePace) -> TopFigures:
     return {
-        "waiting": {name: int(look.value(f"{name}_messages")) for name in WAITING},
+        "waiting": {name: _whole(look.value(f"{name}_messages")) for name in WAITING},
         "rates": dict(done.rates),
         "latency": dict(done.latency),
         "queues": [
-            {"next_hop": hop, "messages": int(messages), "oldest": oldest}
+            {"next_hop": hop, "messages": _whole(messages), "oldest": oldest}
             for hop, (messages, oldest) in look.queues.items()
         ],
     }
+
+
+def _whole(value: Any) -> int:
+    """A number of messages, or that it is not told."""
+    return int(value) if is_told(value) else cast(int, value)
 
 
 NOTABLE = (
@@ -288,6 +297,8 @@ class NodesWatch:
         self._seen = {
             client.url: {1: SeenNode(client.url, client.url, why="not asked yet")} for client in clients
         }
+        self._members: dict[str, SeenNode] = {}  # those that the nodes tell of
+        self._hops: dict[str, Fields] = {}
         self._events: deque[str] = deque(maxlen=_KEPT)
 
     @property
@@ -299,7 +310,8 @@ class NodesWatch:
                 found += each
             else:
                 found.append(replace(together(each), name=self._names[url], silent=_away(workers)))
-        return found
+        asked = {node_name(one.name) for one in found}
+        return [*found, *(one for name, one in sorted(self._members.items()) if name not in asked)]
 
     def _name_of(self, url: str, number: int) -> str:
         """The name of a node, or of a worker; its URL before it is known."""
@@ -310,16 +322,24 @@ class NodesWatch:
     def events(self) -> list[str]:
         return list(self._events)
 
+    @property
+    def hops(self) -> Mapping[str, Fields]:
+        """What all nodes tell of their queues, by next hop."""
+        return self._hops
+
     def start(self) -> None:
         for client in self._clients:
             for work in (self._look_on, self._listen):
                 threading.Thread(target=work, args=(client,), daemon=True).start()
+        # It takes as long as a silent member, and the figures of the node do not.
+        threading.Thread(target=self._round_on, args=(self._clients[0],), daemon=True).start()
 
     def once(self) -> None:
         """Look twice at each node, an interval apart. Raises ApiError if no node answers."""
         for client in self._clients:
             self._name(client)
             self._look(client)
+        self._look_round(self._clients[0])
         time.sleep(self._interval)
         for client in self._clients:
             self._look(client)
@@ -330,6 +350,30 @@ class NodesWatch:
         while True:
             self._look(client)
             time.sleep(self._interval)
+
+    def _round_on(self, client: AdminClient) -> None:
+        while True:
+            self._look_round(client)
+            time.sleep(self._interval)
+
+    def _look_round(self, client: AdminClient) -> None:
+        """What the first node tells of all members; nothing, if it is of an older release."""
+        try:
+            statuses = nodes.statuses(client.get(StatusesAnswer, "cluster", "status")["nodes"])
+            queues = nodes.queues(client.get(QueuesAnswer, "cluster", "queues")["nodes"])
+        except ApiError:
+            return
+        try:
+            rates = nodes.rates(client.get(RatesAnswer, "cluster", "rates")["nodes"])
+        except ApiError:
+            rates = []
+        self._hops = {one["next_hop"]: one for one in nodes.together(queues)}
+        at = {one["node"]: one for one in queues}
+        came = {one["node"]: one for one in rates if one["answers"]}
+        self._members = {
+            one["node"]: member(client.url, one, at.get(one["node"], {}), came.get(one["node"]))
+            for one in statuses
+        }
 
     def _look(self, client: AdminClient) -> None:
         before = self._seen[client.url]
@@ -403,6 +447,30 @@ class NodesWatch:
             self._events.append(told(self._names[client.url], data))
 
 
+_LATELY = 10
+"""Seconds of which the rates of a member are the mean."""
+
+
+def member(url: str, entry: Fields, queues: Fields, came: Fields | None) -> SeenNode:
+    """A member as another node tells of it: its status, its queues, and what came lately, if that is told."""
+    if not entry["answers"]:
+        return SeenNode(url, entry["node"], why=str(entry["why"]) or "it does not answer")
+    status = entry["status"]
+    values = {f"shadowrelay_{name}_messages": status[name] for name in WAITING}
+    values["shadowrelay_shadow_messages"] = status["shadow_held"]
+    values["shadowrelay_ready"] = float(status["ready"] is True)
+    now = datetime.now(UTC)
+    waiting = {
+        one["next_hop"]: (one["messages"], (now - datetime.fromisoformat(one["oldest"])).total_seconds())
+        for one in queues.get("queues", ())
+        if one["oldest"]
+    }
+    look = Look(0.0, values, {}, {}, waiting, {})
+    last = {name: list(came[name])[-_LATELY:] for name in RATES} if came else {}
+    rates = {name: sum(each) / len(each) for name, each in last.items() if each}
+    return SeenNode(url, entry["node"], look=look, pace=NodePace(rates, {}), silent=str(entry["why"]))
+
+
 def told(node: str, columns: Mapping[str, str]) -> str:
     """An event on one line."""
     at = columns.get("date-time", "")[11:19]
@@ -442,11 +510,12 @@ class TopLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopFrame:
-    """What a frame shows. ``events``: the newest last."""
+    """What a frame shows. ``events``: the newest last. ``hops``: what all nodes tell of queues, by name."""
 
     nodes: Sequence[SeenNode]
     events: Sequence[str]
     now: datetime
+    hops: Mapping[str, Fields] = field(default_factory=dict)
     sorted_by: Sorted = Sorted.MESSAGES
     paused: bool = False
 
@@ -470,7 +539,7 @@ def _head(frame: TopFrame, every: TopFigures) -> list[TopLine]:
     state = "  PAUSED" if frame.paused else ""
     at = frame.now.astimezone(UTC).strftime("%H:%M:%S")
     queued, exposed, doubt, aside, at_risk = every["waiting"].values()
-    rates = "   ".join(f"{name} {_short(every['rates'][name])}/s" for name in RATES)
+    rates = "   ".join(f"{name} {_short(every['rates'].get(name))}/s" for name in RATES)
     measured = every["latency"]
     shares = "  ".join(f"p{share} {_seconds(quantile(share / 100, measured))}" for share in (50, 95, 99))
     one_copy = max(exposed, at_risk)  # an older node does not count what is at risk
@@ -492,12 +561,19 @@ def _queues(frame: TopFrame, every: TopFigures, width: int) -> list[TopLine]:
     queues = sorted(every["queues"], key=_key(frame.sorted_by))
     if not queues:
         return [TopLine("No message waits in a queue.")]
-    hops = width - 24
-    lines = [TopLine(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}", head=True)]
+    hops = max(12, min(max(len(clean(one["next_hop"])) for one in queues[:MOST_QUEUES]), width - 60))
+    lines = [
+        TopLine(f"{'queue':<{hops}}  {'messages':>9}  {'oldest':>10}  {'a minute':>8}  state", head=True)
+    ]
     for queue in queues[:MOST_QUEUES]:
         hop = _cut(clean(queue["next_hop"]), hops)
         age = spell(timedelta(seconds=int(queue["oldest"])), 1)
-        lines.append(TopLine(f"{hop:<{hops}}  {queue['messages']:>9,}  {age:>10}"))
+        seen = frame.hops.get(queue["next_hop"], {})
+        rate = "–" if (found := seen.get("rate")) is None else str(found)
+        state = str(seen.get("status", "–"))
+        why = clean(text) if (text := seen.get("why") or seen.get("last_error")) else ""
+        line = f"{hop:<{hops}}  {queue['messages']:>9,}  {age:>10}  {rate:>8}  {state}"
+        lines.append(TopLine(f"{line}: {why}" if why else line, bad=state in ("suspended", "resting")))
     if len(queues) > MOST_QUEUES:
         lines.append(TopLine(f"and {len(queues) - MOST_QUEUES} more"))
     return lines
@@ -523,7 +599,7 @@ def _members(frame: TopFrame, width: int) -> list[TopLine]:
                 str(count)
                 for count in (_count(node.look, "queued"), _at_risk(node.look), _count(node.look, "shadow"))
             ]
-            + [_short(node.pace.rates.get(one, 0.0)) for one in ("accepted", "delivered")]
+            + [_short(node.pace.rates.get(one)) for one in ("accepted", "delivered")]
             if node.look and not node.why
             else ["–"] * 5
         )
@@ -539,7 +615,7 @@ def _members(frame: TopFrame, width: int) -> list[TopLine]:
 
 
 def _count(look: Look, name: str) -> int:
-    return int(look.value(f"{name}_messages"))
+    return _whole(look.value(f"{name}_messages"))
 
 
 def _at_risk(look: Look) -> int:
@@ -569,7 +645,9 @@ def _seconds(found: float | None) -> str:
     return f"{found * 1000:.0f} ms" if found < 1 else f"{found:.1f} s"
 
 
-def _short(number: float) -> str:
+def _short(number: float | None) -> str:
+    if number is None:
+        return "–"
     return f"{number:.1f}" if number < 1000 else f"{number:.0f}"
 
 

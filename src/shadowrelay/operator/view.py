@@ -29,7 +29,7 @@ from shadowrelay.shown.messages import (
     TraceAnswer,
     TraceLook,
 )
-from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, StatusesAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, StatusesAnswer
 from shadowrelay.shown.reading import read
 from shadowrelay.smtp.members.client import NO_ANSWER
 
@@ -84,6 +84,10 @@ class View:
     async def queues(self) -> QueuesAnswer:
         """The queues, the shadow queues, and the shadow queues of hops, of each node."""
         return {"node": self.name, "nodes": await self.everybody(QUEUES, {})}
+
+    async def rates(self) -> RatesAnswer:
+        """What came in the last minutes at each node, second by second."""
+        return {"node": self.name, "nodes": await self.everybody(RATES, {})}
 
     async def queue(self, hop: str) -> HopAnswer:
         """All that each node knows of one next hop."""

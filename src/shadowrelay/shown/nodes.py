@@ -28,7 +28,7 @@ from shadowrelay.shown.fold import (
 )
 from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
 from shadowrelay.shown.reading import read
-from shadowrelay.shown.status import ReloadEntry, StatusEntry
+from shadowrelay.shown.status import RatesLook, ReloadEntry, StatusEntry
 
 _Entry: TypeAlias = dict[str, Any]
 
@@ -101,6 +101,17 @@ class QueuesAnswer(TypedDict):
 
     node: str
     nodes: list[QueuesAt | NodeAnswers]
+
+
+class RatesAt(NodeAnswers, RatesLook):
+    """What came in the last minutes at a node that answers."""
+
+
+class RatesAnswer(TypedDict):
+    """What came in the last minutes at all nodes."""
+
+    node: str
+    nodes: list[RatesAt | NodeAnswers]
 
 
 class QueuePart(TypedDict):
@@ -216,6 +227,11 @@ def together(entries: Iterable[Fields]) -> list[QueueTogether]:
             parts.setdefault(found["next_hop"], []).append(part)
     every = fold(QueuesLook, answering).get("queues", [])
     return [{**one, "parts": parts[one["next_hop"]]} for one in every]
+
+
+def rates(entries: Iterable[Fields]) -> list[_Entry]:
+    """One entry for each node: what came at its workers, second by second."""
+    return [one for one, _ in _by_node(RatesLook, entries)]
 
 
 def queue(entries: Iterable[Fields]) -> list[_Entry]:

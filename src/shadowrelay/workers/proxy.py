@@ -211,7 +211,13 @@ class WorkerProxy:
             done, _ = await asyncio.wait({task}, timeout=KNOWN if known else GLANCE)
             while not done:
                 within = KNOWN if known else SIGN
-                if not await self._lives(worker, within):
+                sign = asyncio.ensure_future(self._lives(worker, within))
+                both: set[asyncio.Future[Any]] = {task, sign}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if task.done():
+                    sign.cancel()
+                    break
+                if not sign.result():
                     self._ask_last(worker)
                     raise WorkerGone(f"{_called(worker)} did not answer within {within:g} s", heard=True)
                 known = False
