@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def top(
     given = click.get_current_context().get_parameter_source("node")
     if given is click.core.ParameterSource.DEFAULT:
         node = _of_settings() or node
-    clients = [AdminClient(node.url, node.token, 5.0, node.untold), *others]
+    clients = [replace(node, timeout=5.0), *others]
     if not (once or as_json):
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise click.UsageError("this needs a terminal; without one, --once prints one frame")
