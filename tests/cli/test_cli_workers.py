@@ -79,14 +79,14 @@ async def test_status_sums_the_workers_of_a_node_and_lists_nodes(node):
     assert member[3] == "2"
     assert "connect: refused" in text
     assert not cells(text, SECOND)
-    assert cells(text, OURS)[0][1:3] == ["yes", "2"]
+    assert cells(text, OURS)[0][2:4] == ["yes", "2"]
     assert f"{MX2}: 1 of its 2 workers does not answer: worker 2: it is silent" in text
     assert row[1] == "yes"
 
 
 async def test_workers_are_shown_each_if_asked(node):
     text = await shown(node, "status", "--workers")
-    assert [cells(text, name)[-1][2] for name in (OURS, SECOND, MX2)] == ["1", "1", "0"]
+    assert [cells(text, name)[-1][3] for name in (OURS, SECOND, MX2)] == ["1", "1", "0"]
     assert f"\n{MX2_SECOND}: it is silent" in text
     rows = text[text.index("\nnode ") :].splitlines()[2:5]
     assert [row.split()[0] for row in rows] == [OURS, SECOND, MX2]

@@ -23,6 +23,7 @@ from shadowrelay.cli.viewing import (
     print_silent,
     print_table,
     reporting,
+    shown,
     where_options,
     workers_option,
 )
@@ -39,7 +40,7 @@ from shadowrelay.shown.nodes import (
     total,
 )
 from shadowrelay.shown.reading import UNKNOWN, is_told
-from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, messages_have, why_at_risk
+from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, messages_have, unreached, why_at_risk
 from shadowrelay.shown.status import CorruptDatabase, PeerEntry, ScrubEntry, StatusEntry
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     if warning := answer.get("warning"):
         out.print(f"WARNING: {clean(warning)}", style="bold red")
     _corrupt(out, answer["corrupt_database"])
-    _exposure(out, answer)
+    _exposure(out, answer, unreached(nodes))
     if queues:
         _flow(out, together(queues["nodes"]))
     _damage(out, answer)
@@ -164,7 +165,8 @@ def _node_row(one: StatusEntry) -> list[object]:
     ]
 
 
-def _exposure(out: Console, answer: StatusEntry) -> None:
+def _exposure(out: Console, answer: StatusEntry, away: Sequence[str]) -> None:
+    """``away``: nodes that nobody who answers can reach."""
     out.print()
     if not answer.get("redundancy", True):
         out.print(
@@ -196,7 +198,13 @@ def _exposure(out: Console, answer: StatusEntry) -> None:
             "about to be promoted; there may be no others",
             style="bold red",
         )
-    if copies_reached(answer) == (0, 0) and not any(answer[what] for what in ("promoting", "damaged")):
+    if len(away) > 1:
+        out.print(
+            f"UNREACHED: mail of which both copies are at {', '.join(away)} cannot be reached, and nobody "
+            "who answers can count it",
+            style="bold red",
+        )
+    elif copies_reached(answer) == (0, 0) and not any(answer[what] for what in ("promoting", "damaged")):
         out.print("At risk: 0; every message in transit has a second copy that can be reached", style="green")
 
 
@@ -205,10 +213,10 @@ def _at_risk(out: Console, answer: StatusEntry, title: str) -> None:
     count = copies_reached(answer)[0]
     if not count:
         return
-    since = f", since {answer['at_risk_since']}" if answer.get("at_risk_since") else ""
+    since = f", since {shown(out, answer['at_risk_since'])}" if answer.get("at_risk_since") else ""
     out.print(f"{title}: {messages_have(count)} {ONE_COPY}{since}", style="bold red")
     for risk in answer.get("risks", ()):
-        out.print(f"  {clean(why_at_risk(risk))}")
+        out.print(f"  {shown(out, why_at_risk(risk))}")
         if risk["advice"]:
             out.print(f"    {clean(risk['advice'])}")
 
@@ -219,7 +227,7 @@ def _flow(out: Console, queues: Sequence[QueueTogether]) -> None:
     failing = any(one.failing for one in held)
     out.print(f"{flow_sentence(held)}", style="bold red" if failing else "green" if not held else "")
     for one in held[:MOST]:
-        out.print(f"  {clean(one.text)}")
+        out.print(f"  {shown(out, one.text)}")
     if len(held) > MOST:
         out.print(f"  and {counted(len(held) - MOST, 'queue')} more: see shadowrelay queue list")
 

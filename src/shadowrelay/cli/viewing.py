@@ -389,7 +389,7 @@ def recipients(item: Any) -> str:
     return f"{clean(addresses[0])}{more}" if addresses else ""
 
 
-def _open(item: JsonTree) -> str:
+def _open(item: Any) -> str:
     if item["recipients"] is None:
         return ""
     return f"{item.get('unsettled', NOT_TOLD_NUMBER)}/{item['recipients']}"
@@ -473,7 +473,7 @@ def _listed(one: ListedMessage) -> list[object]:
         one["state"],
         "" if one["sender"] is None else one["sender"] or "<>",
         recipients(one),
-        f"{one['unsettled']}/{one['recipients']}",
+        _open(one),
         one["attempts"],
         one["received_at"],
         one["next_hops"],

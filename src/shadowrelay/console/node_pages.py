@@ -135,7 +135,7 @@ class NodePages:
                 acts = self._node.services.node_acts
                 await acts.give(whose.name, action, session.operator, session.scope)
         except ActRefused as refused:
-            why = f"It is not done: {refused}."
+            why = f"It is not done by all of it: {refused}."
             return self._ask(request, f"{action.capitalize()} {{}}?", "", action, "Ask again", why)
         return _done(whose)
 

@@ -123,7 +123,10 @@ class Overview:
             "failing": any(one.failing for one in held),
             "held": held[:MOST],
             "more": len(held) - MOST,
-            "nodes": nodes,
+            "nodes": [
+                {**one, "at_risk": copies_reached(one["status"])[0]} if one["answers"] else one
+                for one in nodes
+            ],
             "wide": picture.picture(boxes, copies, picture.WIDE),
             "narrow": picture.picture(boxes, copies, picture.NARROW),
             "total": total(nodes),

@@ -11,7 +11,7 @@ from shadowrelay.console.words import clock, listed, many, short
 from shadowrelay.core.operating import Told
 from shadowrelay.shown.differences import differences
 from shadowrelay.shown.nodes import total
-from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, why_at_risk
+from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, is_away, unreached, why_at_risk
 
 
 class Level(StrEnum):
@@ -49,7 +49,7 @@ def judge(nodes: Sequence[Told], now: datetime) -> SafetyVerdict:
     level = reasons[0].level if reasons else Level.SAFE
     every = total(nodes)
     one_copy, none = copies_reached(every)
-    away = _unreached(nodes, told)
+    away = unreached(nodes)
     if one_copy and one_copy == every["exposed"]:
         sentence = f"{many(one_copy, 'message has', 'messages have')} only one copy."
     elif one_copy:
@@ -91,7 +91,7 @@ def _reasons(nodes: Sequence[Told], told: Sequence[Told], now: datetime) -> Iter
     yield from _silent(nodes, told, {one["member"] for one in at_risk})
     for text in differences(nodes, short):
         yield SafetyReason(Level.WATCH, f"{text[:1].upper()}{text[1:]}.")
-    if len(away := _unreached(nodes, told)) > 1:
+    if len(away := unreached(nodes)) > 1:
         names = listed([short(one) for one in away])
         yield SafetyReason(
             Level.EXPOSED,
@@ -100,19 +100,9 @@ def _reasons(nodes: Sequence[Told], told: Sequence[Told], now: datetime) -> Iter
         )
 
 
-def _unreached(nodes: Sequence[Told], told: Sequence[Told]) -> list[str]:
-    """The nodes that do not answer, and that nobody who answers can reach."""
-    reached = {one["node"] for one in told}
-    peers = [peer for one in told for peer in one["status"]["peers"]]
-    for peer in peers:
-        if not _away(peer):
-            reached.add(peer["name"])
-    return sorted(({one["node"] for one in nodes} | {peer["name"] for peer in peers}) - reached)
-
-
 def _copies(name: str, status: Told) -> Iterator[SafetyReason]:
-    away = [short(peer["name"]) for peer in status["peers"] if _away(peer)]
-    here = [peer for peer in status["peers"] if not peer["retired"] and not _away(peer)]
+    away = [short(peer["name"]) for peer in status["peers"] if is_away(peer)]
+    here = [peer for peer in status["peers"] if not peer["retired"] and not is_away(peer)]
     if exposed := status["exposed"]:
         if not status["redundancy"]:
             why = "shadow redundancy is off"
@@ -172,7 +162,7 @@ def _silent(nodes: Sequence[Told], told: Sequence[Told], said: Collection[str]) 
             yield SafetyReason(Level.WATCH, f"{short(one['node'])}: {one['why']}.")
     peers = [peer for one in told for peer in one["status"]["peers"]]
     for peer in peers:
-        if _away(peer) and peer["name"] not in partly:
+        if is_away(peer) and peer["name"] not in partly:
             silent.setdefault(peer["name"], peer["error"])
     retired = {peer["name"] for peer in peers if peer["retired"]}
     for name in sorted(silent.keys() - retired - set(said)):
@@ -193,7 +183,3 @@ def _silent(nodes: Sequence[Told], told: Sequence[Told], said: Collection[str]) 
 def _some_away(workers: Sequence[Told], why: str) -> bool:
     """Does a node that answers have workers that do not?"""
     return bool(why) and any(not one["answers"] for one in workers)
-
-
-def _away(peer: Told) -> bool:
-    return peer["state"] == "unreachable" and not peer["retired"]

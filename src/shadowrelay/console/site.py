@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import ChainableUndefined, Environment, PackageLoader
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -61,6 +62,7 @@ class Site:
         self._templates.globals |= {"node": name, "static": self._at, "link": link}
         self._templates.filters |= {
             "octets": words.octets,
+            "field": _field,
             "number": words.number,
             "short": words.short,
             "iso": words.iso,
@@ -110,6 +112,11 @@ class Site:
 def _readable(value: object) -> object:
     """What strangers wrote may have control characters: they are shown as such. Lines stay lines."""
     return readable(value, kept="\n") if type(value) is str else value
+
+
+def _field(value: object) -> Markup:
+    """The value of a field of a form: it comes back as it was, so nothing in it is made readable."""
+    return escape(value)
 
 
 def link(path: str, given: Mapping[str, Any], **changes: Any) -> str:

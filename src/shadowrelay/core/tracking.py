@@ -398,7 +398,9 @@ class RowsDamaged:
             "event-id": event_id,
             "network-message-id": self.message_id,
             "source-context": self.reason,
-            "custom-data": entries({"Damaged": "rows", "Operator": self.operator}),
+            "custom-data": entries(
+                {"Damaged": "rows", **({"Operator": self.operator} if self.operator else {})}
+            ),
         }
         return {column: text for column, text in row.items() if text}
 

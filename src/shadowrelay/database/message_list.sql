@@ -8,7 +8,7 @@ SELECT value, ifnull(m.size, -1) FROM json_each(:ids) LEFT JOIN message m ON m.i
 SELECT value, ifnull(lower(m.sender), '') FROM json_each(:ids) LEFT JOIN message m ON m.id = value;
 
 -- name: by_subject
-SELECT value, ifnull(read_text(m.subject), '') FROM json_each(:ids) LEFT JOIN message m ON m.id = value;
+SELECT value, iif(m.subject IS NULL, '', read_text(m.subject)) FROM json_each(:ids) LEFT JOIN message m ON m.id = value;
 
 -- name: by_recipient
 SELECT value, ifnull((SELECT lower(r.address) FROM recipient r WHERE r.message_id = value ORDER BY r.status <> 'ready', r.number LIMIT 1), '')

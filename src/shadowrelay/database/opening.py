@@ -101,14 +101,14 @@ def switches_in(directory: Path) -> Mapping[str, Switch]:
     were when its log was last brought into the file. Empty if none can be read.
     """
     file, rows = directory / FILE, RecordRows()
-    if not file.is_file():
-        return {}
     try:
+        if not file.is_file():
+            return {}
         with closing(reader(file)) as connection:
             connection.text_factory = sums.tolerant
             rows.connection = connection
             return {one.name: one for one in rows.records(Switch)}
-    except sqlite3.Error:
+    except (sqlite3.Error, PermissionError):
         return {}
 
 

@@ -15,7 +15,7 @@ from shadowrelay.wire.records import record_told
 
 _Told: TypeAlias = dict[str, Any]
 
-_LONGEST_PLACE = 1_500  # characters
+_LONGEST_PLACE = 16_000  # characters; a subject may be long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class ListWanted:
 def place(text: str) -> list[int | str]:
     """A place in a list. Raises ActRefused."""
     try:
-        found = json.loads(text[:_LONGEST_PLACE])
+        found = json.loads(text) if len(text) <= _LONGEST_PLACE else None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or len(found) != 2 or not isinstance(found[1], str):

@@ -48,11 +48,18 @@ class NodeActs:
             raise ActRefused(f"no member is called {node}")
         job = RequestId(self.mint(self.clock()))
         act = Act(
-            job=job, action=action, scope=scope, operator=operator, reason=f"{action} from afar", arguments={}
+            job=job,
+            action=action,
+            scope=scope,
+            operator=operator,
+            reason=f"{action}, ordered from another node",
+            arguments={},
         )
         said = await asyncio.gather(*(self._asked(one, act) for one in workers))
-        if wrong := [f"{one}: {why}" for one, why in zip(workers, said, strict=True) if why]:
-            raise ActRefused("; ".join(wrong))
+        wrong = [f"{one}: {why}" for one, why in zip(workers, said, strict=True) if why]
+        done = [one for one, why in zip(workers, said, strict=True) if not why]
+        if wrong:
+            raise ActRefused("; ".join([*([f"{', '.join(done)}: done"] if done else []), *wrong]))
 
     async def _asked(self, name: ServerName, act: Act) -> str:
         answer = await self.ask(Operate(name, act), PATIENCE)

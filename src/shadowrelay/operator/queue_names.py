@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any
 
 from shadowrelay.core.filtering import ROUTE_END
@@ -23,6 +24,7 @@ from shadowrelay.wire.addresses import is_domain, is_literal
 from shadowrelay.wire.json_fields import is_text
 
 MOST_NAMED = 8
+MOST_COMPARED = 2_000  # names of hops; more would keep the node from its mail
 """Names that an error lists at most."""
 
 _SHADOW = "shadow\\"
@@ -146,7 +148,8 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     """The names that are near, as a phrase; '' if none is."""
     folded: dict[str, str] = {one.lower(): one for one in reversed(names)}
     same = folded.get(name.lower())
-    near = [same] if same else [folded[one] for one in get_close_matches(name.lower(), folded, n=3)]
+    few = dict.fromkeys(one.lower() for one in islice(names, MOST_COMPARED))
+    near = [same] if same else [folded[one] for one in get_close_matches(name.lower(), few, n=3)]
     return f"the nearest {'is' if len(near) == 1 else 'are'} {', '.join(near)}" if near else ""
 
 

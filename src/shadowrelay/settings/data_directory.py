@@ -31,8 +31,11 @@ def checked(settings: Settings, database: str) -> list[str]:
 
     A directory that has a database already is only warned of: its node must start, to deliver what is there.
     """
-    found = findings(settings.data_dir, settings.minimum_free_disk)
-    there = any(settings.data_dir.glob(f"**/{database}")) if settings.data_dir.is_dir() else False
+    try:
+        found = findings(settings.data_dir, settings.minimum_free_disk)
+        there = any(settings.data_dir.glob(f"**/{database}")) if settings.data_dir.is_dir() else False
+    except PermissionError:
+        return [f"data_dir, {settings.data_dir}: you may not look at it: check it as the user of the node"]
     if found.wrong and not there:
         raise SettingsInvalid(
             [

@@ -45,7 +45,8 @@ def held_up(queues: Sequence[Any], at: Callable[[str], str] = str) -> list[HeldQ
 
 def _held(queue: Fields, at: Callable[[str], str]) -> Iterator[HeldQueue]:
     name, count = queue["next_hop"], queue["messages"]
-    waits = f"{_messages(count)} {'waits' if count == 1 else 'wait'}, the oldest from {at(queue['oldest'])}"
+    oldest = f", the oldest from {at(queue['oldest'])}" if queue["oldest"] else ""
+    waits = f"{_messages(count)} {'waits' if count == 1 else 'wait'}{oldest}"
     error = queue.get("last_error", "")
     last = f". Last error: {error}" if error else ""
     if stopped := queue.get("suspension"):

@@ -27,7 +27,7 @@ from shadowrelay.shown.fold import (
     fold,
 )
 from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
-from shadowrelay.shown.reading import read
+from shadowrelay.shown.reading import NOT_TOLD, is_told, read
 from shadowrelay.shown.status import RatesLook, ReloadEntry, StatusEntry
 
 _Entry: TypeAlias = dict[str, Any]
@@ -209,7 +209,14 @@ def _with_each(node: _Entry, workers: Sequence[_Entry]) -> _Entry:
 
 def total(entries: Iterable[Fields]) -> StatusEntry:
     """The status of all nodes that answer, as one; empty if none does."""
-    return fold(StatusEntry, [one["status"] for one in entries if one["answers"]])
+    return fold(StatusEntry, [_counted(one["status"]) for one in entries if one["answers"]])
+
+
+def _counted(status: Fields) -> Fields:
+    """The status with what is at risk: a node of an older version counts what is exposed alone."""
+    if is_told(status.get("at_risk", NOT_TOLD)):
+        return status
+    return {**status, "at_risk": status.get("exposed", NOT_TOLD)}
 
 
 def queues(entries: Iterable[Fields]) -> list[_Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shadowrelay.core.members.at_risk import RiskCause
@@ -35,3 +35,20 @@ def copies_reached(status: Any) -> tuple[int, int]:
     at_risk = status.get("at_risk")
     older = at_risk is None or not is_told(at_risk)
     return (status.get("exposed", 0) if older else at_risk), status.get("damaged_aside", 0)
+
+
+def is_away(peer: Fields) -> bool:
+    """Can a member not be reached, that is not retired?"""
+    return peer["state"] == "unreachable" and not peer["retired"]
+
+
+def unreached(nodes: Iterable[Fields]) -> list[str]:
+    """The nodes that do not answer, and that nobody who answers can reach.
+
+    If they are two, nobody can count the mail of which both copies are there.
+    """
+    every = list(nodes)
+    told = [one for one in every if one["answers"] and "status" in one]
+    peers = [peer for one in told for peer in one["status"]["peers"]]
+    reached = {one["node"] for one in told} | {peer["name"] for peer in peers if not is_away(peer)}
+    return sorted(({one["node"] for one in every} | {peer["name"] for peer in peers}) - reached)

@@ -170,6 +170,7 @@ async function find(field) {
     if (!answer.ok || field.value.trim() !== text) return;
     const here = new URL(location.href).searchParams.has("q");
     history[here ? "replaceState" : "pushState"](null, "", url);
+    place = location.pathname + location.search;
     document.title = found.title || document.title;
     $("#main").replaceChildren(...found.body.childNodes);
     for (const one of document.querySelectorAll("nav [aria-current]")) one.removeAttribute("aria-current");
@@ -185,7 +186,10 @@ $("#find")?.addEventListener("input", (event) => {
   finding?.abort();
   if (event.target.value.trim().length >= 3) typed = setTimeout(find, REST_TYPING, event.target);
 });
-addEventListener("popstate", () => location.reload());
+let place = location.pathname + location.search;
+addEventListener("popstate", () => {
+  if (location.pathname + location.search !== place) location.reload();
+});
 
 document.addEventListener("change", (event) => {
   const name = event.target.dataset?.all;
