@@ -102,6 +102,15 @@ async def test_status_shows_exposure_before_the_backlog_and_shadow_copies_apart(
     assert "acknowledged late" not in text
 
 
+async def test_status_does_not_call_safe_what_only_two_silent_members_may_have(tmp_path):
+    async with a_node(tmp_path) as node:
+        node.statuses = [peer(name, MemberState.UNREACHABLE, since=NOW) for name in (MX2, MX3)]
+        await fill(node, meet(MX2), meet(MX3))
+        text = await good(node, "status")
+    assert f"UNREACHED: mail of which both copies are at {MX2}, {MX3} cannot be reached" in text
+    assert "At risk: 0" not in text
+
+
 async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):
     node.refused = {message_id(2): [RefusalView(MX3, "550 5.7.1 not that", NOW)]}
     assert "A member refused the copy of 1 message of these" in await good(node, "status")

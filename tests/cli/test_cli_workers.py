@@ -81,7 +81,7 @@ async def test_status_sums_the_workers_of_a_node_and_lists_nodes(node):
     assert not cells(text, SECOND)
     assert cells(text, OURS)[0][2:4] == ["yes", "2"]
     assert f"{MX2}: 1 of its 2 workers does not answer: worker 2: it is silent" in text
-    assert row[1] == "yes"
+    assert row[2] == "yes"
 
 
 async def test_workers_are_shown_each_if_asked(node):

@@ -65,3 +65,11 @@ def test_an_older_node_counts_what_is_exposed() -> None:
         del old["status"][field]
     verdict = judge(statuses([old]), NOW)
     assert verdict.sentence == "2 messages have only one copy."
+
+
+def test_what_new_nodes_count_is_not_hidden_by_an_older_one() -> None:
+    old = answers("mx1.test", a_peer(MX2), exposed=2)
+    del old["status"]["at_risk"]
+    new = answers(MX2, a_peer("mx1.test"), away(MX3), **at_risk(risk("owner_away", MX3, 9)))
+    verdict = judge(statuses([old, new, silent(MX3)]), NOW)
+    assert verdict.sentence == "11 messages have one copy that can be reached."

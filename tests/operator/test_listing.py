@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -34,7 +35,7 @@ from shadowrelay.database.message_list import SortBy
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator import listing
 from shadowrelay.operator.acts import ActRefused
-from shadowrelay.operator.listing import ListWanted
+from shadowrelay.operator.listing import ListWanted, place
 
 NODES = ("mx1", "mx2", "mx3")
 SUBJECTS = ("hello", "Äpfel", "=?utf-8?Q?Gr=C3=BC=C3=9Fe?=", "zebra", "Hello", "")
@@ -182,3 +183,10 @@ async def test_a_message_in_a_suspended_queue_is_suspended_in_a_list_and_says_wh
         node.hop = lambda name: replace(hop(name), suspension=order)  # type: ignore[method-assign]
         (found,) = (await page({"mx1": node}, ListWanted()))["messages"]
         assert (found["doing"], found["reason"]) == ("suspended", "ann suspended the queue: they move")
+
+
+def test_a_place_of_the_longest_subject_is_a_place_and_a_longer_text_is_none() -> None:
+    subject = json.dumps(["\u3042" * 900, "01939e00"], separators=(",", ":"))
+    assert place(subject) == ["\u3042" * 900, "01939e00"]
+    with pytest.raises(ActRefused):
+        place(json.dumps(["a" * 20_000, "01939e00"]))

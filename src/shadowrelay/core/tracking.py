@@ -392,15 +392,14 @@ class RowsDamaged:
     def columns(self) -> Columns:
         """The row, keyed by column name."""
         event_id, source = self.told.value
+        by = {} if self.told is OfRows.DAMAGED else {"Operator": self.operator}  # nobody orders damage
         row = {
             "date-time": timestamp(self.at),
             "source": source,
             "event-id": event_id,
             "network-message-id": self.message_id,
             "source-context": self.reason,
-            "custom-data": entries(
-                {"Damaged": "rows", **({"Operator": self.operator} if self.operator else {})}
-            ),
+            "custom-data": entries({"Damaged": "rows", **by}),
         }
         return {column: text for column, text in row.items() if text}
 
