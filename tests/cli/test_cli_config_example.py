@@ -64,6 +64,11 @@ def test_the_unit_runs_this_program_with_that_file(tmp_path: Path):
     assert str(Path(sys.prefix).parent) in printed.split("\nExecPaths=")[1].splitlines()[0]
 
 
+def test_the_unit_quotes_a_path_with_a_space_or_a_percent_sign(tmp_path: Path):
+    printed = run("config", "unit", tmp_path / "my mail" / "s 100%.toml").stdout
+    assert f'run "{tmp_path}/my mail/s 100%%.toml"\n' in printed
+
+
 def test_the_unit_of_the_repository_is_the_one_that_is_printed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "prefix", "/opt/shadowrelay/venv")
     assert run("config", "unit").stdout == (SYSTEMD / "shadowrelay.service").read_text()

@@ -15,10 +15,13 @@ from urllib.parse import urlencode
 
 import pytest
 from admin.admin_node import MX2, NOW, FakeNode, Got, a_node, ask, fill, meet, message_id, received, serving
+from starlette.requests import Request
 
 from shadowrelay.admin.access import Access, FixedToken, cookie_name
 from shadowrelay.admin.node import HopStatus
+from shadowrelay.console import words
 from shadowrelay.console.app import Console
+from shadowrelay.console.site import zone_of
 from shadowrelay.core.delivery import operated
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.operating import By, Scope
@@ -415,3 +418,30 @@ async def test_the_page_of_a_queue_has_its_rate_its_last_reply_and_attempts_that
     assert "Last reply 0 s ago: 451 4.7.1 later" in listed.text
     assert one.text.count("<b>deferred</b>") == 1
     assert '<small class="times">5 times</small>' in one.text
+
+
+@pytest.mark.parametrize(
+    ("cookie", "shown"),
+    [
+        ("", "10:58:00 UTC"),
+        ("shadowrelay-zone=UTC", "10:58:00 UTC"),
+        ("shadowrelay-zone=Europe/Berlin", "11:58:00 CET"),
+        ("shadowrelay-zone=../../etc/passwd", "10:58:00 UTC"),
+        ("shadowrelay-zone=Nowhere/Land", "10:58:00 UTC"),
+    ],
+)
+def test_times_are_in_the_zone_of_who_reads(cookie: str, shown: str):
+    assert words.clock("2026-11-21T10:58:00.000Z", NOW, zone_of(request_with(cookie))) == shown
+
+
+def request_with(cookie: str) -> Request:
+    headers = [(b"cookie", cookie.encode())] if cookie else []
+    return Request({"type": "http", "method": "GET", "path": "/", "headers": headers})
+
+
+async def test_a_field_of_a_form_comes_back_as_it_was(node: ConsoleNode):
+    """What is made readable in it would mean other mail than the list that it stands above."""
+    odd = "foo\u00a0bar\u200b"
+    async with console(node) as port:
+        page = await ask(port, "/messages?" + urlencode({"subject": odd}))
+    assert f'value="{odd}"' in page.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -93,10 +94,19 @@ def unit(file: Path) -> None:
     Its user is shadowrelay, which has to exist: useradd --system shadowrelay.
     """
     where = Path(sys.prefix)
-    text = _example("shadowrelay.service").replace(_SETTINGS, str(file.absolute()))
-    root = where.parent if where.name in {"venv", ".venv"} else where
-    text = text.replace(f"ExecPaths={_ROOT} ", f"ExecPaths={root} ").replace(_INSTALLED, str(where))
-    click.echo(text, nl=False)
+    program = where / "bin" / "shadowrelay"
+    text = _example("shadowrelay.service").replace(_SETTINGS, _word(file.absolute()))
+    root = where.parent if where.name in {"venv", ".venv"} and where.parent != where.parent.parent else where
+    text = text.replace(f"ExecPaths={_ROOT} ", f"ExecPaths={_word(root)} ")
+    click.echo(text.replace(f"{_INSTALLED}/bin/shadowrelay", _word(program)), nl=False)
+
+
+def _word(path: Path) -> str:
+    """A path as one word of a unit (systemd.syntax(7)): a percent sign begins a specifier there."""
+    text = str(path).replace("%", "%%")
+    if re.fullmatch(r"[^\s\"'\\\\]+", text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _example(name: str) -> str:

@@ -14,6 +14,7 @@ from shadowrelay.console import filters
 from shadowrelay.console.asking import Asking
 from shadowrelay.console.one_message import found_line, id_looks_whole, listed_line, one_message
 from shadowrelay.console.pages import QUEUE_VERBS, PageFrame, given_in
+from shadowrelay.console.site import FRAGMENTS
 from shadowrelay.console.words import many, number, short
 from shadowrelay.core.jobs import Filter
 from shadowrelay.database.views import MessageState
@@ -113,7 +114,8 @@ class MessagePages:
         }
         status = 200
         if given["q"]:
-            shown |= await self._found(given["q"], given["after"])
+            parts = 1 if FRAGMENTS in request.headers else _PARTS  # while somebody types, each pause asks
+            shown |= await self._found(given["q"], given["after"], parts)
         elif wanted:
             try:
                 shown |= await self._sorted(given, filters.filter_in(wanted)) | {
@@ -163,10 +165,12 @@ class MessagePages:
             "found_text": f"{counted}: {told}." if count else "",
         }
 
-    async def _found(self, query: str, after: str) -> dict[str, Any]:
-        """What a search finds. It goes on by itself where nodes have looked at a part, and found nothing."""
+    async def _found(self, query: str, after: str, parts: int) -> dict[str, Any]:
+        """What a search finds. It goes on by itself where nodes have looked at a part, and found nothing:
+        ``parts`` times at most.
+        """
         found = await self._asking.find(query, after, self.A_PAGE)
-        for _ in range(_PARTS):
+        for _ in range(parts):
             if found["messages"] or not found["next"]:
                 break
             found = await self._asking.find(query, found["next"], self.A_PAGE)

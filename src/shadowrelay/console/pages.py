@@ -19,7 +19,7 @@ from shadowrelay.console.asking import Asking
 from shadowrelay.console.charts import charts
 from shadowrelay.console.lately import Lately
 from shadowrelay.console.safety import judge
-from shadowrelay.console.site import HEADERS, Site
+from shadowrelay.console.site import HEADERS, Site, zone_of
 from shadowrelay.console.verdict import AuditVerdict
 from shadowrelay.console.words import clock
 from shadowrelay.core.operating import Scope, Told
@@ -115,10 +115,11 @@ class Overview:
             self._asking.members(), self._asking.rates(), self._asking.queues()
         )
         now = self._asking.clock()
-        held = held_up(together(queues), lambda at: clock(at, now))
+        zone = zone_of(request)
+        held = held_up(together(queues), lambda at: clock(at, now, zone))
         boxes, copies = picture.members(nodes)
         given = {
-            "verdict": judge(nodes, now),
+            "verdict": judge(nodes, now, zone),
             "flow": flow_sentence(held),
             "failing": any(one.failing for one in held),
             "held": held[:MOST],

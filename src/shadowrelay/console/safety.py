@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
 from shadowrelay.console.words import clock, listed, many, short
@@ -42,10 +42,14 @@ class SafetyVerdict:
     reasons: tuple[SafetyReason, ...]
 
 
-def judge(nodes: Sequence[Told], now: datetime) -> SafetyVerdict:
+def judge(nodes: Sequence[Told], now: datetime, zone: tzinfo = UTC) -> SafetyVerdict:
     """``nodes``: an entry for each member: ``node``, ``answers``, ``why``, and ``status`` if it answers."""
     told = [one for one in nodes if one["answers"]]
-    reasons = sorted(_reasons(nodes, told, now), key=lambda one: tuple(Level).index(one.level), reverse=True)
+    reasons = sorted(
+        _reasons(nodes, told, lambda at: clock(at, now, zone)),
+        key=lambda one: tuple(Level).index(one.level),
+        reverse=True,
+    )
     level = reasons[0].level if reasons else Level.SAFE
     every = total(nodes)
     one_copy, none = copies_reached(every)
@@ -75,14 +79,14 @@ def _calm(queued: int) -> str:
     return f"Each of the {many(queued, 'message')} that wait for delivery has a copy on another machine."
 
 
-def _reasons(nodes: Sequence[Told], told: Sequence[Told], now: datetime) -> Iterator[SafetyReason]:
+def _reasons(nodes: Sequence[Told], told: Sequence[Told], at: Callable[[str], str]) -> Iterator[SafetyReason]:
     for one in told:
         status, name = one["status"], short(one["node"])
         yield from _copies(name, status)
         yield from _operator(name, status)
     at_risk = [one for one in total(nodes).get("risks", ()) if one["member"]]
     for risk in at_risk:
-        why, advice = why_at_risk(risk, short, lambda at: clock(at, now)), risk["advice"]
+        why, advice = why_at_risk(risk, short, at), risk["advice"]
         yield SafetyReason(
             Level.EXPOSED,
             f"{why}. {advice[:1].upper()}{advice[1:]}.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
@@ -20,6 +20,7 @@ from shadowrelay.core.messages import FOREVER
 from shadowrelay.core.spelling import readable
 
 FRAGMENTS = "x-fragments"
+ZONE = "shadowrelay-zone"
 """A request with this header gets the parts of a page that change, without its frame."""
 
 _POLICY = (
@@ -79,7 +80,7 @@ class Site:
     def page(
         self, request: Request, template: str, given: Mapping[str, Any], *, status: int = 200
     ) -> Response:
-        now = self._clock()
+        now, zone = self._clock(), zone_of(request)
         fragments = FRAGMENTS in request.headers
         text = self._templates.get_template(template).render(
             **given,
@@ -89,7 +90,7 @@ class Site:
             now=now,
             ago=lambda at: words.ago(at, now),
             age=lambda at: words.age(at, now),
-            clock=lambda at: words.clock(at, now),
+            clock=lambda at: words.clock(at, now, zone),
             waits=lambda at: (words.moment(at) or now) > now,
             soon=lambda at: (words.moment(at) or now) < now + _SOON,
             endless=lambda at: words.moment(at) == FOREVER,
@@ -112,6 +113,11 @@ class Site:
 def _readable(value: object) -> object:
     """What strangers wrote may have control characters: they are shown as such. Lines stay lines."""
     return readable(value, kept="\n") if type(value) is str else value
+
+
+def zone_of(request: Request) -> tzinfo:
+    """The zone of who reads: the script of the pages tells it in a cookie. UTC before, and on request."""
+    return words.zone_named(request.cookies.get(ZONE, ""))
 
 
 def _field(value: object) -> Markup:

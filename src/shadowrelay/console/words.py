@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from shadowrelay.core import time_text
 from shadowrelay.core.workers import label
@@ -39,10 +40,18 @@ def age(text: str | datetime | None, now: datetime) -> str:
     return "–" if at is None else time_text.span(now - at)
 
 
-def clock(text: str | datetime | None, now: datetime) -> str:
-    """``21:07:31 UTC``, with the date where it is not today."""
+def clock(text: str | datetime | None, now: datetime, zone: tzinfo = UTC) -> str:
+    """``21:07:31 UTC``, with the date where it is not today, in the zone of who reads."""
     at = moment(text)
-    return "–" if at is None else time_text.clock(at, now, UTC)
+    return "–" if at is None else time_text.clock(at, now, zone)
+
+
+def zone_named(name: str) -> tzinfo:
+    """The zone of that name, as browsers tell it (``Europe/Berlin``); UTC if there is none here."""
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ValueError, KeyError, OSError):  # a name that is none, or that this machine does not know
+        return UTC
 
 
 def iso(text: str | datetime | None) -> str:

@@ -5,6 +5,8 @@ const $ = (selector, root = document) => root.querySelector(selector);
 const REST = 1000; // ms between two looks at least
 const SLOW = 5000; // ms after which a page is looked at again without an event
 
+const ZONE = "shadowrelay-zone";
+
 let paused = false;
 let wanted = false;
 let looking = false;
@@ -17,6 +19,14 @@ function say(text, kind = "") {
   const live = $("#live");
   if (live && live.textContent !== text) live.textContent = text;
   if (live) live.dataset.kind = kind;
+}
+
+// Times are in the zone of who reads, or in UTC: a cookie tells which. Returns whether that is new.
+function keepZone(utc = localStorage.getItem("utc") === "yes") {
+  const zone = utc ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  const said = document.cookie.split("; ").find((one) => one.startsWith(`${ZONE}=`))?.slice(ZONE.length + 1) ?? "UTC";
+  document.cookie = `${ZONE}=${zone}; path=/; max-age=31536000; samesite=strict`;
+  return said !== zone;
 }
 
 async function page(url, options = {}) {
@@ -210,7 +220,10 @@ document.addEventListener("keydown", (event) => {
     $("#find")?.focus();
     $("#find")?.select();
   } else if (event.key === "?") $("#keys")?.showModal();
-  else if (event.key === "p") {
+  else if (event.key === "u") {
+    localStorage.setItem("utc", localStorage.getItem("utc") === "yes" ? "no" : "yes");
+    if (keepZone()) look();
+  } else if (event.key === "p") {
     paused = !paused;
     awake();
   }
@@ -219,3 +232,4 @@ document.addEventListener("keydown", (event) => {
 document.documentElement.classList.add("scripted");
 if (!idle()) say("Live", "on");
 listen();
+if (keepZone()) look();
