@@ -12,6 +12,7 @@ from running_lab import RunningLab, processes_of
 from shadowlab import layout
 
 BEFORE = "c3d0b5f"  # the last program that speaks version 1 of the protocol alone, and keeps no digests
+LAST = "dea1217a"  # the program before 0.2.0
 
 
 @contextmanager
@@ -49,12 +50,21 @@ def network_lab(tmp_path: Path) -> Iterator[NetworkLab]:
 @pytest.fixture(scope="session")
 def program_before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source of the program that is upgraded."""
-    at = tmp_path_factory.mktemp("before")
+    return _program(BEFORE, tmp_path_factory.mktemp("before"))
+
+
+@pytest.fixture(scope="session")
+def last_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source of a program that does not say what is at risk."""
+    return _program(LAST, tmp_path_factory.mktemp("last"))
+
+
+def _program(commit: str, at: Path) -> Path:
     root = Path(__file__).parents[2]
     archive = subprocess.run(
-        ["git", "-C", str(root), "archive", BEFORE, "src/shadowrelay"], capture_output=True, check=False
+        ["git", "-C", str(root), "archive", commit, "src/shadowrelay"], capture_output=True, check=False
     )
     if archive.returncode:
-        pytest.skip(f"no history with {BEFORE} in it: {archive.stderr.decode().strip()}")
+        pytest.skip(f"no history with {commit} in it: {archive.stderr.decode().strip()}")
     subprocess.run(["tar", "-x", "-C", str(at)], input=archive.stdout, check=True)
     return at / "src"

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,7 +73,7 @@ def by_status(lab: RunningLab, name: str) -> Told:
     else:
         assert "\nAt risk: 0; " in text
     assert sum(one["messages"] for one in own["risks"]) == own["at_risk"]
-    at_risk = sum(one["at_risk"] for one in seen)
+    at_risk = sum(one.get("at_risk", one["exposed"]) for one in seen)  # an older node counts what is exposed
     away = {peer["name"] for one in seen for peer in one["peers"] if peer["state"] == "unreachable"}
     return Told(
         queued=sum(one["queued"] for one in seen),
@@ -213,3 +214,23 @@ def test_every_display_says_the_same_while_a_worker_is_frozen(lab: RunningLab):
         process.signal(signal.SIGCONT)
     lab.cluster.accept()
     agree(lab, Told(queued=12, at_risk=0, held=12, safe=True), NODES[:2])
+
+
+def test_every_display_of_a_node_says_the_same_beside_an_older_member(lab: RunningLab, last_program: Path):
+    """The other node runs the program before this one. What it does not tell is no zero."""
+    lab.up(*KEPT, nodes=2, environs={"mx2": {"PYTHONPATH": str(last_program)}})
+    lab.cluster.refuse()
+    lab.send(4, to="mx1")
+    lab.send(3, to="mx2")
+
+    def both(expected: Told) -> None:
+        shown = partial(by_console, lab, "mx1")
+        wait_until(partial(says, shown, expected), str(expected), 60, partial(seen, shown))
+        assert by_status(lab, "mx1") == expected
+        assert by_lists(lab, "mx1")["queued"] == expected.queued
+
+    both(Told(queued=7, at_risk=0, held=7, safe=True))
+    lab.cluster.kill("mx2")
+    both(Told(queued=4, at_risk=7, held=3, safe=False))
+    lab.cluster.start("mx2")
+    both(Told(queued=7, at_risk=0, held=7, safe=True))
