@@ -11,7 +11,7 @@ WORKDIR /src
 RUN python3 -m venv --without-pip /opt/shadowaudit
 # Half a gigabyte that changes with the constraints alone, and so stands before the source.
 COPY constraints.txt pyproject.toml README.md LICENSE ./
-RUN mkdir -p src/shadowrelay && touch src/shadowrelay/__init__.py \
+RUN mkdir -p src/shadowrelay && printf '__version__ = "0"\n' >src/shadowrelay/__init__.py \
     && python3 -m pip --python /opt/shadowaudit/bin/python install --no-cache-dir --no-compile -c constraints.txt '.[audit]' \
     && python3 -m pip --python /opt/shadowaudit/bin/python uninstall -y -q shadowrelay \
     && rm -rf src build

@@ -11,11 +11,11 @@ WORKDIR /src
 RUN python3 -m venv --without-pip /opt/shadowaudit
 # As in audit.Dockerfile, word for word: whoever has built that image has this half a gigabyte already.
 COPY constraints.txt pyproject.toml README.md LICENSE ./
-RUN mkdir -p src/shadowrelay && touch src/shadowrelay/__init__.py \
+RUN mkdir -p src/shadowrelay && printf '__version__ = "0"\n' >src/shadowrelay/__init__.py \
     && python3 -m pip --python /opt/shadowaudit/bin/python install --no-cache-dir --no-compile -c constraints.txt '.[audit]' \
     && python3 -m pip --python /opt/shadowaudit/bin/python uninstall -y -q shadowrelay \
     && rm -rf src build
-RUN mkdir -p src/shadowrelay && touch src/shadowrelay/__init__.py \
+RUN mkdir -p src/shadowrelay && printf '__version__ = "0"\n' >src/shadowrelay/__init__.py \
     && python3 -m pip --python /opt/shadowaudit/bin/python install --no-cache-dir --no-compile -c constraints.txt '.[notebook]' \
     && python3 -m pip --python /opt/shadowaudit/bin/python uninstall -y -q shadowrelay \
     && rm -rf src build

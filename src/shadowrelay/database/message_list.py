@@ -107,7 +107,7 @@ def by_index(ledger: SqlLedger, wanted: ListOf) -> ListPage:
         found = ledger.connection.execute(SQL["before_in_safety_net"], (start, wanted.most + 1))
         ids = [MessageId(id_) for (id_,) in found]
     rows: list[ListPlace] = [(id_, id_) for id_ in ids]
-    return ListPage(rows if wanted.before is None else rows[::-1], _total(counts(ledger), wanted.state))
+    return ListPage(rows if wanted.before is None else rows[::-1], _total(counts(ledger, 0), wanted.state))
 
 
 def sorted_page(readers: Sequence[sqlite3.Connection], wanted: ListOf, now: datetime) -> ListPage:

@@ -114,14 +114,14 @@ class MessageView:
 
 
 def snapshot(ledger: SqlLedger) -> Snapshot:
-    run = ledger.connection.execute
+    run, pending = ledger.connection.execute, promoting(ledger)
     return Snapshot(
         lineage=ledger.lineage,
-        counts=counts(ledger),
+        counts=counts(ledger, sum(pending.values())),
         members=tuple(ledger.members()),
         held_for=ledger.tally.held_for_each(),
         held_by=ledger.tally.held_by_each(),
-        promoting=promoting(ledger),
+        promoting=pending,
         together=ledger.tally.held_together(),
         events={DatabaseId(row[0]): row[1] for row in run(SQL["events_waiting"])},
         tracked=dict(ledger.tracked),
@@ -135,8 +135,10 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
     )
 
 
-def counts(ledger: SqlLedger) -> Counts:
-    """Counts from the tally, however long a queue is. During the opening: only what is counted so far."""
+def counts(ledger: SqlLedger, pending: int) -> Counts:
+    """Counts from the tally, however long a queue is. During the opening: only what is counted so far.
+    ``pending``: copies whose promotion is.
+    """
     run, tally = ledger.connection.execute, ledger.tally
     oldest_queued, oldest_held = (
         run(SQL["oldest"], (role.value,)).fetchone()[0] for role in (Role.PRIMARY, Role.SHADOW)
@@ -150,7 +152,7 @@ def counts(ledger: SqlLedger) -> Counts:
         asking=tally.confirming(Confirmation.ASK),
         in_doubt=tally.confirming(Confirmation.IN_DOUBT),
         unread=run(SQL["unread"]).fetchone()[0],
-        promoting=sum(promoting(ledger).values()),
+        promoting=pending,
         set_aside=sum(tally.staged(role, Stage.SET_ASIDE) for role in Role) + rows_aside,
         damaged=sum(count for (_, aside), count in damage.items() if not aside),
         damaged_aside=damage.get(("content", True), 0) + rows_aside,
@@ -164,8 +166,11 @@ def counts(ledger: SqlLedger) -> Counts:
 def promoting(ledger: SqlLedger) -> dict[ServerName, int]:
     """Copies whose promotion is pending, by owner."""
     # After an unclean stop the whole queue is to be confirmed, and the query would look at all of it.
-    rows = ledger.connection.execute(SQL["promoting"]) if ledger.tally.promoting else ()
-    return {ServerName(owner): count for owner, count in rows}
+    run, held_for = ledger.connection.execute, ledger.tally.held_for_each()
+    pending = run(SQL["promoting"]).fetchone()[0] if ledger.tally.promoting else 0
+    if not pending or len(held_for) == 1:
+        return dict.fromkeys(held_for, pending) if pending else {}
+    return {ServerName(owner): count for owner, count in run(SQL["promoting_for"])}
 
 
 def page(
