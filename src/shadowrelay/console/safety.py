@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 
-from shadowrelay.console.words import clock, listed, many, short
+from shadowrelay.console.words import clock, listed, many, sentence, short
 from shadowrelay.core.operating import Told
 from shadowrelay.shown.differences import differences
 from shadowrelay.shown.nodes import total
@@ -86,15 +86,11 @@ def _reasons(nodes: Sequence[Told], told: Sequence[Told], at: Callable[[str], st
         yield from _operator(name, status)
     at_risk = [one for one in total(nodes).get("risks", ()) if one["member"]]
     for risk in at_risk:
-        why, advice = why_at_risk(risk, short, at), risk["advice"]
-        yield SafetyReason(
-            Level.EXPOSED,
-            f"{why}. {advice[:1].upper()}{advice[1:]}.",
-            "/messages?state=at_risk",
-        )
+        why = why_at_risk(risk, short, at)
+        yield SafetyReason(Level.EXPOSED, f"{why}. {sentence(risk['advice'])}", "/messages?state=at_risk")
     yield from _silent(nodes, told, {one["member"] for one in at_risk})
     for text in differences(nodes, short):
-        yield SafetyReason(Level.WATCH, f"{text[:1].upper()}{text[1:]}.")
+        yield SafetyReason(Level.WATCH, sentence(text))
     if len(away := unreached(nodes)) > 1:
         names = listed([short(one) for one in away])
         yield SafetyReason(

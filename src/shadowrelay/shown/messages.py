@@ -270,8 +270,8 @@ class FoundCopy(WaitingEntry):
     revoked: RevokedEntry | None
 
 
-class FoundMessage(TypedDict):
-    """A message once, with its copies at the nodes."""
+class MessageFacts(TypedDict):
+    """What is alike at all nodes that have a message."""
 
     id: str
     sender: str | None
@@ -283,6 +283,11 @@ class FoundMessage(TypedDict):
     recipients: Natural | None
     addresses: list[str] | None
     next_hops: list[str] | None
+
+
+class FoundMessage(MessageFacts):
+    """A message once, with its copies at the nodes."""
+
     copies: list[FoundCopy]
 
 
@@ -299,19 +304,9 @@ class FindLook(TypedDict):
     messages: list[FoundHere]
 
 
-class ListedMessage(FoundCopy):
+class ListedMessage(FoundCopy, MessageFacts):
     """A message in a list over all nodes, as the node tells that has it. ``place``: in the list."""
 
-    id: str
-    sender: str | None
-    subject: str | None
-    subject_header: NotRequired[str | None]
-    message_id: str | None
-    size: Natural | None
-    received_at: str | None
-    recipients: Natural | None
-    addresses: list[str] | None
-    next_hops: list[str] | None
     place: list[int | str]
 
 
