@@ -507,7 +507,7 @@ async def test_what_is_arriving_is_no_message_and_asked_about_after_a_restart(tm
         )
         assert read == (None, True, arriving)
         assert await found.transact(lambda ledger: views.messages_like(ledger, arriving.id)) == []
-        counts = await found.transact(views.counts)
+        counts = (await found.transact(views.snapshot)).counts
         assert (counts.arriving, counts.queued) == (1, 0)
         assert await found.transact(lambda ledger: ledger.open_questions(MessageId(""), 10)) == []
     async with database(tmp_path) as found:

@@ -26,7 +26,7 @@ from shadowrelay.core.messages import Copy, Recipient, Stage, Status, Unread
 from shadowrelay.core.operating import By
 from shadowrelay.core.policy import Policy
 from shadowrelay.database.queue_views import Queues, QueueView
-from shadowrelay.database.views import counts, message
+from shadowrelay.database.views import message, snapshot
 
 PLAIN = Policy().queue_glitch_retry_interval
 PAUSES = [timedelta(minutes=15), timedelta(hours=1), timedelta(hours=4)]
@@ -194,7 +194,7 @@ async def test_queue_and_message_and_metric_say_what_happened_until_an_operator_
         shown = render.queue("mx1", seen, found.node.hop(NextHop("out")), now)
         assert shown["unread"] == 1
         assert shown["why"] == "it took the content, its answer cannot be read, for 1 recipients"
-        assert (await found.read(counts)).unread == 1
+        assert (await found.read(snapshot)).counts.unread == 1
         copy = await only(found)
         known = await found.read(lambda ledger: message(ledger, copy.id))
         assert known is not None

@@ -117,7 +117,7 @@ async def test_an_index_over_which_sqlite_stumbles_is_built_again_and_the_work_g
         assert not node.database.failed.is_set()
         assert node.database.ledger.damage[Counted.INDEX] == 1
         assert await claimable(node) == 0
-        counted = await node.read(views.counts)
+        counted = (await node.read(views.snapshot)).counts
         assert (counted.queued, counted.safety_net) == (0, 3)
         assert (await sent(node, MESSAGE)).startswith("250 ")
         assert await claimable(node) == 1

@@ -33,7 +33,7 @@ async def the_copy(on: Station) -> Copy:
 
 async def exposed(on: Station) -> int:
     """As the API, the metrics and the command line show it."""
-    return (await on.read(views.counts)).exposed
+    return (await on.read(views.snapshot)).counts.exposed
 
 
 def holders(copy: Copy) -> dict[ServerName, HolderState]:
