@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from auditing import Auditor
 
+from shadowaudit.core.findings import ADVICE, BROKEN, MEANING, Severity
 from shadowaudit.report import charts
 from shadowaudit.report.page import steps, write_report
 from shadowlab.generate.cluster import generate
@@ -24,21 +27,64 @@ def page(here: Auditor, tmp_path: Path) -> str:
     return write_report(tmp_path / "out", verdict).read_text("utf-8")
 
 
-def test_the_sentence_is_first_then_tiles_and_charts_then_problems_then_what_is_allowed(page: str) -> None:
+def test_the_sentence_is_first_then_tiles_then_problems_then_charts_then_what_is_allowed(page: str) -> None:
     told = (
-        "<h1>The promise was broken",
+        "<h1>1 of ",
         '<dl class="tiles"',
-        "<svg",
         '<section class="found violation" id="problems"',
         'id="missing"',
+        "<svg",
         '<section class="caveats"',
-        "promoted-rightly",
+        ">promoted-rightly<",
     )
     places = [page.index(one) for one in told]
     assert places == sorted(places)
-    assert page.rindex("<svg") < page.index('id="problems"')
     assert 'href="#problems"' in page
     assert 'href="#missing"' in page
+
+
+def test_what_was_lost_comes_first_and_each_problem_says_what_to_do(here: Auditor, tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=200, faults={"duplicate": 2, "one-copy": 1, "lost": 1}, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    page = write_report(tmp_path / "out", verdict).read_text("utf-8")
+    problems = [part for part in page.split("<section ") if part.startswith('class="found ')]
+    names = [found[1] for part in problems if (found := re.search(r'class="tag">([^<]+)<', part))]
+    assert names[:2] == ["lost", "duplicate"]
+    told = "messages was lost, 2 were delivered twice without a cause, 1 was acknowledged with one copy, and"
+    assert re.search(f"<h1>1 of [0-9]+ {told} there ", page)
+    for part in problems[: len(names)]:
+        assert "<strong>What to do:</strong> " in part
+
+
+def test_every_violation_and_every_gap_has_its_words_and_its_advice() -> None:
+    severities = {what: severity for what, (severity, _) in MEANING.items()}
+    assert {*BROKEN} == {what for what, severity in severities.items() if severity is Severity.VIOLATION}
+    assert {*ADVICE} == {what for what, severity in severities.items() if severity is not Severity.NOTE}
+    for what, words in BROKEN.items():  # it follows "was" as well as "were"
+        assert not {"their", "them", "they", "its", "it"} & {*words.split()}, what
+
+
+def test_the_recipients_of_the_tiles_are_those_of_the_rows(here: Auditor, tmp_path: Path) -> None:
+    faults = {"lost": 2, "partially-lost": 1, "duplicate": 3, "bounced": 2, "removed": 2, "in-transit": 1}
+    generate(tmp_path / "logs", messages=200, faults=faults | {"dropped-duplicate": 2, "expanded": 1}, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    accepted, ends = 0, defaultdict(list)
+    for path in (tmp_path / "logs").rglob("*.LOG"):
+        for cells in csv.reader(line for line in path.open(encoding="utf-8-sig") if line[0] != "#"):
+            event, addresses = cells[8], cells[12].split(";")
+            accepted += len(addresses) * (event in ("RECEIVE", "DSN") or cells[7] == "EXPAND" != event)
+            if event in ("DELIVER", "SEND", "SENDEXTERNAL", "DUPLICATEDELIVER", "FAIL", "REMOVE", "EXPAND"):
+                for address in addresses:
+                    ends[cells[10], address].append(event)
+    told, firsts = verdict.recipients, [found[0] for found in ends.values()]
+    sent = sum(one in ("DELIVER", "SEND", "SENDEXTERNAL") for one in firsts)
+    assert told["accepted"] == sum(told[name] for name in ("delivered", "bounced", "otherwise", "open"))
+    assert (told["delivered"], told["bounced"]) == (sent, firsts.count("FAIL"))
+    assert told["again"] == sum(
+        found[1:].count("DELIVER") + found[1:].count("SEND") for found in ends.values()
+    )
+    assert told["open"] == told["accepted"] - len(ends) > 0
+    assert told["accepted"] == accepted
 
 
 def test_a_problem_shows_its_steps_in_order_and_its_id_last(page: str) -> None:
@@ -53,7 +99,7 @@ def test_a_problem_shows_its_steps_in_order_and_its_id_last(page: str) -> None:
 
 def test_what_is_allowed_is_folded(page: str) -> None:
     caveats = page.partition('<section class="caveats"')[2]
-    assert "</span> exposed <" in caveats
+    assert 'class="tag">exposed<' in caveats
     assert "<details open" not in caveats
 
 

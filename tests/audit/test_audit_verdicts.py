@@ -296,7 +296,7 @@ def test_a_broken_promise_beside_missing_evidence_says_both() -> None:
     partly = Verdict(classes=lost, evidence=replace(EVIDENCE, gaps=(gap,)), **told)
     assert partly.strength == "incomplete"
     for one in (partly, Verdict(classes=lost | {Class.UNPROVEN_LOSS.value: 1}, evidence=EVIDENCE, **told)):
-        assert one.sentence.startswith("The promise was broken: 1 violation")
+        assert one.sentence.startswith("1 of 0 messages was lost")
         assert "evidence is missing (1 gap)" in one.sentence
 
 

@@ -323,7 +323,7 @@ def test_what_an_operator_removes_and_suspends_is_told_apart_in_the_logs(lab: Ru
     assert verdict.status == PROVEN, verdict.as_dict()
     assert (found[removed], found[suspended]) == ({Class.REMOVED}, {Class.SUSPENDED})
     assert set(found) == {removed, suspended}
-    assert "by an operator 1 removed and 1 suspended" in verdict.sentence
+    assert "an operator removed 1 and suspended 1" in verdict.sentence
 
 
 @pytest.mark.slow

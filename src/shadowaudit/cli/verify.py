@@ -23,7 +23,7 @@ from shadowaudit.cli.engines import chosen, started
 from shadowaudit.cli.options import Places
 from shadowaudit.cli.progress import Shown
 from shadowaudit.core.facts import FileFacts
-from shadowaudit.core.findings import MEANING, Class, Severity
+from shadowaudit.core.findings import MEANING, Severity
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict, counted
 from shadowaudit.interruption import insisting
 from shadowaudit.logs.manifest import NoLogsError, passed_over
@@ -243,9 +243,7 @@ def show(verdict: Verdict, out: Path, console: Console, *, report: bool, at: str
 
 def _table(verdict: Verdict) -> Table:
     table = Table("", "found", "means", box=None, pad_edge=False)
-    order = list(Severity)
-    rows = sorted(verdict.classes.items(), key=lambda row: order.index(verdict.severity(Class(row[0]))))
-    for name, many in rows:
-        colour = _COLOUR[verdict.severity(Class(name))]
-        table.add_row(f"{many:,}", f"[{colour}]{name}[/]", MEANING[Class(name)][1])
+    for what, many in verdict.found:
+        colour = _COLOUR[verdict.severity(what)]
+        table.add_row(f"{many:,}", f"[{colour}]{what}[/]", MEANING[what][1])
     return table

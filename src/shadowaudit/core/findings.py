@@ -114,6 +114,64 @@ MEANING: dict[Class, tuple[Severity, str]] = {
 """Severity and meaning of each class; docs/audit.md lists them, and a test compares."""
 
 
+BROKEN: dict[Class, str] = {
+    Class.LOST: "lost",
+    Class.PARTIALLY_LOST: "lost for some recipients",
+    Class.DAMAGED: "damaged in every copy",
+    Class.MISDELIVERED: "delivered to another address",
+    Class.ALTERED: "altered",
+    Class.DUPLICATE: "delivered twice without a cause",
+    Class.REPORT_MISSING: "bounced without a report",
+    Class.DELIVERED_AFTER_REMOVAL: "delivered after removal",
+    Class.ONE_COPY: "acknowledged with one copy",
+    Class.LATE_COPY: "acknowledged before the second copy was made",
+    Class.FALSE_COPY: "said to have a copy that nobody held",
+    Class.PREMATURE_DISCARD: "discarded before delivery",
+    Class.VANISHED: "dropped by a node without a word",
+    Class.UNKNOWN_ORIGIN: "sent without being received",
+    Class.RESUBMITTED_OUTSIDE: "given back across the boundary",
+    Class.RESUBMITTED_EARLY: "given back though never delivered",
+    Class.RESUBMITTED_AGAIN: "given back a second time",
+    Class.INCONSISTENT: "logged with rows that contradict",
+}
+"""What happened to the messages of each violation, worst first: it follows *was* or *were*."""
+
+_SENDER = "Ask the sender for it again: the row of RECEIVE names the sender, the subject and the time."
+_LOGS = "Give the logs of all nodes, closed (stop the node, or wait until it closes its file), and ask again."
+_DEFECT = "A correct node writes no such rows. Keep the logs of all nodes, and report a defect with them."
+
+ADVICE: dict[Class, str] = {
+    Class.LOST: f"Look for a disk that can be put back: its node delivers what it finds. {_SENDER}",
+    Class.PARTIALLY_LOST: f"The recipients that are named here did not get it. {_SENDER}",
+    Class.DAMAGED: "Put back a disk or a backup that has a good copy: the node mends its own from "
+    "there. Else ask the sender for it again.",
+    Class.MISDELIVERED: "Tell the recipient who should have got it, and who got it instead. " + _DEFECT,
+    Class.ALTERED: "Compare what was delivered with what the sender has. Look at the disk and the memory of "
+    "the node whose row is the first that differs.",
+    Class.DUPLICATE: f"Tell the recipients, if the content calls for it. {_DEFECT}",
+    Class.REPORT_MISSING: "Tell the sender that the message did not arrive: no report did.",
+    Class.DELIVERED_AFTER_REMOVAL: "Whoever asked for the removal has to know that it was delivered. "
+    + _DEFECT,
+    Class.ONE_COPY: "Nothing is missing now; until it was delivered, one disk had the only copy. " + _DEFECT,
+    Class.LATE_COPY: "Nothing is missing now; for a moment one disk had the only copy. " + _DEFECT,
+    Class.FALSE_COPY: "See whether the disk of that server was replaced or set back: say --lost if it was.",
+    Class.PREMATURE_DISCARD: f"Treat it as lost until its recipients say otherwise. {_SENDER}",
+    Class.VANISHED: "See whether the disk of that node was replaced or set back: say --lost if it was. "
+    + _DEFECT,
+    Class.UNKNOWN_ORIGIN: "See whether rows were added to that log, or a node uses another's name. "
+    + _DEFECT,
+    Class.RESUBMITTED_OUTSIDE: "People outside may have it twice: tell them, if the content calls for it. "
+    + _DEFECT,
+    Class.RESUBMITTED_EARLY: "See how the original ended: it is judged by itself. " + _DEFECT,
+    Class.RESUBMITTED_AGAIN: "Its recipients may have it several times. " + _DEFECT,
+    Class.INCONSISTENT: "See whether somebody edited the log, or two nodes use one name. " + _DEFECT,
+    Class.UNEXPLAINED: _LOGS,
+    Class.UNPROVEN_LOSS: "Give the logs that are named as missing, or say --lost for a lost disk. " + _LOGS,
+    Class.OPEN: f"{_LOGS} While nodes run, say --allow-open.",
+}
+"""What to do now about each violation, and about each thing that is not proven."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something found about one message. ``rows``: indexes of the events that prove it."""

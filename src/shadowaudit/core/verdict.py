@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shadowaudit.core.evidence import Evidence
-from shadowaudit.core.findings import MEANING, Class, Severity
+from shadowaudit.core.findings import ADVICE, BROKEN, MEANING, Class, Severity
 
 PROVEN, VIOLATED, USAGE, INCOMPLETE = 0, 1, 2, 3
 """Exit statuses."""
+
+_TOLD = 3  # kinds of violation in the sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,32 @@ class Verdict:
         if what is Class.OPEN and self.allow_open:
             return Severity.NOTE
         return MEANING[what][0]
+
+    @property
+    def found(self) -> tuple[tuple[Class, int], ...]:
+        """Each class, and how many messages are of it: what is worst first."""
+        severities, worst = list(Severity), [*BROKEN, *(what for what in Class if what not in BROKEN)]
+        classes = sorted(
+            map(Class, self.classes),
+            key=lambda what: (severities.index(self.severity(what)), worst.index(what)),
+        )
+        return tuple((what, self.classes[what]) for what in classes)
+
+    @property
+    def recipients(self) -> Mapping[str, int]:
+        """How the recipients ended. ``accepted`` is the sum of the next four; ``again``: those that were
+        delivered before.
+        """
+        names = ("recipients", "delivered", "bounced", "ended", "again", "dropped")
+        accepted, delivered, bounced, ended, again, dropped = (self.totals.get(name, 0) for name in names)
+        return {
+            "accepted": accepted,
+            "delivered": delivered - again,
+            "bounced": bounced,
+            "otherwise": ended - delivered - bounced - dropped,
+            "open": accepted - ended + again + dropped,
+            "again": again,
+        }
 
     @property
     def work(self) -> str:
@@ -116,20 +144,27 @@ class Verdict:
             case 0:
                 told = f"Proven: of {accepted} {none}"
             case 1:
-                broken = self.count(Severity.VIOLATION)
-                told = f"The promise was broken: {counted(broken, 'violation')} among {accepted}"
-                told = f"{told}; and {missing}" if gaps else told
+                told = f"{self._broken(accepted)}; and {missing}" if gaps else self._broken(accepted)
             case _ if self.void:
                 told = "Not provable: no message in these logs was received in the time asked for"
             case _:
                 told = f"Not provable: no violation is seen among {accepted}, but {missing}"
         return f"{told}{self._operated()}."
 
+    def _broken(self, accepted: str) -> str:
+        """What happened to how many, worst first: ``2 of 90 messages were lost; 1 was altered``."""
+        counts = [(many, BROKEN[what]) for what in BROKEN if (many := self.classes.get(what, 0))]
+        told = [f"{many:,} {'was' if many == 1 else 'were'} {what}" for many, what in counts[:_TOLD]]
+        told[0] = told[0].replace(" ", f" of {accepted} ", 1)
+        if more := sum(many for many, _ in counts[_TOLD:]):
+            told.append(f"and there {'is' if more == 1 else 'are'} {counted(more, 'other violation')}")
+        return ", ".join(told)
+
     def _operated(self) -> str:
         """What operators removed, or hold back: nobody should take that for a delivery."""
         acts = {"removed": Class.REMOVED, "suspended": Class.SUSPENDED}
-        told = [f"{many:,} {act}" for act, what in acts.items() if (many := self.classes.get(what, 0))]
-        return f"; by an operator {' and '.join(told)}" if told else ""
+        told = [f"{act} {many:,}" for act, what in acts.items() if (many := self.classes.get(what, 0))]
+        return f"; an operator {' and '.join(told)}" if told else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For verdict.json and ``--json``."""
@@ -142,13 +177,15 @@ class Verdict:
             "nodes": self.nodes,
             **({"workers": self.workers} if self.workers > self.nodes else {}),
             "totals": dict(self.totals),
+            "recipients": dict(self.recipients),
             "classes": {
                 name: {
                     "count": many,
                     "severity": self.severity(Class(name)).value,
                     "meaning": MEANING[Class(name)][1],
+                    "advice": ADVICE.get(Class(name), ""),
                 }
-                for name, many in sorted(self.classes.items())
+                for name, many in self.found
             },
             "gaps": [{"what": gap.what, "where": gap.where, "so": gap.so} for gap in self.evidence.gaps],
             "caveats": list(self.caveats),

@@ -52,6 +52,8 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
     """What these messages add to the counts, plainly, for a curve with points of that ``width``."""
     moments = [messages[name][messages.has(name)] for name in MOMENTS]
     known = [one for one in moments if len(one)]
+    more = np.maximum(messages["ended"] - messages["recipients"], 0)  # ends than recipients
+    dropped = np.minimum(more, messages["ended"] - messages["settled"] - messages["bounced"])
     totals = {
         "messages": int((messages["rows"] > 0).sum()),  # of others only a report tells
         "received": int(messages["received"].sum()),
@@ -60,6 +62,8 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
         "recipients": int(messages["recipients"].sum()),
         "ended": int(messages["ended"].sum()),
         "delivered": int(messages["settled"].sum()),
+        "again": int(np.minimum(more - dropped, messages["settled"]).sum()),
+        "dropped": int(dropped.sum()),
         "bounced": int(messages["bounced"].sum()),
         "rows": int(messages["rows"].sum()),
         "suspects": int((messages.suspect & (messages["rows"] > 0)).sum()),

@@ -20,7 +20,7 @@ from typing import Any
 from shadowaudit.core.facts import Fault, FileFacts
 from shadowaudit.logs.publishing import publish
 
-VERSION = "s3"
+VERSION = "s4"
 """Of what is kept, and of what it takes for a message to be kept as settled."""
 
 MESSAGES, KEYS, TALLY, STATES = ".parquet", ".keys", ".json", ".states"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from shadowaudit.core.findings import MEANING, Class, Severity
+from shadowaudit.core.findings import ADVICE, BROKEN, MEANING, Class, Severity
 from shadowaudit.core.verdict import Verdict, counted
 from shadowaudit.engine.totals import STEPS_PER_DECADE
 from shadowaudit.report.charts import distribution, over_time
@@ -30,6 +30,18 @@ _MEASURES = {
     ),
     "discard": ("From then until the holder discards its copy", "clocks of two nodes, which may differ"),
 }
+_TILES = (
+    ("messages", "messages"),
+    ("accepted", "recipients, of whom"),
+    ("delivered", "got it"),
+    ("bounced", "could not get it"),
+    ("otherwise", "removed, or a list"),
+    ("open", "have no end yet"),
+    ("again", "got it once more"),
+    ("resubmitted", "given back by Safety Net"),
+    ("rows", "rows read"),
+)
+_ALWAYS = ("messages", "accepted", "delivered", "bounced", "rows")
 
 
 def write_report(out: Path, verdict: Verdict) -> Path:
@@ -58,30 +70,16 @@ def write_report(out: Path, verdict: Verdict) -> Path:
 
 
 def _tiles(verdict: Verdict) -> list[dict[str, str]]:
-    totals = {**verdict.totals, "rows": verdict.rows}
+    """Problems; then the recipients of all messages, and how they ended: these add up; then what was read."""
+    totals = {**verdict.totals, "rows": verdict.rows, **verdict.recipients}
     violations, unproven = verdict.count(Severity.VIOLATION), verdict.count(Severity.UNPROVEN)
     missing = len(verdict.evidence.gaps) + unproven
-    return [
-        {"value": f"{violations:,}", "label": "violations", "kind": "bad" if violations else "good"},
-        {
-            "value": f"{missing:,}",
-            "label": "gaps in the evidence",
-            "kind": "warn" if missing else "good",
-        },
-        *(
-            {"value": f"{totals.get(name, 0):,}", "label": label, "kind": ""}
-            for name, label in (
-                ("messages", "messages"),
-                ("recipients", "recipients accepted here"),
-                ("delivered", "delivered"),
-                ("bounced", "bounced"),
-                ("rows", "rows read"),
-                ("suspects", "judged row by row"),
-                ("resubmitted", "given back by Safety Net"),
-            )
-            if name != "resubmitted" or totals.get(name)
-        ),
+    told = [
+        ("violations", violations, "bad" if violations else "good"),
+        ("gaps in the evidence", missing, "warn" if missing else "good"),
+        *((label, totals.get(name, 0), "") for name, label in _TILES if name in _ALWAYS or totals.get(name)),
     ]
+    return [{"value": f"{many:,}", "label": label, "kind": kind} for label, many, kind in told]
 
 
 def _charts(stats: Sequence[Mapping[str, Any]], copies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -114,17 +112,17 @@ def _period(totals: Mapping[str, int]) -> str:
 
 def _groups(verdict: Verdict, examples: Mapping[Class, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """The classes found, worst first, with examples."""
-    order = list(Severity)
-    found = sorted(verdict.classes, key=lambda name: (order.index(verdict.severity(Class(name))), name))
     return [
         {
-            "name": name,
-            "count": verdict.classes[name],
-            "severity": verdict.severity(Class(name)).value,
-            "meaning": MEANING[Class(name)][1],
-            "examples": [_example(one) for one in examples.get(Class(name), [])],
+            "name": what.value,
+            "count": many,
+            "severity": verdict.severity(what).value,
+            "told": BROKEN.get(what, MEANING[what][1]),
+            "meaning": MEANING[what][1][:1].upper() + MEANING[what][1][1:],
+            "advice": ADVICE.get(what, ""),
+            "examples": [_example(one) for one in examples.get(what, [])],
         }
-        for name in found
+        for what, many in verdict.found
     ]
 
 
