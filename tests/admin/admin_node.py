@@ -34,6 +34,7 @@ from shadowrelay.core.identifiers import (
     Mark,
     MessageId,
     NextHop,
+    RequestId,
     ServerName,
 )
 from shadowrelay.core.members import damage
@@ -47,6 +48,7 @@ from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reckoning import Endings
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import replace
@@ -63,6 +65,7 @@ from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Acts
+from shadowrelay.operator.drain import Ordered
 from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames, hops_of
 from shadowrelay.operator.resubmit import Resubmission
@@ -122,6 +125,7 @@ class FakeNode:
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
     active: bool = False  # being drained
+    ordered: Ordered = field(default_factory=Ordered)
     opening: bool = False
     clock: NodeClock = field(default_factory=lambda: NodeClock.following(lambda: NOW))
     saved_times: int = 0
@@ -303,17 +307,25 @@ class FakeNode:
             reachable=frozenset({MX2}),
         )
 
-    async def begin_drain(self) -> Remains:
-        self.active = True
+    async def begin_drain(self, operator: str) -> Remains:
+        self.active, self.ordered = True, Ordered(operator, NOW)
         return await self.remains()
 
-    async def end_drain(self) -> Remains:
-        self.active = False
+    async def end_drain(self, operator: str) -> Remains:
+        self.active, self.ordered = False, Ordered(operator, NOW)
         return await self.remains()
 
     async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:
         self.told_of.append(name)
-        return await self.database.transact(lambda ledger: retire(ledger, name, NOW))
+        record = RetiredMember(
+            id=RequestId(message_id(997)),
+            member=name,
+            operator=operator,
+            reason="",
+            changed_by=OURS,
+            changed_at=NOW,
+        )
+        return await self.database.transact(lambda ledger: retire(ledger, name, NOW, record))
 
 
 @asynccontextmanager

@@ -36,9 +36,14 @@ PLAIN: dict[str, Record] = {
     "switch": Switch(name=switching.REDUNDANCY, value=True, against=True, **BY),
     "retired": RetiredMember(member=C, database_id=DatabaseId(ID), **BY),
 }
+CHANGED_FOR = st.sampled_from([None, "", "bob"])
 BODIES: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "request": {"state": st.sampled_from(RequestState), "gone": st.sampled_from([(), (B,), (B, C)])},
-    "job": {"state": st.sampled_from(JobState)},
+    "request": {
+        "state": st.sampled_from(RequestState),
+        "gone": st.sampled_from([(), (B,), (B, C)]),
+        "last_operator": CHANGED_FOR,
+    },
+    "job": {"state": st.sampled_from(JobState), "last_operator": CHANGED_FOR},
     "suspension": {
         "suspended": st.booleans(),
         "until": st.sampled_from([None, NOW + SECOND]),
@@ -123,6 +128,14 @@ def test_a_record_is_what_was_told_but_for_what_a_node_keeps_for_itself(found: l
     for one in found:
         assert record_from(type(one), record_told(one)) == one
         assert "kept_at" not in record_told(one)
+
+
+@pytest.mark.parametrize("kind", ["request", "job"])
+def test_who_changed_a_record_is_kept_beside_an_older_member_that_does_not_tell(kind: str) -> None:
+    named = replace(PLAIN[kind], last_operator="#bob")
+    older = record_from(type(named), {**record_told(named), "last_operator": None})
+    assert newest(named, older) == newest(older, named) == named
+    assert "last_operator" not in record_told(older)
 
 
 @pytest.mark.parametrize("kind", PLAIN)

@@ -88,7 +88,7 @@ async def ask(node: Station, asked: Request) -> None:
 async def change(node: Station, state: RequestState | None, **how: Any) -> None:
     await node.read(
         lambda ledger: ledger.apply(
-            requesting.change(ledger, REQUEST, state, node.name, datetime.now(UTC), **how)
+            requesting.change(ledger, REQUEST, state, node.name, datetime.now(UTC), "ann", **how)
         )
     )
     node.node.replication.wake.set()

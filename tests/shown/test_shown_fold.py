@@ -83,6 +83,7 @@ READ: Table = {
     "damaged_content damaged_rows damaged_indexes mended unreadable": SUM,
     "rebuilt": (["a", "b"], ["a", "c"], ["a", "b", "c"], ["a", "b", "c"]),
     "round": (2, 1, 1, 1),
+    "operator": ("", "ann", "ann", "ann"),
     "complete_at": (EARLY, LATE, LATE, LATE),
 }
 WHOLE = {"round": 1, "began_at": EARLY, "complete_at": LATE, "messages": 1, "seconds": 2.0, "at_once": True}
@@ -95,7 +96,7 @@ TWICE = {"next_hop": "world", "messages": 4, "recipients": 6}
 
 TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
     StatusEntry: (
-        (PAIR[0] | READY[0], PAIR[1] | READY[1]),
+        (PAIR[0] | READY[0] | {"draining": True}, PAIR[1] | READY[1] | {"draining": False}),
         {
             "name": NAMED,
             "site host": ("first", "second", "first", "first"),
@@ -110,6 +111,8 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
                 *("worker 1: low disk; worker 2 takes no mail: the disk is full",) * 2,
             ),
             "draining redundancy": ALL,
+            "drain_operator": ("ann", "bob", "bob", "bob"),
+            "drain_ordered_at": (EARLY, LATE, LATE, LATE),
             "settings": ({"routes.a": "1"}, {"routes.a": "2"}, *({"routes.a": "1"},) * 2),
             "database_id incarnation sequence": NONE_OF_SEVERAL,
             "queued exposed asking in_doubt set_aside damaged damaged_aside promoting shadow_held": SUM,
@@ -162,6 +165,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "since": (None, EARLY, EARLY, EARLY),
             "last_contact": NEWEST,
             "retired": ALL,
+            "retired_by": ("", "ann", "ann", "ann"),
             "database_id incarnation sequence applied": NONE_OF_SEVERAL,
             "shadow_held holds_ours events_waiting": SUM,
             "next": ("", "soon", "worker 2: soon", "worker 2: soon"),
@@ -185,10 +189,12 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
     ),
     WholeRound: (({}, {}), READ | {"at_once": ALL, "seconds": MOST}),
     DrainEntry: (
-        PAIR,
+        (PAIR[0] | {"draining": True}, PAIR[1] | {"draining": False}),
         {
             "name": NAMED,
             "draining done": ALL,
+            "drain_operator": ("ann", "bob", "bob", "bob"),
+            "drain_ordered_at": (EARLY, LATE, LATE, LATE),
             "arriving queued exposed at_risk set_aside": SUM,
             "held_for held_by handed_over not_yet_taken kept_for_hops": BY_NAME,
             "workers": UNION,
@@ -206,6 +212,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "queued handed_over copied not_yet_taken": SUM,
             "left": BY_NAME,
             "reply warning": ("", "no", "no", "no"),
+            "operator stopped_by": ("", "ann", "ann", "ann"),
             "workers": UNION,
         },
     ),

@@ -63,7 +63,9 @@ def change(
     node.world.say("operator", f"changes request {request_id} at {node.name}: {state}, gone {gone}")
     now = node.clock()
     ready, _ = node.transact(
-        lambda ledger: ledger.apply(requesting.change(ledger, request_id, state, node.name, now, gone=gone)),
+        lambda ledger: ledger.apply(
+            requesting.change(ledger, request_id, state, node.name, now, "ann", gone=gone)
+        ),
         lambda _: node.resubmit(),
     )
     if ready:

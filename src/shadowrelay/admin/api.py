@@ -418,8 +418,7 @@ class _Api(Answers):
         return json_response(render.scrub(self.node.scrub))
 
     async def begin_scrub(self, request: Request) -> Response:
-        del request
-        number = self.node.scrub.begin_at_once()
+        number = self.node.scrub.begin_at_once(session_of(request).operator)
         return json_response({**render.scrub(self.node.scrub), "begun": number})
 
     async def end_scrub(self, request: Request) -> Response:
@@ -432,12 +431,12 @@ class _Api(Answers):
         return json_response(await self._view.drain(await self.node.remains()))
 
     async def begin_drain(self, request: Request) -> Response:
-        del request
-        return json_response(await self._view.drain(await self.node.begin_drain()))
+        return json_response(
+            await self._view.drain(await self.node.begin_drain(session_of(request).operator))
+        )
 
     async def end_drain(self, request: Request) -> Response:
-        del request
-        return json_response(await self._view.drain(await self.node.end_drain()))
+        return json_response(await self._view.drain(await self.node.end_drain(session_of(request).operator)))
 
     async def openapi(self, request: Request) -> dict[str, Any]:
         del request

@@ -26,6 +26,7 @@ from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.announcing import Announces
 from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.cluster_settings import ClusterSettings
+from shadowrelay.operator.drain import Ordered
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames
@@ -180,10 +181,13 @@ class LateStatus:
 
 
 class DrainState(Protocol):
-    """Whether the node is being drained."""
+    """Whether the node is being drained. ``ordered``: who had that begin, or end."""
 
     @property
     def active(self) -> bool: ...
+
+    @property
+    def ordered(self) -> Ordered: ...
 
 
 class ScrubState(Protocol):
@@ -205,7 +209,7 @@ class ScrubState(Protocol):
         """The time in which a round reads everything; zero: rounds run only on request."""
         ...
 
-    def begin_at_once(self) -> int:
+    def begin_at_once(self, operator: str = "") -> int:
         """Begin a round without rests, if none is under way. Returns the number of the round."""
         ...
 
@@ -351,11 +355,11 @@ class RunningNode(Protocol):
         """
         ...
 
-    async def begin_drain(self) -> Remains:
+    async def begin_drain(self, operator: str) -> Remains:
         """Stop taking mail and copies, and empty the queue in the background. Idempotent."""
         ...
 
-    async def end_drain(self) -> Remains:
+    async def end_drain(self, operator: str) -> Remains:
         """Take mail and copies again."""
         ...
 

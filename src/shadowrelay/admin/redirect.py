@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from shadowrelay.admin.body import session_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.core.identifiers import ServerName
@@ -25,14 +26,14 @@ class RedirectRoutes:
     async def begin(self, request: Request) -> RedirectEntry:
         to = ServerName(request.path_params["name"].lower())
         try:
-            begun = await self._node.redirecting.begin(to)
+            begun = await self._node.redirecting.begin(to, session_of(request).operator)
         except RedirectRefused as refused:
             raise RequestRefused(409, str(refused)) from refused
         return _told(self._node.name, begun)
 
     async def end(self, request: Request) -> RedirectEntry:
-        del request
-        return _told(self._node.name, await self._node.redirecting.end())
+        operator = session_of(request).operator
+        return _told(self._node.name, await self._node.redirecting.end(operator))
 
 
 def _told(name: ServerName, seen: RedirectProgress | None) -> RedirectEntry:

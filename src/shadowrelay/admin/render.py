@@ -99,6 +99,8 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
         not_ready_because="" if ready else why,
         warning=node.warning(),
         draining=node.draining.active,
+        drain_operator=node.draining.ordered.operator,
+        drain_ordered_at=node.draining.ordered.at,
         redundancy=node.redundancy_on(),
         settings=dict(node.sections()),
         database_id=seen.lineage.database_id,
@@ -164,7 +166,15 @@ def _rebuilt(found: Round) -> dict[str, Any]:
 
 def drain(node: RunningNode, left: Remains, at_risk: int) -> DrainEntry:
     """``at_risk``: messages of which this node has the one copy that can be reached."""
-    return rendered(DrainEntry, left, name=node.name, draining=node.draining.active, at_risk=at_risk)
+    return rendered(
+        DrainEntry,
+        left,
+        name=node.name,
+        draining=node.draining.active,
+        drain_operator=node.draining.ordered.operator,
+        drain_ordered_at=node.draining.ordered.at,
+        at_risk=at_risk,
+    )
 
 
 def every_peer(node: RunningNode, seen: Snapshot) -> list[MemberStatus]:
@@ -291,6 +301,7 @@ def _peer(peer: MemberStatus, member: Member, seen: Snapshot, following: str) ->
         PeerEntry,
         peer,
         retired=member.retired,
+        retired_by=seen.retired_by.get(peer.name, ""),
         database_id=lineage and lineage.database_id,
         incarnation=lineage and lineage.incarnation,
         sequence=lineage and lineage.sequence,

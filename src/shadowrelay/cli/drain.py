@@ -52,9 +52,14 @@ def drain(node: AdminClient, within: timedelta, *, end: bool, as_json: bool) -> 
 
 
 def _told(answer: DrainEntry) -> list[str]:
+    by = (
+        f", as {operator} ordered at {answer['drain_ordered_at']}"
+        if (operator := answer["drain_operator"])
+        else ""
+    )
     if not answer["draining"]:
-        return [f"{answer['name']} takes mail"]
-    told = [f"{answer['name']} is being drained: it takes no mail"]
+        return [f"{answer['name']} takes mail{by}"]
+    told = [f"{answer['name']} is being drained{by}: it takes no mail"]
     for name, number in answer["handed_over"].items():
         waiting = answer["not_yet_taken"].get(name, 0)
         told.append(

@@ -87,6 +87,8 @@ def _print(answer: JobEntry) -> None:
         say(sentence)
     conditions = ", ".join(f"{name} {clean(value)}" for name, value in answer["filter"].items())
     click.echo(f"Messages: {conditions}")
+    if answer["last_operator"]:
+        say(f"Stopped by {answer['last_operator']} on {answer['changed_by']} at {answer['changed_at']}")
     click.echo(f"By {clean(answer['operator'])} on {clean(answer['made_by'])}: {clean(answer['reason'])}")
     rows = [
         [

@@ -106,7 +106,10 @@ def _told(answer: RedirectEntry) -> list[str]:
         return [f"{name} redirects nothing"]
     how = str(answer["ended"])
     ended = {"done": "is over", "stopped": "was stopped"}.get(how, f"ended: {how}")
-    told = [f"The redirect to {to} {ended}"]
+    by = f" by {answer['stopped_by']}" if answer.get("stopped_by") else ""
+    told = [f"The redirect to {to} {ended}{by}"]
+    if answer.get("operator"):
+        told.append(f"{answer['operator']} began it at {answer['began_at']}")
     copied = f", {answer['copied']} copied there first" if answer["copied"] else ""
     told.append(f"{counted(answer['handed_over'], 'message')} handed over to {to}{copied}")
     if answer["not_yet_taken"]:

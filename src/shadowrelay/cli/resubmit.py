@@ -409,7 +409,7 @@ def request_parts(answer: JsonTree) -> Iterator[Any]:
     facts: list[list[object]] = [
         ["state", state_text(answer)],
         ["made by", f"{request['operator']} on {request['made_by']}, {request['made_at']}"],
-        ["last change", f"on {request['changed_by']}, {request['changed_at']}"],
+        ["last change", _last_change(request)],
         ["reason", request["reason"]],
         ["selects", selector_text(request["selector"])],
         ["members that are gone", request["gone"]],
@@ -424,6 +424,11 @@ def request_parts(answer: JsonTree) -> Iterator[Any]:
     yield ""
     rows = [[one["name"], one["has"], one["at"], one["why"]] for one in answer["members"]]
     yield _table(("member", "has the request", "as of", "why not"), rows, "This node has no members.")
+
+
+def _last_change(request: JsonTree) -> str:
+    by = f"{request['last_operator']} " if request["last_operator"] else ""
+    return f"{by}on {request['changed_by']}, {request['changed_at']}"
 
 
 def _progress_row(one: JsonTree) -> list[object]:

@@ -51,6 +51,7 @@ def scrub(node: AdminClient, *, as_json: bool) -> None:
     else:
         names = ", ".join(last["rebuilt"])
         rows = [[name, last[field], _why(field, text, names)] for field, name, text in _ROWS]
+        rows += [["begun by", last["operator"], " "]] if last.get("operator") else []
         print_table(console(), ("scrub", "count", ""), rows, "")
     sys.exit(1 if any(last[field] for field in _NOT_WELL) else 0)
 

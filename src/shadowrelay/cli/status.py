@@ -74,6 +74,7 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     ready = "ready" if answer["ready"] else f"NOT READY: {clean(answer['not_ready_because'])}"
     out.print(f"{answer['name']} (site {answer['site']}, host {answer['host']}), {ready}")
     out.print(f"shadowrelay {answer['version']}, up {up}")
+    _drained(out, answer)
     _processes(out, nodes[0])
     for one in answer.get("workers", (answer,)):
         whose = f"{label(one['name'])}: " if "workers" in answer else ""
@@ -100,6 +101,17 @@ def own_workers(node: AdminClient) -> list[JsonTree]:
     if has_siblings(answer):
         return of_this_node(node, "status")
     return [{"node": answer["name"], "answers": True, "why": "", "status": answer}]
+
+
+def _drained(out: Console, answer: StatusEntry) -> None:
+    """That it is being drained, and who had that begin."""
+    if answer["draining"]:
+        by = (
+            f" by {answer['drain_operator']} since {answer['drain_ordered_at']}"
+            if answer["drain_operator"]
+            else ""
+        )
+        out.print(f"BEING DRAINED{shown(out, by) if by else ''}: it takes no mail", style="bold red")
 
 
 def _processes(out: Console, own: JsonTree) -> None:
@@ -279,7 +291,8 @@ def _scrub(scrub: ScrubEntry) -> str:
     read = f"complete at {at}" if (at := scrub["complete_at"]) else "not complete yet"
     share = f"{scrub['progress'] or 0:.0%}"
     if scrub["at_once"]:
-        return f"Scrub: {read}; a round without rests has read {share}"
+        by = f", begun by {clean(scrub['operator'])}," if scrub["operator"] else ""
+        return f"Scrub: {read}; a round without rests{by} has read {share}"
     if not scrub["interval"]:
         return f"Scrub: {read}; only when asked for (scrub_interval is 0)"
     within = lasting(scrub["interval"])
@@ -326,7 +339,7 @@ def peer_row(peer: PeerEntry) -> list[object]:
 def _state(peer: PeerEntry) -> str:
     """The state; of a node of several workers, how many of them cannot be reached."""
     if peer["retired"]:
-        return "retired"
+        return f"retired by {peer['retired_by']}" if peer["retired_by"] else "retired"
     state = str(peer["state"]).replace("_", " ")
     away, workers = len(peer.get("away", ())), len(peer.get("workers", ()))
     return f"{state} ({away} of {workers} workers)" if 0 < away < workers else state

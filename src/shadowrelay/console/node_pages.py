@@ -125,12 +125,12 @@ class NodePages:
     async def _undrain(self, request: Request) -> Response:
         return await self._give(request, UNDRAIN, self._node.end_drain)
 
-    async def _give(self, request: Request, action: str, own: Callable[[], Awaitable[object]]) -> Response:
+    async def _give(self, request: Request, action: str, own: Callable[[str], Awaitable[object]]) -> Response:
         """Have the node do it, or say why it does not."""
         whose, session = self._whose(request), session_of(request)
         try:
             if whose.own:
-                await own()
+                await own(session.operator)
             else:
                 acts = self._node.services.node_acts
                 await acts.give(whose.name, action, session.operator, session.scope)

@@ -19,6 +19,7 @@ class Record:
     """What operators want of the whole boundary.
 
     ``id``: of the record, or of its last change. ``revision`` (``next_revision``) grows with each change.
+    ``last_operator``: who wanted the last change, where ``operator`` stays the one who made the record.
 
     Each node keeps for itself: ``kept_at``, when it first had the record, by its own reckoned time; and
     ``age``, how long the record certainly had been there by then, as the member said that gave it. A record
@@ -33,6 +34,7 @@ class Record:
     revision: int = 1
     changed_by: ServerName
     changed_at: datetime
+    last_operator: str | None = None
     kept_at: datetime | None = field(default=None, compare=False, repr=False)
     age: timedelta = field(default=timedelta(0), compare=False, repr=False)
 
@@ -99,6 +101,7 @@ def merged(known: R | None, given: R, now: datetime, age: timedelta) -> R:
     return replace(newest(known, given), kept_at=known.kept_at, age=known.age)
 
 
-def _weight(record: Record) -> tuple[bool, int, datetime, list[int], str]:
+def _weight(record: Record) -> tuple[bool, int, datetime, list[int], bool, str]:
     by_name = [-ord(letter) for letter in record.changed_by] + [0]  # the first name weighs most
-    return record.final, record.revision, record.changed_at, by_name, repr(record)
+    named = record.last_operator is not None  # a member of an older version gives it on without
+    return record.final, record.revision, record.changed_at, by_name, named, repr(record)

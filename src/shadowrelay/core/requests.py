@@ -122,7 +122,13 @@ class Request(Record):
         return self.state is RequestState.RUNNING and self.open(ends, most)
 
     def changed(
-        self, state: RequestState, by: ServerName, now: datetime, *, gone: tuple[ServerName, ...] = ()
+        self,
+        state: RequestState,
+        by: ServerName,
+        now: datetime,
+        operator: str,
+        *,
+        gone: tuple[ServerName, ...] = (),
     ) -> Request:
         """The next revision of the request. A removed request stays removed."""
         if self.final:
@@ -130,9 +136,8 @@ class Request(Record):
         merged = tuple(sorted({*self.gone, *gone}))
         if state is self.state and merged == self.gone:
             return self
-        return replace(
-            self, state=state, gone=merged, revision=self.revision + 1, changed_by=by, changed_at=now
-        )
+        changed = replace(self, changed_by=by, changed_at=now, last_operator=operator)
+        return replace(changed, state=state, gone=merged, revision=self.revision + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, Lineage, MessageId, NextHop, ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.messages import Confirmation, Copy, Role, Stage
+from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import poison, records
 from shadowrelay.database.ledger import SqlLedger
@@ -79,6 +80,7 @@ class Snapshot:
     ``events``: waiting discard events, by addressee. ``tracked``, ``damage``: tracking events since the
     start, and what they say of damage. ``hops``: messages that hops track for this node, by hop. ``unsent``:
     when the first of the oldest messages was or will be due that is not being sent, by next hop.
+    ``retired_by``: who retired a member.
     """
 
     lineage: Lineage
@@ -93,6 +95,7 @@ class Snapshot:
     together: Mapping[tuple[ServerName, ...], int] = field(default_factory=dict)
     hops: Mapping[ServerName, int] = field(default_factory=dict)
     unsent: Mapping[NextHop, datetime] = field(default_factory=dict)
+    retired_by: Mapping[ServerName, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +135,7 @@ def snapshot(ledger: SqlLedger) -> Snapshot:
             for hop, due_at in run(SQL["unsent"], (Role.PRIMARY.value,))
             if (at := records.possible_moment(due_at))
         },
+        retired_by={one.member: one.operator for one in ledger.records(RetiredMember)},
     )
 
 

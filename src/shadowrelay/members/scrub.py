@@ -67,16 +67,19 @@ class Scrub:
         self._clock = clock
         self._indexes = indexes
         self._hurry = asyncio.Event()
+        self._operator = ""  # who wants a round at once
         self._rounds = 0
         self._names = 0  # of indexes that were built again before this round
         self._began = 0.0  # on the loop's clock: when the round would have begun, with what was done before
 
-    def begin_at_once(self) -> int:
+    def begin_at_once(self, operator: str = "") -> int:
         """Begin a round at the first message, without pauses; it replaces a round with pauses. Returns its
         number.
         """
         if self.now.at_once:
             return self.now.number
+        if not self._hurry.is_set():
+            self._operator = operator
         self._hurry.set()
         return self._rounds + 1
 
@@ -103,7 +106,11 @@ class Scrub:
         self._names = len(self._indexes.names)
         self._rounds += 1
         self.now = Round(
-            number=self._rounds, began_at=began_at, at_once=at_once, complete_at=place.complete_at
+            number=self._rounds,
+            began_at=began_at,
+            at_once=at_once,
+            operator=self._operator if at_once else "",
+            complete_at=place.complete_at,
         )
         await self._count(place.behind)
         at = asyncio.get_running_loop().time()

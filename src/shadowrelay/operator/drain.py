@@ -108,11 +108,22 @@ class Drain:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Who ordered something, and when. A node that does it by itself has no name."""
+
+    operator: str = ""
+    at: datetime | None = None
+
+
 class Draining:
-    """Drains a node in the background. ``active``: it takes no mail and no copies, and empties its queue."""
+    """Drains a node in the background. ``active``: it takes no mail and no copies, and empties its queue.
+    ``ordered``: who had it begin, or end.
+    """
 
     def __init__(self, drain: Drain, patience: float) -> None:
         self.active = False
+        self.ordered = Ordered()
         self._drain = drain
         self.patience = patience  # seconds for sessions to finish
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -122,30 +133,35 @@ class Draining:
         left = await self._drain.remains()
         return replace(left, arriving=sum(connector.sessions for connector in self._closing))
 
-    async def begin(self, connectors: Sequence[Connector]) -> Remains:
+    async def begin(self, connectors: Sequence[Connector], operator: str = "") -> Remains:
         """Begin to drain, in the background until ``end`` or ``finish``. Idempotent."""
         if not self.active:
-            self.active = True
-            log.warning("drain_begins")
+            self._order(operator, active=True)
+            log.warning("drain_begins", operator=operator)
         if not self._tasks:
             self._start(self._empty(connectors, math.inf))
         return await self.remains()
 
-    async def end(self, connectors: Sequence[Connector]) -> Remains:
+    async def end(self, connectors: Sequence[Connector], operator: str = "") -> Remains:
         """Take mail and copies again. Messages that were handed over stay where they are."""
         await self._cancel()
-        self.active = False
+        if self.active:
+            self._order(operator, active=False)
         self._closing = ()
         for connector in connectors:
             await connector.admit()
-        log.warning("drain_ends")
+        log.warning("drain_ends", operator=operator)
         return await self.remains()
 
     async def finish(self, connectors: Sequence[Connector], until: float) -> None:
         """Drain for a stop: work until nothing is left, or it is ``until`` on the loop's clock."""
         await self._cancel()
-        self.active = True
+        if not self.active:
+            self._order("", active=True)
         await self._empty(connectors, until)
+
+    def _order(self, operator: str, *, active: bool) -> None:
+        self.active, self.ordered = active, Ordered(operator, self._drain.clock())
 
     async def _empty(self, connectors: Sequence[Connector], until: float) -> None:
         """Let sessions finish; deliver or hand over what they bring, like the rest."""

@@ -195,7 +195,7 @@ class Jobs:
         """Stop a job on all members: what was done stays done. Raises NoSuchJob."""
         known, now = await self._found(job_id), whole(self.clock())
         after = await self.database.transact(
-            lambda ledger: ledger.apply(jobs.stop(ledger, known.id, self.name, now))
+            lambda ledger: ledger.apply(jobs.stop(ledger, known.id, self.name, now, operator))
         )
         if after is None:
             raise NoSuchJob(f"this node has no job {job_id} any more")

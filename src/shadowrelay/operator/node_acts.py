@@ -24,12 +24,12 @@ PATIENCE = 5.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeActs:
     """One node's. ``members``: those in the settings that are not retired. ``drain``, ``undrain``: of this
-    process. ``ask``: asks a member, within that many seconds.
+    process, for an operator. ``ask``: asks a member, within that many seconds.
     """
 
     members: Callable[[], Iterable[ServerName]]
-    drain: Callable[[], Awaitable[object]]
-    undrain: Callable[[], Awaitable[object]]
+    drain: Callable[[str], Awaitable[object]]
+    undrain: Callable[[str], Awaitable[object]]
     ask: AskMember
     mint: Callable[[datetime], MessageId]
     clock: Callable[[], datetime]
@@ -70,11 +70,11 @@ class NodeActs:
         return answer.refused and f"it refuses: {answer.refused}"
 
     async def _drain(self, member: ServerName, act: Act) -> Told:
-        del member, act
-        await self.drain()
+        del member
+        await self.drain(act.operator)
         return {}
 
     async def _undrain(self, member: ServerName, act: Act) -> Told:
-        del member, act
-        await self.undrain()
+        del member
+        await self.undrain(act.operator)
         return {}

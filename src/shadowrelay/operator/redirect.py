@@ -47,11 +47,14 @@ class RedirectProgress:
     ``queued``: meant, and still in our queue. ``handed_over``: owned by the member now. ``copied``: the part
     of these, and of those left, of which a copy was made there first. ``left``: those still here, by reason,
     as the last pass found them. ``awaited``: handed over, and not yet taken. ``ended``: why it is over; ''
-    while it runs. ``reply``: the member's last refusal of a copy. ``warning``: what the operator should know.
+    while it runs. ``operator``: who had it begin; '' if the node did. ``stopped_by``: who stopped it.
+    ``reply``: the member's last refusal of a copy. ``warning``: what the operator should know.
     """
 
     to: ServerName
     began_at: datetime
+    operator: str = ""
+    stopped_by: str = ""
     queued: int = 0
     handed_over: int = 0
     copied: int = 0
@@ -105,7 +108,7 @@ class Redirecting:
         queued, waiting = await self._database.transact(look)
         return replace(self._seen, queued=queued, awaited=waiting)
 
-    async def begin(self, to: ServerName) -> RedirectProgress | None:
+    async def begin(self, to: ServerName, operator: str = "") -> RedirectProgress | None:
         """Begin, in the background. Again, to the same member: no change. Raises RedirectRefused."""
         if self.running and self._seen is not None:
             if self._seen.to != to:
@@ -118,14 +121,14 @@ class Redirecting:
             if beside
             else ""
         )
-        self._seen = RedirectProgress(to=to, began_at=self._clock(), warning=warning)
+        self._seen = RedirectProgress(to=to, began_at=self._clock(), operator=operator, warning=warning)
         self._stopping = False
         self._refused.clear()
-        log.warning("redirect_begins", to=to, beside=beside)
+        log.warning("redirect_begins", to=to, beside=beside, operator=operator)
         self._task = asyncio.create_task(self._run())
         return await self.progress()
 
-    async def end(self) -> RedirectProgress | None:
+    async def end(self, operator: str = "") -> RedirectProgress | None:
         """Stop. What was handed over stays with the member; each other message is still ours."""
         if self._task is not None and self.running:
             self._stopping = True
@@ -133,7 +136,7 @@ class Redirecting:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             if self._seen is not None and not self._seen.ended:
-                self._over(STOPPED)
+                self._over(STOPPED, operator)
         return await self.progress()
 
     async def _check(self, to: ServerName) -> None:
@@ -239,9 +242,11 @@ class Redirecting:
     def _until(self, seen: RedirectProgress) -> datetime | None:
         return None if self._draining() else seen.began_at
 
-    def _over(self, why: str) -> None:
+    def _over(self, why: str, operator: str = "") -> None:
         if self._seen is None:
             return
-        self._seen = replace(self._seen, ended=why)
+        self._seen = replace(self._seen, ended=why, stopped_by=operator)
         told: dict[str, Any] = {"handed_over": self._seen.handed_over, "copied": self._seen.copied}
-        log.warning("redirect_ends", to=self._seen.to, why=why, left=dict(self._seen.left), **told)
+        log.warning(
+            "redirect_ends", to=self._seen.to, why=why, operator=operator, left=dict(self._seen.left), **told
+        )

@@ -255,7 +255,7 @@ class Resubmission:
         now = counting.clock()
         after = await counting.database.transact(
             lambda ledger: ledger.apply(
-                requesting.change(ledger, request.id, state, counting.name, now, gone=tuple(gone))
+                requesting.change(ledger, request.id, state, counting.name, now, operator, gone=tuple(gone))
             )
         )
         if after is None:

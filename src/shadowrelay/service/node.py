@@ -432,7 +432,7 @@ class Node:
             boundary=self.boundary,
             ask=self.members.operate,
             redirecting=self.redirecting,
-            drain=self.begin_drain,
+            drain=lambda: self.draining.begin(self.connectors),
             remains=self.remains,
             sessions=lambda: sum(one.sessions for one in self.connectors),
             repair=self.repair.wake.set,
@@ -669,11 +669,11 @@ class Node:
     async def trace(self, message_id: MessageId, older: str, most: int) -> tuple[list[Event], str]:
         return await self._log.trace(message_id, older, most)
 
-    async def begin_drain(self) -> Remains:
-        return await self.draining.begin(self.connectors)
+    async def begin_drain(self, operator: str) -> Remains:
+        return await self.draining.begin(self.connectors, operator)
 
-    async def end_drain(self) -> Remains:
-        return await self.draining.end(self.connectors)
+    async def end_drain(self, operator: str) -> Remains:
+        return await self.draining.end(self.connectors, operator)
 
     async def remains(self) -> Remains:
         return await self.draining.remains()

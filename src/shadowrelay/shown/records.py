@@ -23,7 +23,7 @@ class HavingEntry(TypedDict):
 
 
 class RecordEntry(TypedDict):
-    """Who made a record, and who changed it last."""
+    """Who made a record, and at which member it was changed last."""
 
     id: str
     operator: str
@@ -31,6 +31,12 @@ class RecordEntry(TypedDict):
     revision: int
     changed_by: str
     changed_at: str
+
+
+class ChangedEntry(RecordEntry):
+    """A record that others may change. ``last_operator``: who did last; null if nobody did."""
+
+    last_operator: str | None
 
 
 # Jobs
@@ -71,7 +77,7 @@ class JobNode(NodeAnswers, JobCounts):
     after: str | None
 
 
-class JobMade(RecordEntry):
+class JobMade(ChangedEntry):
     """A job without how far it is."""
 
     verb: str
@@ -186,7 +192,7 @@ class SelectorEntry(TypedDict):
     network_message_id: str | None
 
 
-class ResubmitMade(RecordEntry):
+class ResubmitMade(ChangedEntry):
     """A resubmit request without its progress."""
 
     number: int

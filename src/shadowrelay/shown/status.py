@@ -99,6 +99,18 @@ def _until(values: Sequence[str | None], at: Folding) -> str | None:
     return max(filter(None, ends), default=None) if all(ends) else None
 
 
+def _of_the_drain(values: Sequence[str | None], at: Folding) -> str | None:
+    """What those say that are as the node is: drained if all are."""
+    drained = all(one.get("draining") for one in at.answers)
+    alike = [
+        value for one, value in zip(at.answers, values, strict=True) if drained or not one.get("draining")
+    ]
+    return next(filter(None, alike), alike[0])
+
+
+_OF_THE_DRAIN = Rule(_of_the_drain)
+
+
 def members_seen(peers: Iterable[Fields], own: str) -> list[dict[str, Any]]:
     """The members that workers of the node ``own`` know, as nodes, without that one.
 
@@ -148,7 +160,9 @@ def _next(values: Sequence[str], at: Folding) -> str:
 
 
 class PeerEntry(TypedDict):
-    """A member as a node sees it. Of one of several ``workers`` some may be ``away``: out of reach."""
+    """A member as a node sees it. Of one of several ``workers`` some may be ``away``: out of reach.
+    ``retired_by``: the operator who said that it is gone.
+    """
 
     name: Annotated[str, NODE]
     site: Annotated[str, FIRST]
@@ -161,6 +175,7 @@ class PeerEntry(TypedDict):
     error: Annotated[str, FIRST]
     failures: Annotated[Natural, FIRST]
     retired: Everywhere
+    retired_by: Annotated[str, SAID]
     database_id: Annotated[str | None, ALONE]
     incarnation: Annotated[str | None, ALONE]
     sequence: Annotated[int | None, ALONE]
@@ -174,7 +189,7 @@ class PeerEntry(TypedDict):
 
 
 class RoundEntry(TypedDict):
-    """What a round of a scrub read, and what of it is not sound."""
+    """What a round of a scrub read, and what of it is not sound. ``operator``: who had it begin at once."""
 
     round: Annotated[int, LEAST, At("number")]
     began_at: Oldest
@@ -189,6 +204,7 @@ class RoundEntry(TypedDict):
     compared: Sum
     damaged_indexes: Sum
     rebuilt: Annotated[list[str], SORTED_UNION]
+    operator: Annotated[str, SAID]
 
 
 class WholeRound(RoundEntry):
@@ -271,6 +287,8 @@ class StatusEntry(CountsEntry):
     not_ready_because: Annotated[str, Rule(_not_ready)]
     warning: Annotated[str, Rule(_warned)]
     draining: Everywhere
+    drain_operator: Annotated[str, _OF_THE_DRAIN]
+    drain_ordered_at: Annotated[str | None, _OF_THE_DRAIN]
     redundancy: Everywhere
     settings: Annotated[dict[str, str], FIRST]
     database_id: Annotated[str | None, ALONE]
@@ -337,10 +355,12 @@ class ScrubAnswer(ScrubEntry, OfWorkers):
 
 
 class DrainEntry(OfWorkers):
-    """What is left of a drain."""
+    """What is left of a drain. ``drain_operator``: who had it begin, or end; '' if nobody did."""
 
     name: Annotated[str, NODE]
     draining: Everywhere
+    drain_operator: Annotated[str, _OF_THE_DRAIN]
+    drain_ordered_at: Annotated[str | None, _OF_THE_DRAIN]
     done: Annotated[bool, ALL_ASKED]
     arriving: Sum
     queued: Sum
@@ -361,6 +381,8 @@ class RedirectEntry(OfWorkers):
     running: Anywhere
     to: Annotated[str | None, SAID]
     began_at: NotRequired[Annotated[str, OLDEST]]
+    operator: NotRequired[Annotated[str, SAID]]
+    stopped_by: NotRequired[Annotated[str, SAID]]
     done: NotRequired[Annotated[bool, ALL_ASKED]]
     ended: NotRequired[Annotated[str | None, Rule(_ended)]]
     queued: NotRequired[Sum]

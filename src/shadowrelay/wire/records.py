@@ -38,10 +38,10 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(names.split())
     for kind, names in {
         Request: "id number made_by made_at operator reason selector gone state revision changed_by"
-        " changed_at",
+        " changed_at last_operator",
         Selector: "since until next_hops sender recipient message_id network_message_id",
         Job: "id verb filter operator reason made_by made_at until with_report state revision changed_by"
-        " changed_at",
+        " changed_at last_operator",
         Filter: "ids queue sender recipient domain subject error suspended older younger larger smaller",
         JobProgress: "job node after did late waiting pending done closed step since",
         Suspension: "id next_hop suspended until spans revision operator reason changed_by changed_at",
@@ -54,8 +54,8 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
 _CONDITIONS = (Selector, Filter)
 """Told without the conditions that they do not have."""
 
-_PENDING = ("longest", "shortest")
-"""Told of a switch only while it has them."""
+_AT_TIMES = ("longest", "shortest", "last_operator")
+"""Told only where there is such a value."""
 
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_SPANS = 64
@@ -68,7 +68,7 @@ def record_told(record: Any) -> dict[str, Any]:
     told = {name: _value_told(getattr(record, name)) for name in _FIELDS[type(record)]}
     if isinstance(record, _CONDITIONS):
         return {name: value for name, value in told.items() if value not in (None, [])}
-    return {name: value for name, value in told.items() if value is not None or name not in _PENDING}
+    return {name: value for name, value in told.items() if value is not None or name not in _AT_TIMES}
 
 
 def record_from(kind: type[R], told: object) -> R:

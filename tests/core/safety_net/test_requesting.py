@@ -58,7 +58,7 @@ def test_open_requests_have_a_maximum_number_and_removed_or_old_ones_do_not_coun
     on = ledger_of(A)
     on.apply(requesting.add(on, request(), POLICY, NOW))
     assert "remove one" in refused(on, request(2), resubmit_most_requests=1)
-    on.apply(requesting.change(on, REQUEST, RequestState.REMOVED, A, NOW))
+    on.apply(requesting.change(on, REQUEST, RequestState.REMOVED, A, NOW, "ann"))
     few = replace(POLICY, resubmit_most_requests=1)
     assert isinstance(on.apply(requesting.add(on, request(2), few, NOW)), Request)
     later = NOW + POLICY.resubmit_request_age
@@ -69,15 +69,15 @@ def test_open_requests_have_a_maximum_number_and_removed_or_old_ones_do_not_coun
 def test_each_change_is_a_revision_and_no_change_is_none() -> None:
     on = ledger_of(A)
     on.apply(requesting.add(on, request(), POLICY, NOW))
-    paused = on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, B, NOW))
-    again = on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, C, NOW))
+    paused = on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, B, NOW, "ann"))
+    again = on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, C, NOW, "ann"))
     assert paused == again
     assert paused is not None
     assert (paused.state, paused.revision > 1, paused.changed_by) == (RequestState.PAUSED, True, B)
-    gone = on.apply(requesting.change(on, REQUEST, None, B, NOW, gone=[C]))
+    gone = on.apply(requesting.change(on, REQUEST, None, B, NOW, "ann", gone=[C]))
     assert gone is not None
     assert (gone.state, gone.gone, gone.revision > paused.revision) == (RequestState.PAUSED, (C,), True)
-    assert on.apply(requesting.change(on, RequestId("another"), RequestState.PAUSED, B, NOW)) is None
+    assert on.apply(requesting.change(on, RequestId("another"), RequestState.PAUSED, B, NOW, "ann")) is None
 
 
 def test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk() -> None:
@@ -86,9 +86,9 @@ def test_a_change_counts_over_earlier_ones_that_its_node_lost_with_its_disk() ->
     for on in (away, lost):
         on.apply(requesting.add(on, request(), POLICY, NOW))
     for state in (RequestState.PAUSED, RequestState.RUNNING, RequestState.PAUSED):
-        before = away.apply(requesting.change(away, REQUEST, state, B, NOW))
+        before = away.apply(requesting.change(away, REQUEST, state, B, NOW, "ann"))
     later = NOW + timedelta(minutes=1)
-    resumed = lost.apply(requesting.change(lost, REQUEST, RequestState.PAUSED, A, later))
+    resumed = lost.apply(requesting.change(lost, REQUEST, RequestState.PAUSED, A, later, "ann"))
     assert before is not None
     assert resumed is not None
     assert newest(before, resumed) == newest(resumed, before) == resumed
@@ -159,7 +159,7 @@ def test_what_an_open_request_asks_for_is_kept_until_the_request_ends() -> None:
     on = ledger_of(A)
     on.apply(requesting.add(on, request(), POLICY, NOW))
     assert requesting.kept(on, POLICY, Endings(NOW)) == (WINDOW,)
-    on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, A, NOW))
+    on.apply(requesting.change(on, REQUEST, RequestState.PAUSED, A, NOW, "ann"))
     assert requesting.kept(on, POLICY, Endings(NOW)) == (WINDOW,)
-    on.apply(requesting.change(on, REQUEST, RequestState.REMOVED, A, NOW))
+    on.apply(requesting.change(on, REQUEST, RequestState.REMOVED, A, NOW, "ann"))
     assert requesting.kept(on, POLICY, Endings(NOW)) == ()

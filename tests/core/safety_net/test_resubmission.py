@@ -175,7 +175,7 @@ def test_a_request_that_is_paused_or_removed_meanwhile_makes_nothing(state: Requ
     on._put("records", (Request, REQUEST), request())
     found = resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, Endings(NOW))
     assert found is not None
-    on._put("records", (Request, REQUEST), request().changed(state, B, NOW))
+    on._put("records", (Request, REQUEST), request().changed(state, B, NOW, "ann"))
     assert resubmission.made(on, found, (), (), EVERYBODY, POLICY, NOW) == 0
     assert resubmission.batch(on, REQUEST, A, EVERYBODY, POLICY, Endings(NOW)) is None
 

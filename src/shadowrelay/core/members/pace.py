@@ -28,6 +28,7 @@ class Amount:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
     """The state of one round, which reads everything that the node keeps. ``at_once``: it does not pause.
+    ``operator``: who had it begin at once; '' if nobody did.
     ``contents``, ``rows``: messages with damaged content or rows, known before or not, and damaged rows that
     are of no message. ``mended``: messages whose only fault was a derived column. ``unreadable``: contents
     that could not be read for now. ``compared``: rows and entries of all tables and indexes. ``rebuilt``:
@@ -38,6 +39,7 @@ class Round:
     number: int = 0  # since the node was started
     began_at: datetime | None = None
     at_once: bool = False
+    operator: str = ""
     done: Amount = Amount()
     of: Amount = Amount()
     contents: int = 0

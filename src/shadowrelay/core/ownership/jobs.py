@@ -78,13 +78,16 @@ def _after_all(ledger: Ledger, job: Job) -> Job:
     return replace(job, made_at=latest + MILLISECOND)
 
 
-def stop(ledger: Ledger, job_id: RequestId, by: ServerName, now: datetime) -> Decision[Job | None]:
+def stop(
+    ledger: Ledger, job_id: RequestId, by: ServerName, now: datetime, operator: str
+) -> Decision[Job | None]:
     """Stop a job for good; what was done stays done. The result: the job as it is now, None without one."""
     known = ledger.job(job_id)
     if known is None or known.final:
         return Decision(known)
     revision = next_revision(known.revision, now)
-    after = replace(known, state=JobState.STOPPED, revision=revision, changed_by=by, changed_at=now)
+    changed = replace(known, revision=revision, changed_by=by, changed_at=now, last_operator=operator)
+    after = replace(changed, state=JobState.STOPPED)
     return Decision(after, (after,))
 
 

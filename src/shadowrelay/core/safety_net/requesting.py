@@ -68,6 +68,7 @@ def change(
     state: RequestState | None,
     by: ServerName,
     now: datetime,
+    operator: str,
     *,
     gone: Iterable[ServerName] = (),
 ) -> Decision[Request | None]:
@@ -78,7 +79,7 @@ def change(
     known = ledger.request(request_id)
     if known is None:
         return Decision(None)
-    after = known.changed(state or known.state, by, now, gone=tuple(gone))
+    after = known.changed(state or known.state, by, now, operator, gone=tuple(gone))
     if after is known:
         return Decision(known)
     after = replace(after, revision=next_revision(known.revision, now))
