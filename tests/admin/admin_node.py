@@ -34,7 +34,6 @@ from shadowrelay.core.identifiers import (
     Mark,
     MessageId,
     NextHop,
-    RequestId,
     ServerName,
 )
 from shadowrelay.core.members import damage
@@ -48,7 +47,6 @@ from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
 from shadowrelay.core.reception.routing import Route
 from shadowrelay.core.reckoning import Endings
-from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.steps import Operate, Unanswered
 from shadowrelay.core.values import replace
@@ -317,15 +315,7 @@ class FakeNode:
 
     async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:
         self.told_of.append(name)
-        record = RetiredMember(
-            id=RequestId(message_id(997)),
-            member=name,
-            operator=operator,
-            reason="",
-            changed_by=OURS,
-            changed_at=NOW,
-        )
-        return await self.database.transact(lambda ledger: retire(ledger, name, NOW, record))
+        return await self.database.transact(lambda ledger: retire(ledger, name, NOW))
 
 
 @asynccontextmanager

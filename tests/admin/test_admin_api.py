@@ -648,7 +648,10 @@ async def test_a_drain_begins_ends_and_tells_what_is_left(node):
         begun = (await ask(port, "/api/v1/drain/begin", "POST", content_type="application/json")).json
         ended = (await ask(port, "/api/v1/drain/end", "POST", content_type="application/json")).json
     assert [told["draining"] for told in (before, begun, ended)] == [False, True, False]
-    assert {key: value for key, value in begun.items() if key != "draining"} == {
+    ordered = {"drain_operator": "anonymous", "drain_ordered_at": "2026-11-21T10:00:00.000Z"}
+    assert {key: begun[key] for key in ordered} == {key: ended[key] for key in ordered} == ordered
+    assert before["drain_operator"] == ""
+    assert {key: value for key, value in begun.items() if key not in {"draining", *ordered}} == {
         "name": OURS,
         "done": False,
         "arriving": 0,

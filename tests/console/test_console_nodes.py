@@ -144,8 +144,12 @@ async def test_a_member_is_drained_through_this_console_with_all_its_workers_and
             ("drain", "ann"),
             ("drain", "ann"),
         ]
+        assert "By ann, 10:00:00 UTC." in text_of(await page(port, f"/nodes/{MX2}"))
         again = await posted(port, f"/nodes/{MX2}/undrain", cookie, csrf=csrf)
         assert (again.status, first.active, second.active) == (303, False, False)
+        assert "It takes mail. A drain was ended. By ann, 10:00:00 UTC." in text_of(
+            await page(port, f"/nodes/{MX2}")
+        )
 
 
 @pytest.mark.parametrize("secret", [LOOKS, ""])

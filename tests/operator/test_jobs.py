@@ -238,9 +238,10 @@ async def test_a_stopped_job_goes_no_further_and_a_member_learns_it(tmp_path: Pa
     async with boundary(tmp_path, "mx1", "mx2") as (one, other):
         await sent(one, MESSAGE)
         job = await give(one, Verb.REMOVE)
-        assert (await one.node.services.jobs.stop(job, "ann"))["phase"] == "stopped"
+        assert (await one.node.services.jobs.stop(job, "bob"))["phase"] == "stopped"
         await running(one, other)
-        assert (await came_to(other, job, "stopped"))["did"] == 0
+        found = await came_to(other, job, "stopped")
+        assert (found["did"], found["operator"], found["last_operator"]) == (0, "ann", "bob")
         assert await statuses(one) == [Status.READY]
 
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from html import unescape
 from pathlib import Path
 
 import click
+import httpx
 import pytest
 import structlog
 from click.testing import CliRunner
 from sending import MESSAGE, sent
-from stations import boundary
+from stations import Station, boundary, eventually
 from structlog.testing import capture_logs
-from test_jobs import running
+from test_jobs import away, came_to, give, running
 from test_verbs_by_command import WHY, admin, command
 
 from shadowrelay.admin.access import Access, FixedToken
 from shadowrelay.admin.api import build_app
 from shadowrelay.cli import main
 from shadowrelay.cli.viewing import _user
+from shadowrelay.console.app import Console
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.jobs import Verb
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.ownership.set_aside import set_aside
+from shadowrelay.database.queue import claim
 from shadowrelay.members import record_replication
 from shadowrelay.operator import job_runner
 
@@ -103,8 +113,6 @@ def test_who_acts_by_sudo_is_who_called_it(
 async def test_the_name_of_a_token_of_ones_own_counts_over_what_is_said(
     tmp_path: Path, *, shared: bool, operator: str
 ) -> None:
-    import httpx
-
     async with boundary(tmp_path, "mx1") as (one,):
         token = FixedToken("s" * 32, "carol", Scope.OPERATE, shared)
         app = build_app(one.node, access=Access((token,)))
@@ -144,3 +152,113 @@ def test_every_command_that_acts_takes_the_name_of_who_does() -> None:
             without.append(words)
     assert {words[-1] for words in without} <= LOOKS, without
     assert CliRunner().invoke(main, ["queue", "suspend", "x", *WHY, "--operator", "a\nb"]).exit_code == 2
+
+
+@asynccontextmanager
+async def console(one: Station) -> AsyncIterator[Callable[[str], Awaitable[str]]]:
+    """What a page of its console says."""
+    access = Access((FixedToken("s" * 32),))
+    app = Console(node=one.node, access=access, clock=one.node.clock).into(build_app(one.node, access=access))
+    transport = httpx.ASGITransport(app=app)
+    headers = {"Authorization": f"Bearer {'s' * 32}"}
+    async with httpx.AsyncClient(
+        transport=transport, base_url=f"http://{one.name}", headers=headers
+    ) as client:
+
+        async def page(path: str) -> str:
+            answer = await client.get(path)
+            assert answer.status_code == 200, answer.text
+            return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+        yield page
+
+
+async def test_who_drains_a_node_or_has_it_take_mail_again_is_told_with_the_drain(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,), admin(one) as url, console(one) as page:
+        await running(one)
+        begun = await command(url, "drain", "--operator", "ann")
+        assert f"{one.name} is being drained, as ann ordered at 20" in begun.stdout
+        again = await command(url, "drain", "--operator", "bob")
+        assert "as ann ordered at" in again.stdout, "a drain that runs is that of who began it"
+        assert "BEING DRAINED by ann since 20" in (await command(url, "status")).stdout
+        assert "It is empty: nothing is left to deliver or to hand over. By ann, " in await page("/node")
+        ended = await command(url, "drain", "--end", "--operator", "bob")
+        assert f"{one.name} takes mail, as bob ordered at 20" in ended.stdout
+        assert "DRAINED" not in (await command(url, "status")).stdout
+        assert "A drain was ended. By bob, " in await page("/node")
+
+
+async def test_who_has_all_be_read_at_once_is_told_with_the_scrub(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,), admin(one) as url, console(one) as page:
+        await running(one)
+        one.run(one.node.scrub.run())
+        done = await command(url, "scrub", "--operator", "ann")
+        assert re.search(r"begun by +ann", done.stdout), done.output
+        tree = json.loads((await command(url, "status", "--json")).stdout)
+        assert (tree["scrub"]["operator"], tree["scrub"]["last"]["operator"]) == ("", "ann")
+        assert ", begun by ann" in await page("/node")
+
+
+async def test_who_redirects_a_queue_and_who_stops_that_is_told_with_the_redirect(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (one, other), admin(one) as url:
+        await running(one, other)
+        other.node.connectors = other.connectors[1:]  # it says that it takes mail
+        await sent(one, MESSAGE)
+        (copy,) = await one.copies()
+        await one.read(lambda ledger: claim(ledger, NextHop("inside"), one.node.clock(), 5))
+        moving = asyncio.create_task(command(url, "redirect", "--to", "mx2", "--operator", "ann"))
+
+        async def begun() -> bool:
+            return one.node.redirecting.running
+
+        await eventually(begun)
+        stopped = await command(url, "redirect", "--stop", "--operator", "bob")
+        assert f"The redirect to {other.name} was stopped by bob\nann began it at 20" in stopped.stdout
+        await moving
+        assert copy.id in {found.id for found in await one.copies()}
+
+
+async def test_who_stops_a_job_is_kept_with_it_on_every_member(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (one, other), admin(other) as url, console(other) as page:
+        await running(one, other)
+        await sent(one, MESSAGE)
+        now = one.node.clock()
+        await one.read(lambda ledger: claim(ledger, NextHop("inside"), now, 5))  # an attempt: the job waits
+        job = await give(one, Verb.REMOVE)
+        await one.node.services.jobs.stop(job, "bob")
+        await came_to(other, job, "stopped")
+        await other.read(lambda ledger: ledger.forget_records())  # and read again from the disk
+        shown = (await command(url, "job", "show", job)).stdout
+        assert f"Stopped by bob on {one.name} at 20" in shown
+        assert f"By ann on {one.name}" in shown
+        assert "Stopped by bob, " in await page(f"/jobs/{job}")
+        assert "ann stopped by bob" in await page("/jobs")
+
+
+async def test_who_changes_a_resubmit_request_is_kept_with_it(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1") as (one,), admin(one) as url, console(one) as page:
+        await running(one)
+        window = ("--since", "1h", "--until", "1s", "--all")
+        made = await command(url, "resubmit", "add", *window, *WHY, "--yes", "--operator", "ann")
+        assert made.exit_code == 0, made.output
+        before = (await command(url, "resubmit", "show", "1")).stdout
+        assert re.search(rf"last change +on {one.name}", before), before
+        await command(url, "resubmit", "pause", "1", "--operator", "bob")
+        after = (await command(url, "resubmit", "show", "1")).stdout
+        assert re.search(rf"last change +bob on {one.name}", after), after
+        assert re.search(r"made by +ann on", after), after
+        assert "ann paused by bob" in await page("/safety-net")
+
+
+async def test_who_retires_a_member_is_told_with_the_member(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx1", "mx2") as (one, other), admin(one) as url:
+        await running(one, other)
+        await away(other)
+
+        async def gone() -> bool:
+            return other.name not in one.node.boundary.reachable()
+
+        await eventually(gone)
+        done = await command(url, "peer", "retire", other.name, "--yes", "--operator", "ann")
+        assert done.exit_code == 0, done.output
+        assert "retired by ann" in (await command(url, "peer", "list")).stdout
