@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-import duckdb
 import pytest
 from auditing import Auditor
 from plainly import judged
 from pyarrow import parquet
+from sums_by_sql import summed, totals, unlike
 
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED, Verdict
 from shadowlab.generate.cluster import Truth, generate
@@ -146,46 +146,16 @@ def test_a_violation_is_told_even_when_evidence_is_missing(here: Auditor, tmp_pa
     assert verdict.status in (VIOLATED, INCOMPLETE)
 
 
-TOTALS = """
-WITH rows AS (
-  SELECT CASE WHEN column07 IN ('SAFETYNET', 'AGENT') THEN column07
-              WHEN column07 = 'ROUTING' AND column08 = 'RECEIVE' THEN 'AGENT'
-              WHEN column08 = 'RESUBMIT' AND column17 LIKE '%/%' THEN 'AGENT' ELSE column08 END AS event,
-         column11 AS id, CAST(NULLIF(column15, '') AS BIGINT) AS n
-  FROM read_csv(?, header=false, delim=',', quote='"', escape='"', comment='#', all_varchar=true,
-                null_padding=false, auto_detect=false, columns={{{columns}}})
-)
-SELECT count(DISTINCT NULLIF(id, '')) AS messages,
-       count(*) FILTER (event = 'RECEIVE') AS received,
-       count(*) FILTER (event = 'SAFETYNET') AS resubmitted,
-       count(*) FILTER (event IN ('DSN', 'AGENT')) AS made_here,
-       coalesce(sum(n) FILTER (event IN ('RECEIVE', 'DSN', 'SAFETYNET', 'AGENT')), 0) AS recipients,
-       coalesce(sum(n) FILTER (event IN ('DELIVER', 'SEND', 'SENDEXTERNAL')), 0) AS delivered,
-       coalesce(sum(n) FILTER (event = 'FAIL'), 0) AS bounced,
-       count(DISTINCT id) FILTER (event = 'DEFER') AS deferred,
-       count(*) FILTER (coalesce(id, '') <> '') AS rows
-FROM rows
-"""
-
-
-def by_duckdb(directory: Path) -> dict[str, int]:
-    """The same totals by another program, from the text, with nothing of ours."""
-    columns = ", ".join(f"'column{number:02}': 'VARCHAR'" for number in range(30))
-    query = TOTALS.format(columns=columns)
-    connection = duckdb.connect()
-    connection.execute(query, [str(directory / "**" / "*.LOG")])
-    names = [one[0] for one in connection.description or ()]
-    row = connection.fetchone()
-    assert row is not None
-    return dict(zip(names, map(int, row), strict=True))
-
-
 @pytest.mark.parametrize("seed", [7, 8])
-def test_totals_are_those_of_another_program(here: Auditor, tmp_path: Path, seed: int) -> None:
+def test_the_sums_of_each_message_are_those_of_another_program(
+    here: Auditor, tmp_path: Path, seed: int
+) -> None:
     logs(tmp_path, mix(seed), seed=seed, messages=500)
-    totals = here(tmp_path / "logs").totals
-    expected = by_duckdb(tmp_path / "logs")
-    assert {name: totals[name] for name in expected} == expected
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    theirs = summed(tmp_path / "logs")
+    assert unlike(theirs, tmp_path / "out") == {}
+    expected = totals(theirs)
+    assert {name: verdict.totals[name] for name in expected} == expected
 
 
 def test_same_seed_same_files(tmp_path: Path) -> None:
