@@ -34,7 +34,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.workers import node_of
 from shadowrelay.database.transport import DatabaseFailed
-from shadowrelay.shown.reading import is_told
+from shadowrelay.shown.reading import UNKNOWN, is_told, with_nulls
 from shadowrelay.wire.json_fields import MOST_TEXT, is_text
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -234,14 +234,21 @@ def _as_json(handler: JsonHandler) -> Handler:
 
 
 class _Ascii(JSONResponse):
-    """JSON in ASCII: addresses and replies may hold octets that are not UTF-8."""
+    """JSON in ASCII: addresses and replies may hold octets that are not UTF-8. What a worker or a member does
+    not tell is null.
+    """
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, separators=(",", ":"), default=_null).encode("ascii")
+        told = json.dumps(content, separators=(",", ":"), default=_null)
+        if _UNTOLD_TEXT in told:  # a text that is not told is a text to json, which asks ``_null`` of others
+            told = json.dumps(with_nulls(content), separators=(",", ":"))
+        return told.encode("ascii")
+
+
+_UNTOLD_TEXT = json.dumps(UNKNOWN)
 
 
 def _null(value: object) -> None:
-    """What a worker or a member does not tell, of an answer that is made of those of several."""
     if is_told(value):
         raise TypeError(f"{type(value).__name__} is no JSON")
 

@@ -146,6 +146,15 @@ def as_told(answer: Any) -> Any:
     return answer
 
 
+def with_nulls(answer: Any) -> Any:
+    """The answer with None for all that is not told."""
+    if isinstance(answer, Mapping):
+        return {key: with_nulls(value) for key, value in answer.items()}
+    if isinstance(answer, (list, tuple)):
+        return [with_nulls(value) for value in answer]
+    return answer if is_told(answer) else None
+
+
 _Reader = Callable[[Any], Any]
 
 
