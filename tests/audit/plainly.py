@@ -11,8 +11,8 @@ from shadowaudit.core.findings import Class
 from shadowaudit.core.fingerprint import uuid_of
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.core.weighing import weigh
-from shadowaudit.engine.exact import judge_any, message_id
-from shadowaudit.logs.extract import Key, Piece, Source, rows_of
+from shadowaudit.engine.exact import looked_at, message_id
+from shadowaudit.logs.extract import Key, Piece, Source
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.grown import without_beginnings
 from shadowaudit.logs.manifest import open_logs
@@ -38,8 +38,8 @@ def judged(
             pieces.setdefault((row["high"], row["low"]), []).append(piece)
     found: dict[str, set[Class]] = {}
     for key, parts in pieces.items():
-        events = rows_of(key, parts)
-        for finding in judge_any(events, evidence).findings:
+        events, judgement = looked_at(key, parts, evidence)
+        for finding in judgement.findings:
             found.setdefault(message_id(events) or uuid_of(*key), set()).add(finding.what)
     classes = Counter(str(one) for names in found.values() for one in names)
     totals = {"messages": len(pieces)}

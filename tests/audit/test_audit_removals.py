@@ -9,7 +9,7 @@ import pytest
 from plainly import judged
 from resealing import copied, each_row, logs, removed, resealed
 
-from shadowaudit.core.findings import MEANING, Severity
+from shadowaudit.core.findings import MEANING, Class, Severity
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowlab.generate.cluster import generate
 from shadowlab.generate.writing import footer
@@ -54,7 +54,15 @@ def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: P
             covered = b"".join(lines[:end])
             path.write_bytes(covered + footer(covered, 1, end - HEAD, end - HEAD))
             verdict, _ = judged(tmp_path / "logs", allow_open=True)
+            unproven = {
+                name for name in verdict.classes if verdict.severity(Class(name)) is not Severity.NOTE
+            }
+            assert unproven <= {Class.UNPROVEN_LOSS}, "a holder's word alone"
+            rest = path.with_name(f".{path.name.rpartition('-')[0]}-{end - HEAD + 1}.LOG.open")
+            rest.write_bytes(b"".join([*lines[:HEAD], *lines[end:]]))
+            verdict, _ = judged(tmp_path / "logs", allow_open=True)
             assert verdict.status == PROVEN, (path, end - HEAD, verdict.as_dict())
+            rest.unlink()
         path.write_bytes(whole)
 
 

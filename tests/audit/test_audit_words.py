@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,20 @@ from typing import Any
 
 import pytest
 from auditing import Auditor
+from click.testing import CliRunner
 from plainly import judged
 from test_audit_histories import AFTER, BEGIN, LOST, OTHER, begin, delivered, log, mail, stop
 from test_audit_verdicts import EVIDENCE, row
 
+from shadowaudit.cli import main
 from shadowaudit.core.events import Event, Kind
 from shadowaudit.core.findings import Class
 from shadowaudit.core.judge import judge
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
 from shadowlab.generate.message import Message
+from shadowlab.generate.writing import NodeLog
+
+FIRST = "0190b5c4-0000-7000-8000-000000000001"
 
 
 def told(number: int | None, teller: str = LOST) -> Callable[[Message], None]:
@@ -117,7 +123,7 @@ def test_a_word_that_was_passed_on_is_as_good_as_the_first_one(first: tuple[Even
     ("changed", "what"),
     [
         ({"closed": False}, Class.PREMATURE_DISCARD),
-        ({"closed": False, "whole": False}, Class.HOLDERS_WORD),
+        ({"closed": False, "whole": False}, Class.UNPROVEN_LOSS),
         ({"closed": False, "from_start": False}, Class.PREMATURE_DISCARD),  # the reception is there
         ({"lost": True, "rolled_back": True}, Class.HOLDERS_WORD),
     ],
@@ -126,14 +132,20 @@ def test_a_word_that_was_passed_on_is_as_good_as_the_first_one(first: tuple[Even
 def test_a_log_denies_a_word_only_if_it_is_whole_up_to_then(changed: dict[str, bool], what: Class) -> None:
     found = classes(*HELD[:1], *HELD[2:], word("mx2", 3, "mx1", 5), **changed)
     assert what in found
-    assert len(found & {Class.HOLDERS_WORD, Class.PREMATURE_DISCARD}) == 1
+    assert len(found & {Class.HOLDERS_WORD, Class.PREMATURE_DISCARD, Class.UNPROVEN_LOSS}) == 1
 
 
 def test_a_word_from_a_log_that_goes_on_behind_what_is_at_hand_waits_for_its_next_file() -> None:
     held = (*HELD[:1], *HELD[2:])
-    assert Class.HOLDERS_WORD in classes(*held, word("mx2", 3, "mx1", 12), closed=False)
+    assert classes(*held, word("mx2", 3, "mx1", 12), closed=False) == {Class.UNPROVEN_LOSS}
     old = row("mx2", 3, Kind.HADISCARD, "mx1", "ExplicitlyDiscarded")
-    assert classes(*held, old, closed=False) == {Class.OPEN}
+    assert classes(*held, old, closed=False) == {Class.UNPROVEN_LOSS}
+
+
+def test_a_word_that_one_log_denies_may_rest_on_another_log_that_is_not_at_hand() -> None:
+    passed_on = (*HELD, word("mx2", 3, "mx1", 4), word("mx2", 4, "mx3", 12))
+    assert Class.PREMATURE_DISCARD not in (found := classes(*passed_on, without=("mx3",), closed=False))
+    assert Class.UNPROVEN_LOSS in found
 
 
 def test_who_told_it_and_has_no_row_of_the_message_tells_of_nothing() -> None:
@@ -157,3 +169,84 @@ def test_a_word_tells_how_far_the_log_of_who_told_it_has_to_reach(tmp_path: Path
         stop(one, 5000)
     verdict, _ = judged(tmp_path)
     assert any("another node saw row 40 of database" in gap.what for gap in verdict.evidence.gaps)
+
+
+# While nodes run: what the log says that its node still writes.
+
+
+def living(
+    directory: Path, *, ends: Callable[[Message], None] | None, mark: int, left: str = "open"
+) -> tuple[Path, NodeLog]:
+    """mx1 and mx2 run. mx2 has closed a file in which mx1 told it of a delivery, by that row; the
+    rows since mx1's last closed file are ``left`` in an open one. Row 4 there is the one that ``ends`` it.
+    """
+    mx1, mx2 = log(directory, "mx1", LOST, "a"), log(directory, "mx2", OTHER, "c")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, Message.accepted)
+    mx1.close(BEGIN + 1500)
+    if ends is not None:
+        mail(1, 2000, mx1, mx2, ends)
+    mail(2, 3000, mx1, mx2, Message.accepted)
+    custom = f";S:TellerDb={LOST}"
+    mail(1, 3500, mx1, mx2, lambda one: one.discard(0, custom=custom, reference=f"{'a' * 16}:{mark}"))
+    mx2.close(BEGIN + 4000)
+    if left == "closed meanwhile":
+        path = mx1.leave_open(BEGIN + 4000)
+        path.rename(path.with_name(path.name[1:].removesuffix(".open")))
+    elif left:
+        mx1.leave_open(BEGIN + 4000)
+    return directory, mx1
+
+
+def verified(directory: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    asked = ["verify", str(directory), "--allow-open", "--no-report", "--json", "--engine", "here"]
+    said = CliRunner().invoke(main, [*asked, "--out", str(directory.parent / "out"), *more])
+    return said.exit_code, json.loads(said.stdout)
+
+
+@pytest.mark.parametrize(
+    ("ends", "mark", "status", "what"),
+    [
+        pytest.param(lambda one: one.deliver(0), 4, PROVEN, set(), id="it delivered"),
+        pytest.param(lambda one: one.deliver(0), 6, PROVEN, set(), id="and went on"),
+        pytest.param(None, 5, VIOLATED, {Class.PREMATURE_DISCARD}, id="it did not"),
+        pytest.param(lambda one: one.defer(0), 6, VIOLATED, {Class.PREMATURE_DISCARD}, id="it tries again"),
+        pytest.param(None, 9, INCOMPLETE, {Class.UNPROVEN_LOSS}, id="it has not got that far"),
+    ],
+)
+def test_a_word_rests_on_the_row_in_the_log_that_its_teller_still_writes(
+    tmp_path: Path, ends: Callable[[Message], None] | None, mark: int, status: int, what: set[Class]
+) -> None:
+    logs, _ = living(tmp_path / "logs", ends=ends, mark=mark)
+    found = verified(logs)
+    assert (found[0], found[1]["classes"].keys() - {"open-at-the-end-of-the-log"}) == (status, what), found
+    assert judged(logs, allow_open=True)[1].get(FIRST, set()) - {Class.OPEN} == what
+
+
+@pytest.mark.parametrize("left", ["", "with a hole", "torn"])
+def test_a_word_alone_proves_nothing_while_its_teller_runs(tmp_path: Path, left: str) -> None:
+    logs, mx1 = living(tmp_path / "logs", ends=lambda one: one.deliver(0), mark=6, left=left)
+    if left:
+        path = mx1.leave_open(BEGIN)
+        lines = path.read_bytes().splitlines(keepends=True)
+        del lines[-3 : -2 if left == "with a hole" else None]
+        path.write_bytes(b"".join(lines) + (b"2026-" if left == "torn" else b""))
+    assert verified(logs)[0] == INCOMPLETE
+    assert judged(logs, allow_open=True)[1][FIRST] == {Class.UNPROVEN_LOSS}
+
+
+@pytest.mark.parametrize(("ends", "status"), [(True, PROVEN), (False, INCOMPLETE)])
+def test_a_word_of_an_older_version_rests_on_what_its_teller_writes(
+    tmp_path: Path, *, ends: bool, status: int
+) -> None:
+    mx1, mx2 = log(tmp_path / "logs", "mx1", LOST, "a"), log(tmp_path / "logs", "mx2", OTHER, "c")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, told(None))
+    for one in (mx1, mx2):
+        one.close(BEGIN + 2000)
+    if ends:
+        mail(1, 1500, mx1, mx2, lambda one: one.deliver(0))
+        mx1.leave_open(BEGIN + 2000)
+    assert verified(tmp_path / "logs")[0] == status

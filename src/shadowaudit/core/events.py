@@ -192,6 +192,13 @@ class Event:
         return f"by {by}{f': {reason}' if reason else ''}" if by and self.source == ADMIN else ""
 
     @property
+    def teller(self) -> tuple[str, int]:
+        """Of HADISCARD: the database whose word it was, and which row its log had got to. Or "" and -1."""
+        told = number_in(self.reference.rpartition(":")[2])
+        database = self.entries.get("TellerDb", "")
+        return (database, told) if database and told >= 0 else ("", -1)
+
+    @property
     def beside(self) -> bool:
         """Is it about a copy on the machine of its owner?"""
         return is_beside(self.entries)

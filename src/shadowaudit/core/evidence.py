@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from shadowaudit.core.facts import Flavour
+from shadowaudit.core.facts import Flavour, Opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Database:
     from_start: bool = True  # row 1 is here
     lost: bool = False  # declared, and its end was lost
     rolled_back: bool = False  # an older state of it was put back: what came after that has a gap
+    awaited: int = 0  # whole, but for the rows behind its last one up to this one, which another node saw
+    opened: Opened | None = None  # where its node writes what comes behind these rows, if that is known
 
     @property
     def last(self) -> int:

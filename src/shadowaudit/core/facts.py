@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -50,11 +51,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A log that a node still writes, by its name: whose it is, and its first row. It is not read."""
+    """A log that a node still writes, by its name: whose it is, and its first row."""
 
     node: str
     boot: str
     first: int
+    path: Path = Path()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,6 @@ from shadowaudit.core.replay import Damage, Ending, Trace, replay
 from shadowaudit.core.replies import epochs, unfitting
 from shadowaudit.core.reported import unreported, unsent
 from shadowaudit.core.resubmitted import contradictory, undue
-from shadowaudit.core.text import number_in
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
 """The node has what was left, or its rows."""
@@ -174,15 +173,15 @@ class _Case:
 
     def _words(self, told: set[int], rows: list[int]) -> list[Finding]:
         """A holder was told that these are settled, and no row at hand tells of their end."""
-        words = weighed((self.events[index] for index in rows), told, self.traces, self.evidence)
+        words = weighed(
+            (self.events[index] for index in rows), told, self.traces, self.evidence, lost=self.involved.lost
+        )
         if not self.untold:
             words = Words(denied=told)
-        open_only = self.involved.open and not (self.involved.lost or self.involved.unknown)
-        alone = Class.OPEN if open_only else Class.UNPROVEN_LOSS
         found = (
             (Class.HOLDERS_WORD, "a holder was told that it was delivered", words.borne_out),
             (Class.PREMATURE_DISCARD, "a holder was told of a delivery that no log shows", words.denied),
-            (alone, "a holder was told that it was delivered, by whom nobody can tell", words.alone),
+            (Class.UNPROVEN_LOSS, "a holder was told that it was delivered, and no log has it", words.alone),
         )
         return [Finding(what, detail, _all(those), tuple(rows)) for what, detail, those in found if those]
 
@@ -482,7 +481,11 @@ class Involved:
     def _lost_end(self, name: str) -> Database | None:
         """That database, if it lost an end of its log."""
         database = self._evidence.databases.get(name)
-        return database if database is not None and (database.lost or database.rolled_back) else None
+        return database if _lost_an_end(database) else None
+
+
+def _lost_an_end(database: Database | None) -> bool:
+    return database is not None and (database.lost or database.rolled_back)
 
 
 def promotions(events: Sequence[Event], evidence: Evidence) -> Iterator[Finding]:
@@ -612,9 +615,9 @@ def told_by(events: Iterable[Event]) -> str:
 
 @dataclass(slots=True)
 class Words:
-    """Of recipients whose end no row at hand tells. ``borne_out``: the row may be one that a log lacks.
-    ``denied``: the log of each who told it is whole, and has them unsettled. ``alone``: no row says how far
-    that log had got, as an older version wrote it.
+    """Of recipients whose end no row at hand tells. ``borne_out``: the row may have gone with a disk.
+    ``denied``: the log of each who told it is whole, and has them unsettled. ``alone``: the row is in a log
+    that is not at hand, or no row says how far that log had got, as an older version wrote it.
     """
 
     borne_out: set[int] = field(default_factory=set)
@@ -623,9 +626,17 @@ class Words:
 
 
 def weighed(
-    rows: Iterable[Event], recipients: set[int], traces: Mapping[str, Trace], evidence: Evidence
+    rows: Iterable[Event],
+    recipients: set[int],
+    traces: Mapping[str, Trace],
+    evidence: Evidence,
+    *,
+    lost: bool,
 ) -> Words:
-    """``rows``: HADISCARD, all that were told of the message. ``recipients``: those without an end."""
+    """``rows``: HADISCARD, all that were told of the message. ``recipients``: those without an end.
+
+    ``lost``: rows about it may have gone with a disk.
+    """
     found = Words()
     rows = tuple(rows)
     heard: dict[str, set[int]] = defaultdict(set)
@@ -633,19 +644,24 @@ def weighed(
         heard[row.database] |= set(row.recipients)
     for row in rows:
         named = recipients & set(row.recipients)
-        teller, told = row.entries.get("TellerDb", ""), number_in(row.reference.rpartition(":")[2])
-        if not teller or told < 0:
+        teller, told = row.teller
+        if not teller:
             found.alone |= named
             continue
         trace = traces.get(teller)
         if _may_lack(teller, told, trace, evidence):
+            gone = _lost_an_end(evidence.databases.get(teller))
+        else:
+            denied = _denied(named, trace)
+            found.denied |= denied
+            named -= denied | heard[teller]  # what the teller was told itself is a word, too
+            gone = lost
+        if gone:
             found.borne_out |= named
-            continue
-        denied = _denied(named, trace)
-        found.denied |= denied
-        found.borne_out |= named - denied - heard[teller]  # what the teller was told itself is a word, too
-    found.denied -= found.borne_out
-    found.alone -= found.borne_out | found.denied
+        else:
+            found.alone |= named
+    found.alone -= found.borne_out
+    found.denied -= found.borne_out | found.alone
     return found
 
 

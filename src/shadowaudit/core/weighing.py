@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
@@ -194,9 +195,12 @@ class _Weighing:
             whole = False
             self._given_up(database, node, set_back)
         written = [one for one in self.opened if one.node == node]
-        continued = any(goes_on(one, files) for one in written)
+        going_on = [one for one in written if goes_on(one, files)]
+        continued = bool(going_on)
         running = self.allow_open and newest and (continued or not written)
+        awaited = 0
         if self.witnessed.get(database, 0) > last and not lost and not back:
+            awaited = self.witnessed[database] if whole else 0
             whole = False  # nobody is accused by what is not in it
             if not (running and continued):
                 self._gap(
@@ -221,6 +225,8 @@ class _Weighing:
             from_start=lives[0][0].first == 1,
             lost=lost,
             rolled_back=bool(set_back) or (declared and back),
+            awaited=awaited,
+            opened=(*going_on, _following(ending))[0],
         )
 
     def _given_up(self, database: str, node: str, ends: Sequence[FileFacts]) -> None:
@@ -361,6 +367,12 @@ def goes_on(opened: Opened, files: Sequence[FileFacts]) -> bool:
     """Is the log that the node still writes the next of these, or one that was closed meanwhile?"""
     closed = any((opened.boot, opened.first) == (one.boot, one.first) for one in files)
     return closed or opened.first == lives_of(files)[-1][-1].last + 1
+
+
+def _following(last: FileFacts) -> Opened:
+    """The next log of that database, as its node names it."""
+    place = Path(last.path).parent
+    return Opened(node=last.node, boot=last.boot, first=last.last + 1, path=place / "next")
 
 
 def new_log(

@@ -17,6 +17,7 @@ from shadowaudit.engine.merge import Suspect
 from shadowaudit.engine.messages import Part
 from shadowaudit.engine.port import Asked
 from shadowaudit.logs.extract import Key, Octets, Piece, Source, in_file, rows_of
+from shadowaudit.logs.unclosed import Unclosed
 
 SCHEMA = (
     "high long, low long, id string, class string, severity string, detail string, recipients string, "
@@ -41,19 +42,25 @@ def arrow_schema() -> Any:
 def judged(suspects: Iterable[Suspect], asked: Asked, octets: Octets = in_file) -> Iterator[dict[str, Any]]:
     """The findings about these messages, as rows of ``SCHEMA``. ``octets`` reads a part of a file."""
     sources: dict[int, Source] = {}
+    unclosed = Unclosed()
     for key, parts in suspects:
-        yield from _findings(key, parts, asked, sources, octets)
+        yield from _findings(key, parts, asked, sources, octets, unclosed)
 
 
 def _findings(
-    key: Key, parts: Sequence[Part], asked: Asked, sources: dict[int, Source], octets: Octets
+    key: Key,
+    parts: Sequence[Part],
+    asked: Asked,
+    sources: dict[int, Source],
+    octets: Octets,
+    unclosed: Unclosed,
 ) -> list[dict[str, Any]]:
     files = asked.files
     try:
         for number in sorted({part[0] for part in parts} - sources.keys(), key=lambda one: files[one].path):
             sources[number] = Source.of(files[number], octets)
         pieces = [Piece(sources[number], begin, end) for number, begin, end in parts]
-        events, found = looked_at(key, pieces, asked.evidence, octets)
+        events, found = looked_at(key, pieces, asked.evidence, octets, unclosed)
     except OSError as problem:
         detail = f"its rows cannot be read again: {problem.filename}: {problem.strerror}"
         return [_row(key, uuid_of(*key), Finding(Class.UNPROVEN_LOSS, detail), [], None)]
@@ -62,8 +69,12 @@ def _findings(
 
 
 def looked_at(
-    key: Key, pieces: Iterable[Piece], evidence: Evidence, octets: Octets = in_file
-) -> tuple[list[Event], Judgement]:
+    key: Key,
+    pieces: Iterable[Piece],
+    evidence: Evidence,
+    octets: Octets = in_file,
+    unclosed: Unclosed | None = None,
+) -> tuple[Sequence[Event], Judgement]:
     """A message's rows, with those of reports on it, and what they show.
 
     ``pieces``: where its partial states say that the rows are. Raises OSError when a file cannot be read.
@@ -74,7 +85,8 @@ def looked_at(
     if not events:
         what = "its rows cannot be found again: its id is none that a node gives"
         return [], Judgement((Finding(Class.UNPROVEN_LOSS, what),))
-    return events, judge_any(events, evidence)
+    heard, evidence = (unclosed or Unclosed()).heard(key, events, evidence)
+    return heard, judge_any(heard, evidence)
 
 
 def judge_any(events: Sequence[Event], evidence: Evidence) -> Judgement:

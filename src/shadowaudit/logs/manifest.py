@@ -51,9 +51,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog(Opened):
-    """A log that a node still writes, where, and when it began it."""
+    """And when it began it."""
 
-    path: Path
     since: datetime
 
     def told(self, now: datetime) -> str:

@@ -91,17 +91,29 @@ class NodeLog:
         """Close the file, if there is one, as a node does."""
         if not self._lines:
             return
+        covered = self._written(at)
+        path = self.directory / self._name()
+        path.write_bytes(covered + footer(covered, self._first, self.sequence, len(self._lines)))
+        self.files.append(path)
+        self._lines.clear()
+        self._size = self._first = 0
+
+    def leave_open(self, at: int) -> Path:
+        """Write what there is as a node does that has not closed the file yet."""
+        path = self.directory / f".{self._name()}.open"
+        path.write_bytes(self._written(at))
+        return path
+
+    def _name(self) -> str:
+        return f"MSGTRK-{self.node}-{self.boot}-{self._first}.LOG"
+
+    def _written(self, at: int) -> bytes:
         date = datetime.fromtimestamp(at // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
         head = (
             f"#Software: shadowrelay\r\n#Version: {VERSION}\r\n#NodeLog-type: Message Tracking NodeLog\r\n"
             f"#Date: {date}\r\n#Fields: {FIELDS}\r\n"
         )
-        covered = (head + "".join(self._lines)).encode()
-        path = self.directory / f"MSGTRK-{self.node}-{self.boot}-{self._first}.LOG"
-        path.write_bytes(covered + footer(covered, self._first, self.sequence, len(self._lines)))
-        self.files.append(path)
-        self._lines.clear()
-        self._size = self._first = 0
+        return (head + "".join(self._lines)).encode()
 
 
 def footer(covered: bytes, first: int, last: int, rows: int) -> bytes:
