@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Self
 
 
@@ -56,7 +55,7 @@ class Opened:
     node: str
     boot: str
     first: int
-    path: Path = Path()
+    place: str = ""  # the directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

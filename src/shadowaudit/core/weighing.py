@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
@@ -371,8 +370,8 @@ def goes_on(opened: Opened, files: Sequence[FileFacts]) -> bool:
 
 def _following(last: FileFacts) -> Opened:
     """The next log of that database, as its node names it."""
-    place = Path(last.path).parent
-    return Opened(node=last.node, boot=last.boot, first=last.last + 1, path=place / "next")
+    place = last.path.rpartition("/")[0]
+    return Opened(node=last.node, boot=last.boot, first=last.last + 1, place=place)
 
 
 def new_log(

@@ -53,6 +53,7 @@ class Found:
 class OpenLog(Opened):
     """And when it began it."""
 
+    path: Path
     since: datetime
 
     def told(self, now: datetime) -> str:
@@ -157,6 +158,7 @@ def open_logs(places: Iterable[Path]) -> list[OpenLog]:
                     path = Path(directory, name).absolute()
                     found[path] = OpenLog(
                         path=path,
+                        place=str(path.parent),
                         node=told["node"],
                         boot=told["boot"],
                         first=int(told["first"]),

@@ -55,7 +55,7 @@ class Unclosed:
         if opened is None:
             return None
         name = f"MSGTRK-{opened.node}-{opened.boot}-{database.last + 1}.LOG"
-        for path in (opened.path.parent / f".{name}.open", opened.path.parent / name):
+        for path in (Path(opened.place, f".{name}.open"), Path(opened.place, name)):
             if path not in self._read:
                 self._read[path] = _whole_rows(path, name)
             rows = self._read[path]
