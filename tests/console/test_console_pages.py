@@ -14,7 +14,20 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from admin.admin_node import MX2, NOW, FakeNode, Got, a_node, ask, fill, meet, message_id, received, serving
+from admin.admin_node import (
+    MX2,
+    NOW,
+    FakeNode,
+    Got,
+    a_node,
+    ask,
+    attempted,
+    fill,
+    meet,
+    message_id,
+    received,
+    serving,
+)
 from starlette.requests import Request
 
 from shadowrelay.admin.access import Access, FixedToken, cookie_name
@@ -23,6 +36,7 @@ from shadowrelay.console import words
 from shadowrelay.console.app import Console
 from shadowrelay.console.site import zone_of
 from shadowrelay.core.delivery import operated
+from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.operating import By, Scope
 from shadowrelay.database.views import MessageState
@@ -445,3 +459,20 @@ async def test_a_field_of_a_form_comes_back_as_it_was(node: ConsoleNode):
     async with console(node) as port:
         page = await ask(port, "/messages?" + urlencode({"subject": odd}))
     assert f'value="{odd}"' in page.text
+
+
+async def test_safety_net_is_turned_by_the_heading_of_its_age_and_a_search_says_its_order(node: ConsoleNode):
+    for number in (11, 12):
+        await fill(node, received(number, MX2), attempted(number, Ending.ACCEPTED, "250 ok"))
+    async with console(node) as port:
+        orders = []
+        for sort in ("", "&sort=-received"):
+            page = (await ask(port, f"/messages?state=safety_net{sort}")).text
+            orders.append(re.findall(r'id="m-([^"]+)"', page))
+            assert "by subject" not in page
+            assert "newest first" in page
+        (heading,) = re.findall(r'aria-sort="descending"><a href="([^"]+)">Age', page)
+        assert sorted(unescape(heading).partition("?")[2].split("&")) == ["sort=received", "state=safety_net"]
+        found = (await ask(port, "/messages?q=bob@example.net")).text
+    assert orders == [[message_id(11), message_id(12)], [message_id(12), message_id(11)]]
+    assert "on this page, the newest first" in found

@@ -60,6 +60,9 @@ _SORTS = (
 )
 """How a list is sorted where there is no room for the headings of its columns."""
 
+_BY_TIME = _SORTS[:2]
+"""How Safety Net is sorted: it may have millions of messages, and an index has them in the order of time."""
+
 _PARTS = 4  # pages that a search looks through at most, while nothing is found
 
 
@@ -109,7 +112,7 @@ class MessagePages:
             "wrong": "",
             "found_text": "",
             "elsewhere": [],
-            "sorts": _SORTS,
+            "sorts": _BY_TIME if given["state"] == MessageState.SAFETY_NET and not wanted else _SORTS,
             "title": "Messages",
         }
         status = 200
@@ -175,11 +178,12 @@ class MessagePages:
                 break
             found = await self._asking.find(query, found["next"], self.A_PAGE)
         messages = [found_line(one) for one in found["messages"]]
+        count = many(len(messages), "message")
         return {
             "messages": messages,
             "nodes": found["nodes"],
             "next": found["next"],
-            "found_text": many(len(messages), "message") + " on this page" if messages else "",
+            "found_text": f"{count} on this page, the newest first" if messages else "",
             "empty": "No member that answers has such a message."
             if not found["next"]
             else "No such message so far: there is more to look through.",
