@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from admin_node import (
@@ -43,8 +44,11 @@ from shadowrelay.core.digests import of_content
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, NextHop, RequestId, ServerName
 from shadowrelay.core.members.damage import digested
+from shadowrelay.core.messages import FOREVER
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.heartbeat import cut_off
+from shadowrelay.core.suspensions import Suspension
+from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database import queue_views
 from shadowrelay.database.queue import claim
 
@@ -183,7 +187,7 @@ async def test_a_peer_tells_since_when_why_and_what_happens_next(node):
     assert gone["since"] == "2026-11-21T09:48:00.000Z"
     assert (gone["step"], gone["error"], gone["failures"]) == ("connect", "connection refused", 1)
     assert gone["next"] == (
-        "its 1 copy for us no longer counts after 2 more failures; its 2 messages are promoted in 2 h 48 min"
+        "its copies for us no longer count after 2 more failures; its messages are promoted in 2 h 48 min"
     )
     assert (gone["database_id"], gone["incarnation"], gone["sequence"]) == ("d2", "2" * 16, 5)
     assert (gone["shadow_held"], gone["holds_ours"]) == (2, 1)
@@ -284,6 +288,45 @@ def resting(until: timedelta) -> HopStatus:
         failures=3,
         error="connect: refused",
         rests_until=NOW + until,
+    )
+
+
+@pytest.mark.parametrize("until", [None, NOW + timedelta(hours=2)])
+async def test_suspended_mail_has_no_attempt_before_its_suspension_ends(node, until):
+    await fill(node, received(1, MX2), attempted(1, Ending.DEFERRED, "451 4.4.1 connect: refused"))
+    by, ends = (
+        By("ann", "spam", RequestId("01900000-0000-7000-9000-0000000000aa")),
+        until and timestamp(until),
+    )
+    stopped = HopStatus(sessions=0, places=1, limit="", suspension=suspension("a repair", until))
+
+    async def told() -> list[Any]:
+        async with serving(node) as port:
+            (queue,) = (await ask(port, "/api/v1/queues")).json["queues"]
+            shown = (await ask(port, f"/api/v1/messages/{message_id(1)}")).json["recipients"][0]
+        assert (queue["status"], shown["doing"]) == ("suspended", "suspended")
+        return [queue["next_attempt"], shown["next_attempt"], shown["why"]]
+
+    node.hops["outside"] = stopped
+    assert await told() == [ends, ends, "ann suspended the queue: a repair"]
+    del node.hops["outside"]
+    await fill(
+        node,
+        lambda ledger: ledger.apply(suspend(ledger, message_id(1), None, by, NOW, until=until or FOREVER)),
+    )
+    assert await told() == [ends, ends, "an operator suspended it"]
+
+
+def suspension(reason: str, until: datetime | None) -> Suspension:
+    return Suspension(
+        id=RequestId(message_id(9)),
+        next_hop=NextHop("outside"),
+        operator="ann",
+        reason=reason,
+        suspended=True,
+        until=until,
+        changed_by=MX2,
+        changed_at=NOW,
     )
 
 

@@ -428,7 +428,7 @@ async def test_the_page_of_a_queue_has_its_rate_its_last_reply_and_attempts_that
     ]
     async with console(node) as port:
         listed, one = await ask(port, "/queues"), await ask(port, "/queues/outside")
-    assert '<td data-name="In the last minute" class="number">12</td>' in listed.text
+    assert '<td data-name="Taken in the last minute" class="number">12</td>' in listed.text
     assert "Last reply 0 s ago: 451 4.7.1 later" in listed.text
     assert one.text.count("<b>deferred</b>") == 1
     assert '<small class="times">5 times</small>' in one.text

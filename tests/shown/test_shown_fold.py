@@ -254,6 +254,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             {
                 "next_hop": "world",
                 "status": "suspended",
+                "suspension": SUSPENDED,
                 "awaits": "dns",
                 "awaits_since": LATE,
                 "last_reply_at": LATE,

@@ -8,6 +8,7 @@ from nodes_told import a_peer, a_queue, answers, queues_of, silent
 
 from shadowrelay.core.workers import label
 from shadowrelay.shown import nodes
+from shadowrelay.shown.records import job_nodes
 from shadowrelay.shown.status import members_seen
 
 
@@ -64,7 +65,7 @@ def test_a_node_none_of_whose_workers_answers_does_not_answer():
 def test_members_are_nodes_without_siblings_and_the_worst_state_is_told():
     away = a_peer(
         "w2.mx2.test", "unreachable", since="2026-11-21T09:50:00.000Z", error="refused", shadow_held=4,
-        next="its 4 messages are promoted in 5 min",
+        next="its messages are promoted in 5 min",
     )  # fmt: skip
     (found,) = nodes.statuses(
         [
@@ -81,7 +82,7 @@ def test_members_are_nodes_without_siblings_and_the_worst_state_is_told():
     assert (peer["name"], peer["state"], peer["error"]) == ("mx2.test", "unreachable", "refused")
     assert (peer["shadow_held"], peer["holds_ours"]) == (7, 1)
     assert (peer["workers"], peer["away"]) == (["mx2.test", "w2.mx2.test"], ["w2.mx2.test"])
-    assert peer["next"] == "worker 2: its 4 messages are promoted in 5 min"
+    assert peer["next"] == "worker 2: its messages are promoted in 5 min"
     assert not peer["retired"]
 
 
@@ -156,3 +157,35 @@ def test_what_workers_know_of_one_next_hop_is_what_the_node_knows():
     assert (found["queue"]["identity"], found["queue"]["messages"]) == ("mx1.test\\world", 3)
     assert (found["sessions"], found["places"]) == (2, 8)
     assert [one["at"][11:16] for one in found["attempts"]] == ["09:30", "09:00"]
+
+
+def test_a_queue_is_suspended_if_all_its_mail_is_and_not_if_that_of_one_node_is():
+    held = {"status": "suspended", "messages": 7, "why": "", "last_error": ""}
+    refused = {"status": "retry", "messages": 9, "last_error": "451 full"}
+    whole = {"suspension": {"operator": "carol", "reason": "a repair"}}
+
+    def status(*parts: dict[str, Any]) -> Any:
+        entries = [queues_of(f"mx{at}.test", a_queue("", "inside", **one)) for at, one in enumerate(parts)]
+        (found,) = nodes.together(entries)
+        return found["status"], found["messages"], found["last_error"]
+
+    assert status(held, refused) == ("retry", 16, "451 full")
+    assert status(held, held) == ("suspended", 14, "")
+    assert status(held | whole, refused) == ("suspended", 16, "451 full")
+
+
+def test_a_job_is_done_at_a_node_if_it_is_at_all_its_workers():
+    def worker(name: str, **more: Any) -> Any:
+        counts = {"did": 2, "late": 0, "waiting": 0, "pending": 1}
+        done = {"has": True, "done": True, "closed": True, "after": None, "answers": True, "why": ""}
+        return {"node": name, **counts, **done, **more}
+
+    told = job_nodes(
+        [
+            worker("mx1.test"),
+            worker("mx2.test"),
+            worker("w2.mx1.test", done=False, answers=False, why="cut off"),
+        ]
+    )
+    seen = [(one["node"], one["did"], one["done"], one["answers"], one["why"]) for one in told]
+    assert seen == [("mx1.test", 4, False, False, "cut off"), ("mx2.test", 2, True, True, "")]

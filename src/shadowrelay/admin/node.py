@@ -142,7 +142,9 @@ class HopStatus:
         return self.rests_until is not None and now < self.rests_until
 
     def tried_at(self, due: datetime | None, now: datetime) -> datetime | None:
-        """When mail that is due then (None: now) will be tried."""
+        """When mail that is due then (None: now) will be tried; None: no time is known."""
+        if self.suspension is not None:
+            return self.suspension.until and max(self.suspension.until, due or now)
         return max(self.rests_until, due or now) if self.rests_until and self.resting(now) else due
 
     def keeps(self, now: datetime) -> str:

@@ -24,7 +24,7 @@ from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.forecast import Forecast
 from shadowrelay.core.members.pace import Round, share
 from shadowrelay.core.members.second_opinion import others
-from shadowrelay.core.messages import Confirmation, Copy, Recipient, Role, Stage
+from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Recipient, Role, Stage
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.shadow_servers import MemberPlace
@@ -254,7 +254,6 @@ def peers(node: RunningNode, seen: Snapshot) -> list[PeerEntry]:
                 everybody,
                 retired,
                 seen.held_for.get(peer.name, 0),
-                seen.held_by.get(peer.name, 0),
                 node.host,
             ),
         )
@@ -267,7 +266,6 @@ def what_next(
     everybody: Sequence[MemberStatus],
     retired: Collection[ServerName],
     held_for_it: int,
-    held_by_it: int,
     host: str,
 ) -> str:
     """What happens next with a member, as a sentence; empty for a reachable member.
@@ -286,7 +284,6 @@ def what_next(
         case MemberState.UNREACHABLE:
             forecast = Forecast(
                 losing_in=peer.losing_in,
-                held_by_it=held_by_it,
                 promoting_in=peer.promoting_in or timedelta(0),
                 held_for_it=held_for_it,
                 seen_by=peer.seen_by,
@@ -545,8 +542,11 @@ def _waits(
     doing = _doing(copy, recipient, active, now)
     kept = doing == "ready" or (doing == "retry" and hop.resting(now))
     if hop.suspension is not None and doing in ("ready", "retry"):
-        return "suspended", hop.keeps(now), None
+        return "suspended", hop.keeps(now), hop.tried_at(recipient.next_attempt, now)
     due = recipient.next_attempt
+    if doing == "suspended" and recipient.suspended is not None:
+        until = None if recipient.suspended == FOREVER else max(due or now, recipient.suspended)
+        return doing, "an operator suspended it", until
     return doing, hop.keeps(now) if kept else _unread(recipient), hop.tried_at(due, now) if kept else due
 
 

@@ -17,7 +17,7 @@ from shadowrelay.cli.viewing import (
     reporting,
     say,
 )
-from shadowrelay.shown.records import JobEntry, JobsPage
+from shadowrelay.shown.records import JobEntry, JobsPage, job_nodes
 
 _JOBS = ("id", "verb", "phase", "did", "late", "in hand", "pending", "by", "made", "reason")
 _NODES = ("node", "has it", "through", "did", "late", "in hand", "pending", "why")
@@ -101,6 +101,6 @@ def _print(answer: JobEntry) -> None:
             one["pending"],
             one["why"],
         ]
-        for one in answer["nodes"]
+        for one in job_nodes(answer["nodes"])
     ]
     print_table(console(), _NODES, rows, "")

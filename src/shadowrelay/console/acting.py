@@ -28,6 +28,7 @@ from shadowrelay.core.jobs import PAST, Filter, Verb
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.resubmit_estimate import CannotDo
+from shadowrelay.shown.records import job_nodes
 
 _MEANINGS = {
     Verb.RETRY: "The mail is tried now, also what waits for its next attempt.",
@@ -170,7 +171,8 @@ class JobPages:
         return {**found, "about": about(found["filter"]), "past": PAST[Verb(found["verb"])]}
 
     async def _show(self, request: Request) -> Response:
-        return self._frame.show(request, "job.html", {"job": await self._job(request)})
+        job = await self._job(request)
+        return self._frame.show(request, "job.html", {"job": job, "nodes": job_nodes(job["nodes"])})
 
     async def _ask_stop(self, request: Request) -> Response:
         session_of(request).require(Scope.OPERATE)

@@ -19,7 +19,7 @@ from shadowrelay.console.words import many, number, short
 from shadowrelay.core.jobs import Filter
 from shadowrelay.database.views import MessageState
 from shadowrelay.operator.listing import ListWanted
-from shadowrelay.shown.nodes import by_node, total
+from shadowrelay.shown.nodes import answering, by_node, total
 
 _TABS = {
     MessageState.QUEUED: "Queued",
@@ -135,7 +135,7 @@ class MessagePages:
         if given["state"] not in {*MessageState}:
             raise RequestRefused(400, f"state is one of {', '.join(MessageState)}")
         title = _TABS[MessageState(given["state"])]
-        found = await self._sorted(given, None) | {"title": title, "empty": f"{title}: no message."}
+        found = await self._sorted(given, None) | {"title": title, "empty": f"{title}: none."}
         if not found["messages"]:
             seen = total(await self._asking.members())
             places = [(state, _COUNTED[state]) for state in _TABS]
@@ -162,7 +162,7 @@ class MessagePages:
         told = ", ".join(f"{short(name)} {number(some)}" for name, some in nodes.items())
         return {
             "messages": [listed_line(one) for one in page["messages"]],
-            "nodes": page["nodes"],
+            "nodes": answering(page["nodes"]),
             "next": page["next"],
             "previous": page["previous"],
             "found_text": f"{counted}: {told}." if count else "",
@@ -181,7 +181,7 @@ class MessagePages:
         count = many(len(messages), "message")
         return {
             "messages": messages,
-            "nodes": found["nodes"],
+            "nodes": answering(found["nodes"]),
             "next": found["next"],
             "found_text": f"{count} on this page, the newest first" if messages else "",
             "empty": "No member that answers has such a message."
@@ -198,5 +198,5 @@ class MessagePages:
         shown = one_message(id_, here, next(iter(found["messages"]), None), traced)
         if shown is None:
             raise RequestRefused(404, f"No member that answers knows a message {wanted}.")
-        shown |= {"nodes": traced["nodes"], "verbs": QUEUE_VERBS if shown["queued"] else ()}
+        shown |= {"nodes": answering(traced["nodes"]), "verbs": QUEUE_VERBS if shown["queued"] else ()}
         return self._frame.show(request, "message.html", shown)

@@ -295,7 +295,6 @@ class Link:
         silence = seconds() - (watch.failing_since or seconds())
         return Forecast(
             losing_in=max(0, policy.holder_loss_heartbeats - watch.failures),
-            held_by_it=tally.held_by_each().get(self.name, 0),
             promoting_in=policy.shadow_resubmit_time_span - timedelta(seconds=silence),
             held_for_it=tally.held_for(self.name),
             seen_by=self.opinion.seen_by,

@@ -15,10 +15,13 @@ from typing_extensions import TypedDict
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import node_of, number_of, workers_called
 from shadowrelay.shown.fold import (
+    ALL,
     FIRST,
     LEAST,
     MODEL_OF_ALL,
     MOST,
+    NODE,
+    SAID,
     Fields,
     Folding,
     Natural,
@@ -36,9 +39,9 @@ _Entry: TypeAlias = dict[str, Any]
 class NodeAnswers(TypedDict):
     """Whether a node answers, or not to the end, and why."""
 
-    node: str
-    answers: bool
-    why: str
+    node: Annotated[str, NODE]
+    answers: Annotated[bool, ALL]
+    why: Annotated[str, SAID]
 
 
 class StatusLook(TypedDict):
@@ -184,6 +187,11 @@ def by_node(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
 def of_node(entries: Iterable[Fields], member: str) -> list[Any]:
     """The entries of the node of that member: of all its workers."""
     return [one for one in entries if node_name(one["node"]) == node_name(member)]
+
+
+def answering(entries: Iterable[Fields]) -> list[_Entry]:
+    """One entry for each node: whether it answers."""
+    return [one for one, _ in _by_node(NodeAnswers, entries)]
 
 
 def by_worker(entries: Iterable[Fields]) -> list[Any]:

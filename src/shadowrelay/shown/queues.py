@@ -13,6 +13,7 @@ from shadowrelay.shown.fold import (
     MOST,
     OLDEST,
     SAID,
+    Fields,
     Folding,
     Natural,
     Newest,
@@ -27,6 +28,16 @@ from shadowrelay.shown.fold import (
 from shadowrelay.shown.rendering import At
 
 MOST_ATTEMPTS = 20
+
+
+_STATES = worst("suspended", "resting", "active", "ready", "retry", "asking")
+
+
+def _hinders(status: str, queue: Fields) -> Any:
+    """The rank of a state. A queue whose messages are suspended one by one may go on elsewhere."""
+    assert _STATES.rank is not None
+    each_alone = status == "suspended" and not queue.get("suspension")
+    return (each_alone, _STATES.rank(status, queue))
 
 
 def _waits_longest(_: Sequence[str], at: Folding) -> str:
@@ -89,7 +100,7 @@ class QueueEntry(NextHopEntry):
 
     identity: Annotated[str, queue_of("next_hop")]
     next_hop: Annotated[str, FIRST]
-    status: Annotated[str, worst("suspended", "resting", "active", "ready", "retry", "asking")]
+    status: Annotated[str, Rule(FIRST.of, _hinders)]
     messages: Sum
     waiting: Sum
     recipients: Sum

@@ -7,8 +7,8 @@ from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict
 
-from shadowrelay.shown.fold import ALL, ANY, FIRST, LEAST, NODE, SAID, SUM, Natural, Sum, SumByName, by
-from shadowrelay.shown.nodes import NodeAnswers
+from shadowrelay.shown.fold import ALL, ANY, FIRST, LEAST, NODE, SAID, SUM, Natural, Sum, SumByName, by, fold
+from shadowrelay.shown.nodes import NodeAnswers, node_name, of_node
 from shadowrelay.shown.rendering import At
 from shadowrelay.shown.status import OfWorkers
 
@@ -71,10 +71,16 @@ class JobCounts(TypedDict):
 class JobNode(NodeAnswers, JobCounts):
     """How far a node is with a job. ``after``: the id that it has come to."""
 
-    has: bool
-    done: bool
-    closed: bool
-    after: str | None
+    has: Annotated[bool, ALL]
+    done: Annotated[bool, ALL]
+    closed: Annotated[bool, ALL]
+    after: Annotated[str | None, FIRST]
+
+
+def job_nodes(entries: Sequence[JobNode]) -> list[JobNode]:
+    """One entry for each node: how far its workers are, together."""
+    nodes = dict.fromkeys(node_name(one["node"]) for one in entries)
+    return [fold(JobNode, of_node(entries, node), node) for node in nodes]
 
 
 class JobMade(ChangedEntry):

@@ -13,14 +13,13 @@ from shadowrelay.core.values import dataclass
 class Forecast:
     """A member cannot be reached: its copies stop counting, and the messages held for it are promoted.
 
-    ``losing_in``: failed heartbeats until ``held_by_it`` copies of our messages no longer count.
-    ``promoting_in``: time until ``held_for_it`` messages are promoted; zero or less when that is due. They
+    ``losing_in``: failed heartbeats until its copies of our messages no longer count. ``promoting_in``: time
+    until the ``held_for_it`` messages are promoted; zero or less when that is due. They
     are not promoted by time while another member has contact with it (``seen_by``), or while this node may be
     the one that is ``cut_off``.
     """
 
     losing_in: int
-    held_by_it: int
     promoting_in: timedelta
     held_for_it: int
     seen_by: ServerName | None
@@ -32,14 +31,13 @@ class Forecast:
     def _loss(self) -> str:
         if not self.losing_in:
             return "its copies of our messages do not count: they are made again elsewhere"
-        copies = "copy for us no longer counts" if self.held_by_it == 1 else "copies for us no longer count"
         failures = "failure" if self.losing_in == 1 else "failures"
-        return f"its {self.held_by_it} {copies} after {self.losing_in} more {failures}"
+        return f"its copies for us no longer count after {self.losing_in} more {failures}"
 
     def _promotion(self) -> str:
         if not self.held_for_it:
             return "nothing is held for it"
-        messages = "its message is" if self.held_for_it == 1 else f"its {self.held_for_it} messages are"
+        messages = "its messages are"  # how many differs from worker to worker, and stands beside it
         if self.seen_by:
             return f"{messages} not promoted by time: {self.seen_by} is in contact with it"
         if self.cut_off:
