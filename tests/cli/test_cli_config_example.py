@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,20 @@ def test_the_unit_runs_this_program_with_that_file(tmp_path: Path):
 def test_the_unit_quotes_a_path_with_a_space_or_a_percent_sign(tmp_path: Path):
     printed = run("config", "unit", tmp_path / "my mail" / "s 100%.toml").stdout
     assert f'run "{tmp_path}/my mail/s 100%%.toml"\n' in printed
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze (systemd) is missing")
+@pytest.mark.parametrize("name", ["s.toml", "my mail/s 100%.toml"])
+def test_systemd_finds_nothing_odd_in_the_unit_that_is_printed(tmp_path: Path, name: str):
+    unit = tmp_path / "shadowrelay.service"
+    unit.write_text(run("config", "unit", tmp_path / name).stdout)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", "--man=no", unit],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, [line for line in done.stderr.splitlines() if unit.name in line]) == (0, [])
 
 
 def test_the_unit_of_the_repository_is_the_one_that_is_printed(monkeypatch: pytest.MonkeyPatch):
