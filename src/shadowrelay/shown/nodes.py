@@ -30,7 +30,8 @@ from shadowrelay.shown.fold import (
     fold,
 )
 from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
-from shadowrelay.shown.reading import NOT_TOLD, is_told, read
+from shadowrelay.shown.reading import NOT_TOLD, read
+from shadowrelay.shown.safety_text import at_risk_of
 from shadowrelay.shown.status import RatesLook, ReloadEntry, StatusEntry
 
 _Entry: TypeAlias = dict[str, Any]
@@ -217,14 +218,8 @@ def _with_each(node: _Entry, workers: Sequence[_Entry]) -> _Entry:
 
 def total(entries: Iterable[Fields]) -> StatusEntry:
     """The status of all nodes that answer, as one; empty if none does."""
-    return fold(StatusEntry, [_counted(one["status"]) for one in entries if one["answers"]])
-
-
-def _counted(status: Fields) -> Fields:
-    """The status with what is at risk: a node of an older version counts what is exposed alone."""
-    if is_told(status.get("at_risk", NOT_TOLD)):
-        return status
-    return {**status, "at_risk": status.get("exposed", NOT_TOLD)}
+    told = [one["status"] for one in entries if one["answers"]]
+    return fold(StatusEntry, [{**one, "at_risk": at_risk_of(one, NOT_TOLD)} for one in told])
 
 
 def queues(entries: Iterable[Fields]) -> list[_Entry]:

@@ -32,9 +32,15 @@ def why_at_risk(risk: Fields, name: Callable[[str], str] = str, at: Callable[[st
 
 def copies_reached(status: Any) -> tuple[int, int]:
     """Messages of which one copy, and of which none can be reached, as far as those who answer know."""
-    at_risk = status.get("at_risk")
-    older = at_risk is None or not is_told(at_risk)
-    return (status.get("exposed", 0) if older else at_risk), status.get("damaged_aside", 0)
+    return at_risk_of(status, 0), status.get("damaged_aside", 0)
+
+
+def at_risk_of(status: Any, nothing: Any) -> Any:
+    """Messages of which one copy can be reached: a node of an older version counts what is exposed alone.
+    ``nothing``: if it counts neither.
+    """
+    found = status.get("at_risk")
+    return found if found is not None and is_told(found) else status.get("exposed", nothing)
 
 
 def is_away(peer: Fields) -> bool:
