@@ -6,12 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from plainly import judged
 from resealing import copied, each_row, logs, removed, resealed
 
+from shadowaudit.cli import main
 from shadowaudit.core.findings import MEANING, Class, Severity
-from shadowaudit.core.verdict import INCOMPLETE, PROVEN
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
 from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS
 from shadowlab.generate.writing import footer
 
 STORIES = ("promotion", "handover", "exposed", "in-transit", "orphan")
@@ -64,6 +67,26 @@ def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: P
             assert verdict.status == PROVEN, (path, end - HEAD, verdict.as_dict())
             rest.unlink()
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("story", FAULTS)
+def test_logs_of_a_node_that_are_missing_accuse_nobody(story: str, tmp_path: Path) -> None:
+    generate(tmp_path / "clean", messages=6, faults={story: 2}, seed=1)
+    before = _violations(tmp_path / "clean")
+    for node in ("mx1", "mx2", "mx3"):
+        for path in logs(copied(tmp_path / "clean", tmp_path / "logs")):
+            if f"-{node}." in path.name:
+                path.unlink()
+        left = _violations(tmp_path / "logs")
+        assert left <= before, node
+        asked = ["--no-report", "--engine", "here", "--out", str(tmp_path / "out")]
+        verdict = CliRunner().invoke(main, ["verify", str(tmp_path / "logs"), *asked])
+        assert (verdict.exit_code == VIOLATED) == bool(left)
+
+
+def _violations(directory: Path) -> set[Class]:
+    found = judged(directory)[1].values()
+    return {one for names in found for one in names if MEANING[one][0] is Severity.VIOLATION}
 
 
 @pytest.mark.parametrize("clean", [STORIES], ids=[""], indirect=True)

@@ -419,7 +419,7 @@ def _is_report(event: Event) -> bool:
     return event.kind is Kind.DSN or is_derived(event.message)
 
 
-_PEERS = (Kind.HAREDIRECT, Kind.HARECEIVE, Kind.RESUBMIT, Kind.TRANSFER)
+_PEERS = (Kind.HAREDIRECT, Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT, Kind.TRANSFER)
 _GIVEN = (Kind.HAREDIRECT, Kind.TRANSFER)
 
 
@@ -439,7 +439,7 @@ class Involved:
             if event.kind is Kind.HARECEIVE and event.entries.get("OwnerDb")
         }
         databases = [trace.database for trace in traces.values()]
-        servers = {event.peer for event in events if event.kind in _PEERS}
+        servers = {event.peer for event in events if event.kind in _PEERS and event.peer}
         databases += [evidence.databases[one] for name in servers for one in self._of(name)]
         self.lost = any(one.lost or one.rolled_back for one in databases)
         self.open = any(not one.closed and not one.lost and one.segments for one in databases)
