@@ -37,7 +37,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
-from shadowaudit.spark.source import FilteringReader, MessageTracking, OptionError, StreamReader, narrowed
+from shadowaudit.spark.source import MessageTracking, OptionError, StreamReader, narrowed
 
 TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 ALL = ReadAllAvailable()
@@ -168,11 +168,6 @@ def test_filters_leave_out_whole_files_and_no_row_that_is_asked_for(logs: Path) 
     first = min(row["date_time"] for row in whole)
     assert queried(source(logs), LessThan(AT, first - timedelta(days=1))) == []
     assert queried(source(logs), GreaterThan(AT, first)) == whole
-
-
-def test_filters_may_be_kept_from_the_source(logs: Path) -> None:
-    made = source(logs, pushDown="false")
-    assert not isinstance(made.reader(made.schema()), FilteringReader)
 
 
 def streamed(logs: Path, **options: str) -> StreamReader:

@@ -23,6 +23,8 @@ FAULTS = {
     "promotion": 3,
     "dropped-duplicate": 1,
     "damaged-copy": 1,
+    "removed": 2,
+    "expanded": 2,
 }
 
 WHERE = ('os.environ.get("TRACKING", "tracking")', '"two"')
@@ -78,6 +80,8 @@ def test_ten_cells_find_the_lost_message_and_the_nodes_that_had_it(
     assert "width: 10em" in traffic or "background" in traffic, "bars"
     for id_ in (lost, *held):
         assert id_ in without_end
+    for id_, classes in truth.found.items():
+        assert id_ not in without_end or {"lost", "in-transit"} & set(classes), "nobody waits for it"
     for id_ in held:
         assert id_ in holders
         assert id_ not in missing + verdict

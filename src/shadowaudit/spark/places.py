@@ -23,6 +23,9 @@ from shadowaudit.core.text import plain_uri
 from shadowaudit.logs.manifest import is_log
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
+_HADOOPS = re.compile("file:/(?!/)")
+"""How Hadoop, and so Spark, writes the path that a table was given."""
+
 _WITH_HOST = ("hdfs", "viewfs")
 """Where pyarrow's path does not begin with what the URI names first."""
 
@@ -112,6 +115,8 @@ def name_of(uri: str) -> str:
 
 def absolute(place: str) -> str:
     """The place for other processes, whose working directory may be another."""
+    if _HADOOPS.match(place):
+        return place.removeprefix("file:")
     return place if _SCHEME.fullmatch(place) else os.path.abspath(place)
 
 

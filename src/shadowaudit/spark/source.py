@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -58,11 +58,17 @@ _TYPES: dict[str, DataType] = {
     columns.LIST: ArrayType(StringType()),
     columns.MAP: MapType(StringType(), StringType()),
 }
+_OPTION = "option."
+"""What Spark writes before the options of a table, among its other properties."""
+
 _TIME, _NODE = ("date_time",), (columns.NODE,)
 
 
 def register(spark: Any) -> None:
-    """Make the format known to that session, and let Spark hand filters to data sources like this one."""
+    """Make the format known to that session, and let Spark hand filters to data sources like this one.
+
+    Spark finds the format by itself, too (``pyspark_message_tracking``), where the package is installed.
+    """
     spark.dataSource.register(MessageTracking)
     spark.conf.set(PUSHDOWN, "true")
 
@@ -86,7 +92,10 @@ class Options:
         told = [given["path"]] if given.get("path") else []
         told += json.loads(given.get("paths") or "[]")
         if not told:
-            raise OptionError("say where the logs are: load(PATH), or load([PATH, …])")
+            raise OptionError(
+                "say where the logs are: load(PATH), load([PATH, …]), OPTIONS (path 'PATH'), or, of a table "
+                "whose columns were named, WITH (path = 'PATH')"
+            )
         mode = (given.get("mode") or Mode.PERMISSIVE).upper()
         if mode not in list(Mode):
             raise OptionError(f"mode is one of {', '.join(Mode)}, not {mode}")
@@ -121,26 +130,48 @@ class MessageTracking(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        chosen = _columns(self.options) or COLUMNS
-        return StructType([StructField(one.name, _TYPES[one.type]) for one in chosen])
+        table = _of_table(self.options)
+        given = self.options if table is None else table
+        chosen = _columns(given) or COLUMNS
+        fields = [StructField(one.name, _TYPES[one.type]) for one in chosen]
+        if table is not None:
+            Options.of(table)
+            fields[0].metadata = {NAME: dict(table)}
+        return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        asked = self._asked(schema)
-        if (self.options.get("pushDown") or "true").lower() == "false":
-            return Reader(schema, asked)
-        return FilteringReader(schema, asked)
+        return Reader(schema, self._asked(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(schema, self._asked(schema))
 
     def _asked(self, schema: StructType) -> Options:
         """Spark takes ``.schema(…)`` and drops ours; a reader that is used again keeps it."""
-        told, named = list(schema.names), [one.name for one in _columns(self.options)]
+        given = _kept(schema) | dict(self.options)
+        told, named = list(schema.names), [one.name for one in _columns(given)]
         if named and named != told:
             raise OptionError(
                 f".schema(…) has {', '.join(told)}; the option columns has {', '.join(named)}: give one"
             )
-        return Options.of(self.options)
+        return Options.of(given)
+
+
+def _of_table(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The options of a table, if Spark asks for its columns to make it; None for any other read.
+
+    ``CREATE TABLE`` is the only time that Spark tells them. What reads the table later is told its columns
+    alone, so these keep the options, as metadata of the first.
+    """
+    if "provider" not in given:
+        return None
+    options = {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
+    place = given.get("location") or given.get("path")
+    return options | ({"path": place} if place else {})
+
+
+def _kept(schema: StructType) -> dict[str, str]:
+    kept: dict[str, str] = schema.fields[0].metadata.get(NAME, {}) if schema.fields else {}
+    return dict(kept)
 
 
 class Part(InputPartition):
@@ -189,21 +220,37 @@ def arrow(schema: StructType) -> Any:
     return to_arrow_schema(schema, timezone="UTC")
 
 
+class _Taking:
+    """A reader's ``pushFilters``, which Spark takes for the one that reads anything.
+
+    Else it refuses a source that takes filters wherever ``PUSHDOWN`` is not set.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, take: Callable[[Filter], None]) -> None:
+        self._take = take
+
+    def __call__(self, filters: Sequence[Filter]) -> Iterator[Filter]:
+        """All of them: Spark looks at each row all the same."""
+        for one in filters:
+            self._take(one)
+        return iter(filters)
+
+
 class Reader(_Reading, DataSourceReader):
-    """All files."""
+    """Files that may have rows which the query asks for."""
+
+    @property
+    def pushFilters(self) -> _Taking:
+        return _Taking(self._narrow)
+
+    def _narrow(self, one: Filter) -> None:
+        self.wanted = narrowed(self.wanted, one)
 
     def partitions(self) -> list[Part]:
         logs = planning.needed(places.find(self.options.places), self.wanted)
         return _parts(logs, self.options.part)
-
-
-class FilteringReader(Reader):
-    """Only files that may have rows which the query asks for. Spark looks at each row all the same."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        for one in filters:
-            self.wanted = narrowed(self.wanted, one)
-        yield from filters
 
 
 def narrowed(wanted: Wanted, one: Filter) -> Wanted:
