@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from resealing import logs as files_of
+from test_audit_exchange import log as exchange_log
+from test_audit_exchange import row as exchange_row
 from typed import SCHEMA, read
 
 from shadowaudit.spark.columns import COLUMNS, NoSuchColumnError
@@ -37,7 +40,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 from pyspark.sql.types import StringType, StructField, StructType
 
-from shadowaudit.spark.source import MessageTracking, OptionError, StreamReader, narrowed
+from shadowaudit.spark.options import OptionError
+from shadowaudit.spark.source import MessageTracking, StreamReader, narrowed
 
 TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 ALL = ReadAllAvailable()
@@ -119,6 +123,11 @@ def test_a_schema_and_other_columns_at_once_are_refused(logs: Path) -> None:
         ({"mode": "careless"}, "mode is one of PERMISSIVE, DROPMALFORMED, FAILFAST, not CARELESS"),
         ({"maxPartitionBytes": "0"}, "maxPartitionBytes is a whole number from 1 on, not '0'"),
         ({"maxFilesPerTrigger": "ten"}, "maxFilesPerTrigger is a whole number from 1 on, not 'ten'"),
+        ({"mergeSchema": "yes"}, "mergeSchema is true or false, not 'yes'"),
+        ({"modifiedAfter": "monday"}, "modifiedAfter is a time such as 2026-11-21T10:00:00"),
+        ({"columnNameOfCorruptRecord": "node"}, "there is a column node already"),
+        ({"pathGlobFliter": "*"}, "no option 'pathglobfliter': did you mean pathGlobFilter"),
+        ({"header": "true"}, "no option 'header': there are path, paths, columns"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused(options: Mapping[str, str], told: str, tmp_path: Path) -> None:
@@ -133,6 +142,85 @@ def test_several_places_come_as_spark_hands_them_on(logs: Path) -> None:
     several = f'["{logs}/mx1", "{logs}/mx3"]'
     found = MessageTracking({"paths": several}).reader(SCHEMA_OF_NONE).partitions()
     assert {log.uri.split("/")[-2] for part in found for log in part.logs} == {"mx1", "mx3"}
+
+
+def files(made: MessageTracking) -> set[str]:
+    return {row["file"] for row in queried(made)}
+
+
+def test_files_are_chosen_by_name_by_time_and_by_depth(logs: Path) -> None:
+    everything = {str(path) for path in files_of(logs)}
+    old, *_ = files_of(logs / "mx1")
+    os.utime(old, (0, TEN.timestamp()))
+    assert files(source(logs, pathGlobFilter="MSGTRK-mx[23]*")) == {
+        one for one in everything if "/mx1/" not in one
+    }
+    assert files(source(logs, modifiedAfter="2026-11-21T10:00:00")) == everything - {str(old)}, "exactly then"
+    assert files(source(logs, modifiedAfter="2026-11-21T09:59:59.999Z")) == everything
+    assert files(source(logs, modifiedBefore="2026-11-21T12:00:01+02:00")) == {str(old)}
+    assert files(source(logs, modifiedBefore="2026-11-21T10:00:00")) == set()
+    assert files(source(logs, recursiveFileLookup="false")) == set(), "all are in directories of nodes"
+    assert files(source(logs / "mx1", recursiveFileLookup="FALSE")) == files(source(logs / "mx1"))
+    assert files(source(logs / "mx*", recursiveFileLookup="false")) == everything
+    (logs / "mx1" / "deeper").mkdir()
+    old.rename(logs / "mx1" / "deeper" / old.name)
+    assert files(source(logs / "mx*", recursiveFileLookup="false")) == everything - {str(old)}
+    assert streamed(logs, pathGlobFilter="*mx1*").latestOffset({}, ALL).keys() == {
+        str(logs / "mx1" / "deeper")
+    }
+
+
+def test_the_row_as_it_stands_may_have_another_name(logs: Path) -> None:
+    exchange_log(logs / "EX01", 2013, ["no row"])
+    (bad,) = [row for row in queried(source(logs, columnNameOfCorruptRecord="raw")) if row["problem"]]
+    assert bad["raw"] == "no row"
+    assert "_corrupt_record" not in bad
+    assert source(logs, columnNameOfCorruptRecord="raw", columns="raw, line").schema().names == [
+        "raw",
+        "line",
+    ]
+    with pytest.raises(NoSuchColumnError, match="no column 'row'"):
+        source(logs, columnNameOfCorruptRecord="raw", columns="row").schema()
+
+
+def test_the_file_that_a_row_is_of_is_told_as_spark_tells_of_its_own(logs: Path) -> None:
+    path = files_of(logs / "mx1")[0]
+    path.write_bytes(path.read_bytes() + b"#more\r\n")
+    os.utime(path, (0, TEN.timestamp()))
+    exact = {
+        "file_path": str(path),
+        "file_name": path.name,
+        "file_size": path.stat().st_size,
+        "file_modification_time": TEN,
+    }
+    found = queried(source(path, columns="problem, _metadata"))
+    assert all(row["_metadata"] == exact for row in found)
+    assert found[-1]["problem"], "of the file as a whole"
+    assert source(path, columns="*,_metadata").schema().names == [*(one.name for one in COLUMNS), "_metadata"]
+
+
+def test_columns_that_only_a_later_log_has_are_there_if_they_are_asked_for(logs: Path) -> None:
+    with_more = exchange_log(
+        logs / "EX01", 2016, [exchange_row(2016, "RECEIVE"), exchange_row(2016, "DELIVER", 2)]
+    )
+    lines = with_more.read_bytes().decode("utf-8-sig").splitlines(keepends=True)
+    lines = [
+        line.rstrip("\r\n")
+        + (",X-Zone,node\r\n" if line.startswith("#Fields") else "" if line[0] == "#" else ",far,9\r\n")
+        if line.startswith("#Fields") or line[0] != "#"
+        else line
+        for line in lines
+    ]
+    with_more.write_text("".join(lines), newline="")
+    assert "x_zone" not in source(logs).schema().names
+    made = source(logs, mergeSchema="true")
+    assert made.schema().names == [*(one.name for one in COLUMNS), "x_zone"], "node is another column already"
+    found = queried(made)
+    assert {(row["software"], row["x_zone"]) for row in found} == {("shadowrelay", None), ("exchange", "far")}
+    assert [{name: row[name] for name in SCHEMA.names} for row in found] == queried(source(logs))
+    assert source(logs, mergeSchema="true", columns="x_zone").schema().names == ["x_zone"]
+    with pytest.raises(NoSuchColumnError, match="no column 'x_zone'"):
+        source(logs, columns="x_zone").schema()
 
 
 AT, NODE = ("date_time",), ("node",)

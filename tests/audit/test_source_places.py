@@ -22,6 +22,12 @@ from shadowlab.generate.cluster import generate
 SCHEMA = pa.schema([(column.name, ARROW[column.type]) for column in COLUMNS if column.name != "file"])
 
 
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    with bucket("logs") as query:
+        yield query
+
+
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     generate(tmp_path / "logs", messages=20, faults={}, seed=2)
@@ -62,11 +68,22 @@ def test_a_relative_path_is_that_of_the_process_that_plans(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "nodes"), [("*", ["mx1", "mx2", "mx3"]), ("mx[12]", []), ("*1", ["mx1"]), ("mx1/*", ["mx1"])]
+    ("pattern", "nodes"),
+    [
+        ("*", ["mx1", "mx2", "mx3"]),
+        ("mx[13]", ["mx1", "mx3"]),
+        ("mx[!13]/", ["mx2"]),
+        ("mx[^1-2]", ["mx3"]),
+        ("mx[4]", []),
+        ("{mx1,other,*3}", ["mx1", "mx3"]),
+        ("{mx1/MSG*,mx2}", ["mx1", "mx2"]),
+        (r"mx\*", []),
+        (r"mx\1*", ["mx1"]),
+        ("*1", ["mx1"]),
+        ("mx1/*", ["mx1"]),
+    ],
 )
-def test_an_asterisk_stands_for_any_characters_but_a_slash(
-    logs: Path, pattern: str, nodes: list[str]
-) -> None:
+def test_a_pattern_takes_directories_and_files(logs: Path, pattern: str, nodes: list[str]) -> None:
     wanted = [str(path) for path in files_of(logs) if path.parent.name in nodes]
     for place in (f"{logs}/{pattern}", f"file://{logs}/{pattern}"):
         if nodes:
@@ -74,6 +91,28 @@ def test_an_asterisk_stands_for_any_characters_but_a_slash(
         else:
             with pytest.raises((FileNotFoundError, ValueError)):
                 places.find([place])
+
+
+def test_a_question_mark_is_one_character_of_a_path_and_begins_the_options_of_a_uri(
+    logs: Path, s3: str
+) -> None:
+    assert names(places.find([f"{logs}/mx?"])) == names(places.find([str(logs)]))
+    with pytest.raises(FileNotFoundError, match="nothing is like"):
+        places.find([f"{logs}/m?"])
+    system, _ = fs.FileSystem.from_uri(f"s3://logs?{s3}")
+    fs.copy_files(
+        str(logs), "logs/marked", source_filesystem=fs.LocalFileSystem(), destination_filesystem=system
+    )
+    found = places.find([f"s3://logs/marked/{{mx1,mx[3-9]}}?{s3}"])
+    assert {log.uri.split("/")[-2] for log in found} == {"mx1", "mx3"}
+
+
+def test_a_path_that_is_there_is_no_pattern(tmp_path: Path) -> None:
+    for name in ("a[b]", "ab"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "MSGTRK.LOG").write_text("x")
+    assert names(places.find([str(tmp_path / "a[b]")])) == [str(tmp_path / "a[b]" / "MSGTRK.LOG")]
+    assert places.absolute(f"file:{tmp_path}/ab") == f"{tmp_path}/ab", "as Hadoop writes paths"
 
 
 def test_a_place_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -89,12 +128,6 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     (log,) = places.find([str(tmp_path)])
     with pytest.raises(OSError, match="is no file"):
         places.opened(log)
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    with bucket("logs") as query:
-        yield query
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])

@@ -1,4 +1,4 @@
-"""The format where only ``pip install`` was run: sessions that nobody prepared, no word of ``shadowaudit``."""
+"""The format where only ``pip install`` was run: sessions that nobody prepared, no word of shadowaudit."""
 
 from __future__ import annotations
 

@@ -153,6 +153,48 @@ def test_what_cannot_be_read_is_told_left_out_or_refused(tracking: Any, logs: Pa
         tracking.option("mode", "FAILFAST").load(str(logs)).count()
 
 
+def test_spark_has_what_the_options_ask_for(
+    spark_session: Any, tracking: Any, logs: Path, tmp_path: Path
+) -> None:
+    events = tracking.options(columns="*, _metadata", columnNameOfCorruptRecord="raw").load(str(logs))
+    (bad,) = events.where("problem IS NOT NULL").select("raw", "_metadata.*").collect()
+    (path,) = (logs / "EX01").iterdir()
+    assert (bad.raw, bad.file_path, bad.file_name) == ("no row", str(path), path.name)
+    assert bad.file_size == path.stat().st_size
+    assert bad.file_modification_time.timestamp() == pytest.approx(path.stat().st_mtime, abs=1e-5)
+    with_more = exchange_log(tmp_path, 2016, [exchange_row(2016, "RECEIVE")])
+    lines = with_more.read_bytes().splitlines()
+    more = [
+        line + (b",x-zone" if line.startswith(b"#Fields") else b",far") for line in lines if line[:2] != b"#V"
+    ]
+    with_more.write_bytes(b"\r\n".join(more) + b"\r\n")
+    merged = spark_session.read.format("message_tracking").option("mergeSchema", "true")
+    found = merged.load([str(tmp_path), str(logs / "mx1")]).groupBy("x_zone").count().collect()
+    assert {row.x_zone: row["count"] for row in found} == {"far": 1, None: len(expected(logs / "mx1"))}
+
+
+def test_an_option_that_means_nothing_is_an_error_with_those_that_are_near(
+    spark_session: Any, logs: Path
+) -> None:
+    read = spark_session.read.format("message_tracking").option("maxFilesPerTriger", 2)
+    with pytest.raises(Exception, match="no option 'maxfilespertriger': did you mean maxFilesPerTrigger"):
+        read.load(str(logs)).count()
+
+
+def test_files_are_chosen_as_sparks_own_sources_choose_them(spark_session: Any, logs: Path) -> None:
+    def count(place: Path | str, **options: str) -> int:
+        read = spark_session.read.format("message_tracking").options(**options)
+        return int(read.load(str(place)).count())
+
+    by_node = Counter(row["node"] for row in expected(logs))
+    assert count(logs, pathGlobFilter="*-mx[12].*") == by_node["mx1.example.net"] + by_node["mx2.example.net"]
+    assert count(f"{logs}/mx{{1,3}}") == by_node["mx1.example.net"] + by_node["mx3.example.net"]
+    assert count(f"{logs}/?x1") == by_node["mx1.example.net"]
+    assert count(logs, recursiveFileLookup="false") == 0
+    assert count(logs, modifiedAfter="2099-01-01T00:00:00") == 0
+    assert count(logs, modifiedBefore="2099-01-01T00:00:00", recursiveFileLookup="true") == by_node.total()
+
+
 def test_a_stream_and_a_query_give_the_same_events_and_late_files_are_welcome(
     spark_session: Any, tracking: Any, logs: Path, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ from shadowaudit.logs.manifest import find
 from shadowaudit.spark import engine as spark_engine
 from shadowaudit.spark import places
 from shadowaudit.spark.engine import SparkEngine
+from shadowaudit.spark.planning import PART, SHUFFLE, merging_tasks
 from shadowlab.generate.cluster import BEGIN, EVERY, generate
 
 TABLES = ("messages", "findings", "violations", "stats", "copies")
@@ -128,6 +129,35 @@ def test_nothing_is_left_on_the_disks_of_executors_and_nothing_but_results_here(
     engine.read(logs)
     engine.read(logs[:1])
     assert spark_session.sparkContext._jsc.sc().getPersistentRDDs().size() == 1
+
+
+@pytest.mark.slow
+def test_a_small_audit_is_a_few_tasks_also_where_a_session_has_those_of_a_cluster(
+    spark_session: Any, tmp_path: Path
+) -> None:
+    generate(tmp_path / "logs", messages=30, faults={"lost": 1}, seed=1)
+    was = spark_session.conf.get(SHUFFLE)
+    spark_session.conf.set(SHUFFLE, "200")
+    before = tasks_done(spark_session)
+    try:
+        found = verdict(SparkEngine(spark_session), list(find([tmp_path / "logs"])), tmp_path / "out")
+    finally:
+        spark_session.conf.set(SHUFFLE, was)
+    assert found.status == 1
+    assert 0 < tasks_done(spark_session) - before < 50
+
+
+def tasks_done(spark_session: Any) -> int:
+    """Of all jobs of the session."""
+    jobs = spark_session.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return sum(jobs.apply(number).numCompletedTasks() for number in range(jobs.size()))
+
+
+@pytest.mark.parametrize(("octets", "tasks"), [(0, 1), (PART - 1, 1), (10 * PART, 11), (10**12, 200)])
+def test_as_many_tasks_merge_as_there_is_to_merge_and_no_more_than_the_session_was_told(
+    octets: int, tasks: int
+) -> None:
+    assert merging_tasks(octets, 200) == tasks
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 TEXT, LONG, INT, TIME = "string", "bigint", "int", "timestamp"
 LIST, MAP = "array<string>", "map<string,string>"
+FILES = "struct<file_path:string,file_name:string,file_size:bigint,file_modification_time:timestamp>"
 
 ARROW = {
     TEXT: pa.string(),
@@ -17,6 +18,14 @@ ARROW = {
     TIME: pa.timestamp("us", "UTC"),
     LIST: pa.list_(pa.field("element", pa.string())),
     MAP: pa.map_(pa.string(), pa.string()),
+    FILES: pa.struct(
+        [
+            ("file_path", pa.string()),
+            ("file_name", pa.string()),
+            ("file_size", pa.int64()),
+            ("file_modification_time", pa.timestamp("us", "UTC")),
+        ]
+    ),
 }
 """Spark's names of types, and what Spark wants to be given for them."""
 
@@ -30,13 +39,18 @@ class Column:
     field: str = ""
 
 
+def named(field: str) -> str:
+    """The column that a field of a log is."""
+    return field.replace("-", "_")
+
+
 def _of(field: str, type_: str = TEXT) -> Column:
-    return Column(field.replace("-", "_"), type_, field)
+    return Column(named(field), type_, field)
 
 
 FILE, LINE, SOFTWARE, NODE = "file", "line", "software", "node"
 DATABASE, INCARNATION, SEQUENCE, EPOCH = "database", "incarnation", "sequence", "epoch"
-PROBLEM, RECORD = "problem", "_corrupt_record"
+PROBLEM, RECORD, METADATA = "problem", "_corrupt_record", "_metadata"
 
 COLUMNS = (
     Column(FILE, TEXT),
@@ -81,20 +95,22 @@ COLUMNS = (
     Column(RECORD, TEXT),
 )
 
-NAMED = {column.name: column for column in COLUMNS}
+NAMED = {column.name: column for column in (*COLUMNS, Column(METADATA, FILES))}
+"""With the one that is there only if it is named: Spark has it for its own formats."""
 
 
 class NoSuchColumnError(ValueError):
     """A column that was asked for is not there, or has another type."""
 
 
-def chosen(names: Iterable[str]) -> tuple[Column, ...]:
-    """Those columns, in that order. Raises NoSuchColumnError."""
+def chosen(names: Iterable[str], others: Iterable[str] = ()) -> tuple[Column, ...]:
+    """Those columns, in that order. ``others``: texts that logs have beside. Raises NoSuchColumnError."""
+    there = NAMED | {name: Column(name, TEXT) for name in others}
     found = tuple(name.strip() for name in names)
     for name in found:
-        if name not in NAMED:
-            raise NoSuchColumnError(f"no column {name!r}: there are {', '.join(NAMED)}")
-    return tuple(NAMED[name] for name in found)
+        if name not in there:
+            raise NoSuchColumnError(f"no column {name!r}: there are {', '.join(there)}")
+    return tuple(there[name] for name in found)
 
 
 def ddl(columns: Iterable[Column] = COLUMNS) -> str:
@@ -102,9 +118,9 @@ def ddl(columns: Iterable[Column] = COLUMNS) -> str:
     return ", ".join(f"{column.name} {column.type}" for column in columns)
 
 
-def checked(schema: pa.Schema) -> pa.Schema:
-    """That schema, if these are columns of ours with their types. Raises NoSuchColumnError."""
-    for column, field in zip(chosen(schema.names), schema, strict=True):
+def checked(schema: pa.Schema, others: Iterable[str] = ()) -> pa.Schema:
+    """That schema, if these are columns of ours with their types, or ``others``. Raises NoSuchColumnError."""
+    for column, field in zip(chosen(schema.names, others), schema, strict=True):
         if not field.type.equals(ARROW[column.type]):
             raise NoSuchColumnError(f"the column {column.name} is a {column.type}, not {field.type}")
     return schema

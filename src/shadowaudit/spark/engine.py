@@ -24,6 +24,7 @@ from shadowaudit.engine.answers import keep_messages, keep_table, keep_tally
 from shadowaudit.engine.merge import buckets_for
 from shadowaudit.engine.port import EngineError, Job
 from shadowaudit.spark.places import Log, Ranges
+from shadowaudit.spark.planning import SHUFFLE, merging_tasks
 from shadowaudit.spark.states import BLOCK, BUCKET, FACTS, LOG, NAME, States, told
 from shadowaudit.spark.verdict import JUDGED, MERGED, judging, merging
 
@@ -44,6 +45,7 @@ class SparkEngine:
         self._spark = spark
         self._tasks = Tasks(spark)
         self._held: _Held | None = None
+        self._most = int(spark.conf.get(SHUFFLE))
         for name, value in _SETTINGS.items():
             spark.conf.set(name, value)
         spark.dataSource.register(States)
@@ -61,6 +63,8 @@ class SparkEngine:
         if self._held is not None:
             self._held.forget()
         with _failing():
+            size = sum(log.size for log in logs)
+            self._spark.conf.set(SHUFFLE, str(merging_tasks(size, self._most)))
             self._held = _Held(self._spark, [_located(one) for one in logs])
         return self._held
 

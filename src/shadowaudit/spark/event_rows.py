@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -19,28 +19,34 @@ import pyarrow.compute as pc
 from shadowaudit.core.facts import Fault, Flavour
 from shadowaudit.logs import exchange
 from shadowaudit.logs.grid import split
-from shadowaudit.logs.layout import NAME, encoding_of
+from shadowaudit.logs.layout import NAME, Layout, comments, encoding_of
 from shadowaudit.logs.lines import Block, Readable, Reading, Room
 from shadowaudit.logs.rows import is_text, read
 from shadowaudit.spark.columns import (
+    ARROW,
     DATABASE,
     EPOCH,
     FILE,
+    FILES,
     INCARNATION,
     INT,
     LINE,
     LIST,
     LONG,
     MAP,
+    METADATA,
     NAMED,
     NODE,
     PROBLEM,
     RECORD,
     SEQUENCE,
     SOFTWARE,
+    TEXT,
     TIME,
+    Column,
+    named,
 )
-from shadowaudit.spark.places import name_of
+from shadowaudit.spark.places import Log, name_of
 from shadowaudit.spark.values import Entries, lists, nothing_as_null, numbers, statuses, texts, times
 
 ROWS = 10_000
@@ -49,6 +55,8 @@ ROWS = 10_000
 _ENTRIES = {DATABASE: "Db", INCARNATION: "Boot", SEQUENCE: "Seq", EPOCH: "Epoch"}
 _TYPED = ("date-time", "internal-message-id", "total-bytes", "recipient-count")
 _OCTETS = "octets that are not UTF-8 are shown as U+FFFD"
+
+_HEAD = 16 << 10  # octets of a file that its header is in
 
 Array = Any  # of pyarrow, which has no types
 Batch = Any
@@ -75,15 +83,16 @@ def batches(
     wants_node: Callable[[str | None], bool] = lambda _: True,
     wants_times: Callable[[datetime, datetime], bool] | None = None,
     room: Room | None = None,
+    listed: Log | None = None,
 ) -> Iterator[Batch]:
     """Record batches of that schema (``columns.checked``). A file of a node that nobody wants is left early;
-    rows between whose times nobody wants any may be missing.
+    rows between whose times nobody wants any may be missing. ``listed``: what ``_metadata`` tells.
 
     Raises OSError, and MalformedError if ``mode`` says so.
     """
     checks = mode is not Mode.PERMISSIVE or PROBLEM in schema.names or RECORD in schema.names
     asked = wants_times if mode is Mode.PERMISSIVE else None  # else each row is looked at
-    for batch in _Events(uri, schema, wants_node, asked, room, checks=checks).of(file):
+    for batch in _Events(uri, schema, wants_node, asked, room, listed, checks=checks).of(file):
         good = batch if mode is Mode.PERMISSIVE else _good(batch, uri, mode)
         told = pa.RecordBatch.from_arrays([good.column(name) for name in schema.names], schema=schema)
         for begin in range(0, len(told), ROWS):
@@ -118,10 +127,12 @@ class _Events:
         wants_node: Callable[[str | None], bool],
         wants_times: Callable[[datetime, datetime], bool] | None,
         room: Room | None,
+        listed: Log | None,
         *,
         checks: bool,
     ) -> None:
         self.uri = uri
+        self.metadata = _metadata(listed) if listed else None
         self.checks = checks
         self.schema = pa.schema([*schema, *(pa.field(n, t) for n, t in _TOLD if n not in schema.names)])
         self.wants_node = wants_node
@@ -195,7 +206,7 @@ class _Events:
     def _batch(self, block: Block, rows: _Rows) -> Batch:
         """All rows of the block, those that cannot be read among them."""
         good, count = rows.index, block.rows
-        made = _Made(rows, ours=self._ours)
+        made = _Made(rows, self.reading.layout.fields, ours=self._ours)
         place = np.full(count, -1)
         place[good] = np.arange(len(good))
         order = None if len(good) == count else pa.array(place, mask=place < 0)
@@ -205,6 +216,7 @@ class _Events:
             LINE: pa.array(block.lines, pa.int64()),
             SOFTWARE: pa.repeat(pa.scalar(str(self.reading.layout.flavour)), count),
             NODE: pa.repeat(pa.scalar(self.node, pa.string()), count),
+            METADATA: pa.repeat(pa.scalar(self.metadata, ARROW[FILES]), count),
             PROBLEM: problems,
             RECORD: records,
         }
@@ -260,10 +272,29 @@ class _Events:
             if fault == Fault.NO_FIELDS and (encoding := encoding_of(self.beginning)):
                 text += f" (it is {encoding}: convert it to UTF-8)"
             software = str(self.reading.layout.flavour) if fault != Fault.NO_FIELDS else None
-            rows.append({FILE: self.uri, SOFTWARE: software, NODE: self.node, PROBLEM: text})
+            told = {FILE: self.uri, SOFTWARE: software, NODE: self.node, METADATA: self.metadata}
+            rows.append(told | {PROBLEM: text})
         columns = [[row.get(name) for row in rows] for name in self.schema.names]
         arrays = [pa.array(one, field.type) for one, field in zip(columns, self.schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _metadata(log: Log) -> dict[str, Any]:
+    at = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=log.modified // 1000)
+    return {
+        "file_path": log.uri,
+        "file_name": name_of(log.uri),
+        "file_size": log.size,
+        "file_modification_time": at if log.modified else None,
+    }
+
+
+def further(file: Readable) -> list[str]:
+    """The columns that a log names at its beginning, and that no event has: texts, as they stand there."""
+    head, layout = bytearray(_HEAD), Layout()
+    for line in comments(bytes(head[: file.readinto(head) or 0])):
+        layout.comment(line)
+    return [name for name in map(named, layout.fields) if name and name not in NAMED]
 
 
 _TOLD = ((LINE, pa.int64()), (PROBLEM, pa.string()))
@@ -273,8 +304,9 @@ _TOLD = ((LINE, pa.int64()), (PROBLEM, pa.string()))
 class _Made:
     """Typed columns of a block's rows, each made once."""
 
-    def __init__(self, rows: _Rows, *, ours: bool) -> None:
+    def __init__(self, rows: _Rows, fields: tuple[str, ...], *, ours: bool) -> None:
         self._rows = rows
+        self._fields = {named(field): field for field in fields}
         self._ours = ours
         self._made: dict[str, Array] = {}
         self._cells: dict[str, Array] = {}
@@ -286,7 +318,7 @@ class _Made:
         return self._made[name]
 
     def _make(self, name: str) -> Array:
-        column = NAMED[name]
+        column = NAMED.get(name) or Column(name, TEXT, self._fields.get(name, name))
         if name in _ENTRIES:
             found = self._entries().named(_ENTRIES[name]) if self._ours else self._none()
             return numbers(found, column.type) if column.type in (LONG, INT) else nothing_as_null(found)

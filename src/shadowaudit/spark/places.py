@@ -1,8 +1,11 @@
 """Places as URIs: which logs are below them, and one of them opened. By pyarrow's file systems.
 
 A place is a directory or a file: a path, or a URI that ``pyarrow.fs.FileSystem.from_uri`` knows (``file``,
-``s3``, ``gs``, ``hdfs``, ``abfs``), with its options in the query. ``s3a`` means ``s3``. A ``*`` in it stands
-for any characters but ``/``, and takes directories and logs.
+``s3``, ``gs``, ``hdfs``, ``abfs``), with its options in the query. ``s3a`` means ``s3``.
+
+A pattern in it takes directories and logs: ``*`` stands for any characters but ``/``, ``?`` for one (not in a
+URI, where its options begin), ``[a-c]`` for one of these, ``[!a-c]`` for any other, ``{one,two}`` for one or
+the other. A backslash before any of these means it.
 """
 
 from __future__ import annotations
@@ -46,15 +49,38 @@ class Log:
         return self.uri
 
 
-def find(places: Iterable[str]) -> list[Log]:
-    """Every closed log below these places, each once, in the order of their URIs. A file named counts anyway.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which logs of those below a place: their names are ``like`` a pattern, and they were modified after and
+    before these times (nanoseconds since 1970). ``deep``: those in directories below it, too."""
+
+    like: str | None = None
+    after: int | None = None
+    before: int | None = None
+    deep: bool = True
+
+    def takes(self, log: Log) -> bool:
+        return (
+            (
+                self.like is None
+                or re.fullmatch(_expression(self.like), name_of(log.uri), re.DOTALL) is not None
+            )
+            and (self.after is None or log.modified > self.after)
+            and (self.before is None or log.modified < self.before)
+        )
+
+
+def find(places: Iterable[str], choice: Choice = Choice()) -> list[Log]:  # it never changes
+    """Every closed log below these places that is chosen, each once, in the order of their URIs.
+
+    A file that is named need not have the name of a log.
 
     Raises FileNotFoundError where a place does not exist, and OSError.
     """
     found: dict[str, Log] = {}
     for place in places:
         known = found.keys()
-        found |= {log.uri: log for log in _below(place) if log.uri not in known}
+        found |= {log.uri: log for log in _below(place, choice) if log.uri not in known and choice.takes(log)}
     return [found[uri] for uri in sorted(found)]
 
 
@@ -147,7 +173,7 @@ def _regular(system: Any, path: str) -> str:
     return path
 
 
-def _below(place: str) -> list[Log]:
+def _below(place: str, choice: Choice) -> list[Log]:
     base, pattern = _split(place)
     system, path = _system(base)
     told = system.get_file_info(path)
@@ -155,10 +181,11 @@ def _below(place: str) -> list[Log]:
         raise FileNotFoundError(f"{_shown(place, path)} does not exist")
     if told.type != fs.FileType.Directory:
         return [_log(base, told)]
-    infos = system.get_file_info(fs.FileSelector(path, recursive=True))
+    infos = system.get_file_info(fs.FileSelector(path, recursive=choice.deep or pattern is not None))
     if pattern is None:
         return [_log(base, info) for info in infos if _is_log(info)]
-    wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{pattern}(/.*)?", re.DOTALL)
+    below = "(/.*)?" if choice.deep else "(/[^/]*)?"
+    wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{pattern}{below}", re.DOTALL)
     chosen = [info for info in infos if wanted.fullmatch(info.path)]
     if not chosen:
         raise FileNotFoundError(f"nothing is like {plain_uri(place)}")
@@ -166,19 +193,46 @@ def _below(place: str) -> list[Log]:
 
 
 def _split(place: str) -> tuple[str, str | None]:
-    """The directory above the first part with a ``*``, and what follows it as a pattern."""
+    """The directory above the first part with a pattern, and what follows it as an expression."""
     told = _SCHEME.fullmatch(place)
-    if "*" not in place or (told is None and os.path.lexists(place)):
+    if told is None and os.path.lexists(place):
         return place, None
     parts = urlsplit(place) if told else None
     path = parts.path if parts else os.path.abspath(place)
-    whole = path.split("/")
-    first = next((number for number, part in enumerate(whole) if "*" in part), None)
+    first = _PATTERN.search(path)
     if first is None:
         return place, None
-    pattern = "/".join("[^/]*".join(map(re.escape, part.split("*"))) for part in whole[first:])
-    base = "/".join(whole[:first]) or "/"
-    return (urlunsplit(parts._replace(path=base)) if parts else base), pattern.rstrip("/")
+    end = path.rfind("/", 0, first.start())
+    base = path[:end] or "/"
+    pattern = _expression(path[end + 1 :].rstrip("/"))
+    return (urlunsplit(parts._replace(path=base)) if parts else base), pattern
+
+
+_PATTERN = re.compile(
+    r"\\(?P<plain>.)|(?P<any>\*)|(?P<one>\?)|\[(?P<set>[^]/]+)\]|\{(?P<either>[^{}]*)\}", re.DOTALL
+)
+
+
+def _expression(pattern: str) -> str:
+    """As a regular expression."""
+    found, at = [], 0
+    for one in _PATTERN.finditer(pattern):
+        found.append(re.escape(pattern[at : one.start()]))
+        at = one.end()
+        match one.lastgroup:
+            case "plain":
+                found.append(re.escape(one["plain"]))
+            case "any":
+                found.append("[^/]*")
+            case "one":
+                found.append("[^/]")
+            case "set":
+                no = one["set"][0] in "!^"
+                these = re.sub(r"([\\\[&~|^])", r"\\\1", one["set"][no:])
+                found.append(f"[{'^/' if no else ''}{these}]")
+            case _:
+                found.append(f"(?:{'|'.join(map(_expression, one['either'].split(',')))})")
+    return "".join((*found, re.escape(pattern[at:])))
 
 
 def _is_log(info: Any) -> bool:

@@ -88,6 +88,15 @@ def parts(files: Iterable[File], octets: int = PART) -> list[tuple[File, ...]]:
     return [tuple(one) for one in found]
 
 
+SHUFFLE = "spark.sql.shuffle.partitions"
+"""How many tasks merge what others made: 200 in Spark, unless told, however little that is."""
+
+
+def merging_tasks(octets: int, most: int) -> int:
+    """How many such tasks so many octets of logs need. ``most``: what the session was told."""
+    return min(most, octets // PART + 1)
+
+
 Offset = dict[str, Any]
 """How far a stream has come: directory, name and size of each file that it has read."""
 

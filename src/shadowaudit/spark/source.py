@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -42,8 +42,9 @@ from pyspark.sql.types import (
 
 from shadowaudit.logs.lines import Room
 from shadowaudit.spark import columns, places, planning
-from shadowaudit.spark.columns import COLUMNS, Column
-from shadowaudit.spark.event_rows import Mode, batches
+from shadowaudit.spark.columns import COLUMNS, NAMED, RECORD, Column, chosen
+from shadowaudit.spark.event_rows import batches, further
+from shadowaudit.spark.options import EVERYTHING, OptionError, Options
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset, Wanted
 
@@ -57,7 +58,16 @@ _TYPES: dict[str, DataType] = {
     columns.TIME: TimestampType(),
     columns.LIST: ArrayType(StringType()),
     columns.MAP: MapType(StringType(), StringType()),
+    columns.FILES: StructType(
+        [
+            StructField("file_path", StringType()),
+            StructField("file_name", StringType()),
+            StructField("file_size", LongType()),
+            StructField("file_modification_time", TimestampType()),
+        ]
+    ),
 }
+_AT_ONCE = 16  # files of which the header is read
 _OPTION = "option."
 """What Spark writes before the options of a table, among its other properties."""
 
@@ -73,55 +83,6 @@ def register(spark: Any) -> None:
     spark.conf.set(PUSHDOWN, "true")
 
 
-class OptionError(ValueError):
-    """An option has a value that it cannot have."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a user may say of a read."""
-
-    places: tuple[str, ...]
-    mode: Mode
-    part: int
-    files_per_trigger: int | None
-
-    @classmethod
-    def of(cls, given: Any) -> Options:
-        """Raises OptionError."""
-        told = [given["path"]] if given.get("path") else []
-        told += json.loads(given.get("paths") or "[]")
-        if not told:
-            raise OptionError(
-                "say where the logs are: load(PATH), load([PATH, …]), OPTIONS (path 'PATH'), or, of a table "
-                "whose columns were named, WITH (path = 'PATH')"
-            )
-        mode = (given.get("mode") or Mode.PERMISSIVE).upper()
-        if mode not in list(Mode):
-            raise OptionError(f"mode is one of {', '.join(Mode)}, not {mode}")
-        return cls(
-            tuple(map(places.absolute, told)),
-            Mode(mode),
-            _count(given, "maxPartitionBytes") or planning.PART,
-            _count(given, "maxFilesPerTrigger"),
-        )
-
-
-def _count(given: Any, name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and int(text)):
-        raise OptionError(f"{name} is a whole number from 1 on, not {text!r}")
-    return int(text)
-
-
-def _columns(given: Any) -> tuple[Column, ...]:
-    """Those that the option names; none without it. Raises NoSuchColumnError."""
-    some = given.get("columns")
-    return columns.chosen(some.split(",")) if some else ()
-
-
 class MessageTracking(DataSource):
     """``spark.read.format("message_tracking")``. docs/reference/events.md tells of columns and options."""
 
@@ -131,29 +92,54 @@ class MessageTracking(DataSource):
 
     def schema(self) -> StructType:
         table = _of_table(self.options)
-        given = self.options if table is None else table
-        chosen = _columns(given) or COLUMNS
-        fields = [StructField(one.name, _TYPES[one.type]) for one in chosen]
+        options = Options.of(self.options if table is None else table, self.own)
+        fields = [StructField(name, _TYPES[one.type]) for name, one in _columns(options).items()]
         if table is not None:
-            Options.of(table)
             fields[0].metadata = {NAME: dict(table)}
         return StructType(fields)
 
+    own: tuple[str, ...] = ()
+    """Options that are no user's."""
+
     def reader(self, schema: StructType) -> DataSourceReader:
-        return Reader(schema, self._asked(schema))
+        return Reader(schema, self.asked(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(schema, self._asked(schema))
+        return StreamReader(schema, self.asked(schema))
 
-    def _asked(self, schema: StructType) -> Options:
+    def asked(self, schema: StructType) -> Options:
         """Spark takes ``.schema(…)`` and drops ours; a reader that is used again keeps it."""
-        given = _kept(schema) | dict(self.options)
-        told, named = list(schema.names), [one.name for one in _columns(given)]
-        if named and named != told:
+        options = Options.of(_kept(schema) | dict(self.options), self.own)
+        options.where()
+        told = list(schema.names)
+        if options.columns and (named := list(_columns(options))) != told:
             raise OptionError(
                 f".schema(…) has {', '.join(told)}; the option columns has {', '.join(named)}: give one"
             )
-        return Options.of(given)
+        return options
+
+
+def _columns(options: Options) -> dict[str, Column]:
+    """Those that are asked for, by the names that they are to have. Raises NoSuchColumnError."""
+    others = _others(options.logs()) if options.merges else []
+    every = [*(one.name for one in COLUMNS), *others]
+    names = [
+        one
+        for name in options.columns or (EVERYTHING,)
+        for one in (every if name == EVERYTHING else [RECORD if name == options.record else name])
+    ]
+    return {options.record if one.name == RECORD else one.name: one for one in chosen(names, others)}
+
+
+def _others(logs: Sequence[Log]) -> list[str]:
+    """Columns that these logs have beside those of events, in the order in which they come."""
+
+    def of(log: Log) -> list[str]:
+        with places.opened(log) as file:
+            return further(file)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(dict.fromkeys(name for names in pool.map(of, logs) for name in names))
 
 
 def _of_table(given: Mapping[str, str]) -> dict[str, str] | None:
@@ -196,13 +182,17 @@ class _Reading:
     def __init__(self, schema: StructType, options: Options) -> None:
         self.options = options
         self.wanted = Wanted()
-        self.shape = columns.checked(arrow(schema))
+        self.told = arrow(schema)
+        names = [RECORD if name == options.record else name for name in schema.names]
+        others = set(names) - NAMED.keys() if options.merges else ()
+        shape = pa.schema([field.with_name(name) for field, name in zip(self.told, names, strict=True)])
+        self.shape = columns.checked(shape, others)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         room = Room()
         for log in partition.logs if isinstance(partition, Part) else ():
             with places.opened(log) as file:
-                yield from batches(
+                for batch in batches(
                     file,
                     log.uri,
                     self.shape,
@@ -210,7 +200,9 @@ class _Reading:
                     wants_node=self.wanted.has_node,
                     wants_times=self.wanted.has_times if self.wanted.timed else None,
                     room=room,
-                )
+                    listed=log,
+                ):
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self.told)
 
 
 def arrow(schema: StructType) -> Any:
@@ -249,7 +241,7 @@ class Reader(_Reading, DataSourceReader):
         self.wanted = narrowed(self.wanted, one)
 
     def partitions(self) -> list[Part]:
-        logs = planning.needed(places.find(self.options.places), self.wanted)
+        logs = planning.needed(self.options.logs(), self.wanted)
         return _parts(logs, self.options.part)
 
 
@@ -287,14 +279,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return {}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._only = places.find(self.options.places)
+        self._only = self.options.logs()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.files_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        logs = places.find(self.options.places) if self._only is None else self._only
+        logs = self.options.logs() if self._only is None else self._only
         new = sorted(planning.beyond(logs, start), key=lambda log: (log.modified, log.uri))
         if isinstance(limit, ReadMaxFiles):
             new = new[: limit.max_files]
@@ -303,7 +295,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: Offset, end: Offset) -> list[Part]:
         if start == end:
             return []
-        logs = places.find(self.options.places)
+        logs = self.options.logs()
         return _parts(planning.between(logs, start, end), self.options.part)
 
     def commit(self, end: Offset) -> None:

@@ -13,9 +13,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from shadowaudit.spark import planning
+from shadowaudit.spark.options import Options
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset
-from shadowaudit.spark.source import MessageTracking, Options, Part, Reader, StreamReader, arrow
+from shadowaudit.spark.source import MessageTracking, Part, Reader, StreamReader, arrow
 from shadowaudit.spark.tables import writer
 from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.schemas import TABLES
@@ -47,17 +48,19 @@ def events_beyond(spark: SparkSession, places: Sequence[str], uri: str, options:
 class NewLogs(MessageTracking):
     """``message_tracking`` for logs that are told one by one; a stream begins where the tables end."""
 
+    own = ("logs", "tables")
+
     @classmethod
     def name(cls) -> str:
         return NEW
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ListedReader(
-            schema, Options.of(self.options), [Log(*one) for one in json.loads(self.options["logs"])]
+            schema, self.asked(schema), [Log(*one) for one in json.loads(self.options["logs"])]
         )
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        return BeyondReader(schema, Options.of(self.options), self.options["tables"])
+        return BeyondReader(schema, self.asked(schema), self.options["tables"])
 
 
 class ListedReader(Reader):
