@@ -16,6 +16,8 @@ from test_audit_exchange import log as exchange_log
 from test_audit_exchange import row as exchange_row
 from typed import SCHEMA, read
 
+from shadowaudit.logs.lines import BLOCK, Reading
+from shadowaudit.spark import planning
 from shadowaudit.spark.columns import COLUMNS, NoSuchColumnError
 from shadowaudit.spark.planning import Wanted
 from shadowlab.generate.cluster import generate
@@ -82,6 +84,34 @@ def test_a_query_has_the_rows_of_all_files(logs: Path) -> None:
     assert queried(source(logs, maxPartitionBytes="1")) == queried(source(logs))
 
 
+@pytest.mark.parametrize("octets", ["1", "5000", "30000"])
+@pytest.mark.parametrize("block", [3000, BLOCK])
+def test_a_file_in_pieces_has_its_rows_once_and_what_is_wrong_with_it(
+    logs: Path, octets: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where rows have lines, columns change within, and nobody but the first rows says who wrote it."""
+    monkeypatch.setattr(Reading.blocks_of, "__defaults__", (block,))
+    usual = exchange_log(
+        logs / "other" / "EX01", 2013, [exchange_row(2013, "RECEIVE", server_hostname="ex7"), "no row"]
+    ).read_bytes()
+    later = exchange_log(
+        logs / "EX01",
+        2016,
+        [exchange_row(2016, "DELIVER", n, message_subject=f'"a {n}\r\n#b\r\n"') for n in range(200)],
+    )
+    later.write_bytes(usual + later.read_bytes())
+    ours = files_of(logs / "mx1")[0]
+    ours.write_bytes(ours.read_bytes().replace(b"RECEIVE", b"RECEIVF", 1))
+    big = queried(source(logs))
+    made = source(logs, maxPartitionBytes=octets)
+    reader = made.reader(made.schema())
+    pieces = [piece for part in reader.partitions() for piece in part.pieces]
+    assert len(pieces) > len({piece.log for piece in pieces})
+    assert rows(reader, reader.partitions()) == big
+    assert {"ex7"} < {row["node"] for row in big}
+    assert [row["problem"] for row in big if row["line"] is None], "what is wrong with a file"
+
+
 def test_batches_are_of_the_type_that_spark_checks(logs: Path) -> None:
     made = source(logs, columns="event_id, date_time, custom_data")
     reader = made.reader(made.schema())
@@ -141,7 +171,7 @@ SCHEMA_OF_NONE = StructType([])
 def test_several_places_come_as_spark_hands_them_on(logs: Path) -> None:
     several = f'["{logs}/mx1", "{logs}/mx3"]'
     found = MessageTracking({"paths": several}).reader(SCHEMA_OF_NONE).partitions()
-    assert {log.uri.split("/")[-2] for part in found for log in part.logs} == {"mx1", "mx3"}
+    assert {one.log.uri.split("/")[-2] for part in found for one in part.pieces} == {"mx1", "mx3"}
 
 
 def files(made: MessageTracking) -> set[str]:
@@ -271,7 +301,7 @@ def test_a_stream_has_the_rows_of_a_query_file_by_file(logs: Path) -> None:
     start, found = reader.initialOffset(), []
     while (end := reader.latestOffset(start, ReadMaxFiles(1))) != start:
         (part,) = reader.partitions(start, end)
-        assert len(part.logs) == 1
+        assert len(part.pieces) == 1
         found += rows(reader, [part])
         reader.commit(end)
         start = end
@@ -294,6 +324,24 @@ def test_a_stream_reads_what_comes_late_and_once_more_what_grew(logs: Path) -> N
     third = streamed(logs).latestOffset(second, ALL)
     assert {row["file"] for row in rows(reader, reader.partitions(second, third))} == {str(grown)}
     assert reader.latestOffset(third, ALL) == third
+
+
+def test_the_offset_of_a_stream_names_no_file_that_came_long_ago(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "KEPT", 0)
+    reader, start = streamed(logs), {}
+    for number in range(1, 5):
+        again = [
+            (path, path.with_name(f"{path.name[:-4]}{number}.LOG")) for path in files_of(logs / "mx1")[:1]
+        ]
+        for path, copy in again:
+            copy.write_bytes(path.read_bytes())
+        end = reader.latestOffset(start, ALL)
+        assert {row["file"] for row in rows(reader, reader.partitions(start, end))} >= {str(copy)}
+        start = end
+    assert len(start[str(logs / "mx1")]) == 2, "a time, and the one that was read last"
+    assert streamed(logs).latestOffset(start, ALL) == start
 
 
 def test_a_stream_that_shall_end_reads_what_was_there_when_it_began(logs: Path) -> None:

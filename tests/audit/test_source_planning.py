@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +16,25 @@ from typed import read
 
 from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
-from shadowaudit.spark.planning import Wanted, between, beyond, needed, offset_of, parts
+from shadowaudit.spark.planning import (
+    KEPT,
+    PIECES,
+    UNTIL,
+    Offset,
+    Wanted,
+    between,
+    beyond,
+    needed,
+    offset_of,
+    parts,
+    pieces,
+    shortened,
+)
 from shadowlab.generate.cluster import generate
 
 TEN = datetime(2026, 11, 21, 10, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+DAY = KEPT // 7
 
 
 def log(uri: str, size: int = 1, modified: int = 0) -> Log:
@@ -124,7 +139,7 @@ def test_each_file_is_in_one_task_and_no_task_of_several_files_is_too_large(
 def test_a_stream_reads_each_file_once_and_one_that_grew_again() -> None:
     one, two = log("/a/1", 10), log("/b/2", 20)
     start = offset_of([one])
-    assert start == {"/a": {"1": 10}}
+    assert start == {"/a": {"1": [10, 0]}}
     assert beyond([one, two], start) == [two]
     end = offset_of([two], start)
     assert between([one, two], start, end) == [two]
@@ -132,6 +147,61 @@ def test_a_stream_reads_each_file_once_and_one_that_grew_again() -> None:
     grown = log("/a/1", 15)
     assert beyond([grown, two], end) == [grown]
     assert between([grown, two], end, offset_of([grown], end)) == [grown]
+
+
+def test_an_offset_names_the_files_that_came_lately_and_a_time_for_all_before() -> None:
+    logs = [log(f"/a/{day}", 10, day * DAY) for day in range(1, 31)]
+    start = offset_of(logs)
+    assert len(start["/a"]) == 30, "what is read now is named"
+    later = log("/a/31", 10, 31 * DAY)
+    end = offset_of([later], shortened(start, [later]))
+    assert set(end["/a"]) == {UNTIL, *map(str, range(24, 32))}
+    assert beyond([*logs, later], end) == []
+    assert between([*logs, later], start, end) == [later]
+    assert beyond([log("/a/1", 12, 32 * DAY)], end), "it grew"
+    assert beyond([log("/b/1", 10, DAY)], end), "another directory"
+    assert beyond([log("/a/late", 10, 32 * DAY)], end), "it came late"
+    assert shortened(end, [])["/a"].keys() == end["/a"].keys() - {"24"}
+    assert shortened(end, [log("/a/late", 10, 24 * DAY)])["/a"].keys() == end["/a"].keys(), "it waits"
+
+
+@given(days=st.permutations(range(40)), at_once=st.integers(1, 7))
+def test_a_stream_of_few_files_at_a_time_has_each_file_once_in_whatever_order_they_came(
+    days: list[int], at_once: int
+) -> None:
+    logs, start, found = [log(f"/a/{day}", 10, day * DAY) for day in days], Offset(), []
+    while new := beyond(logs, start):
+        end = offset_of(new[:at_once], shortened(start, new))
+        found += between(logs, start, end)
+        start = end
+    assert sorted(found) == sorted(logs)
+
+
+def test_an_offset_of_sizes_alone_goes_on() -> None:
+    """Where nobody knows when a file came, and in checkpoints of versions before."""
+    start = {"/a": {"1": 10}}
+    new = [log("/a/2", 10, 99 * DAY)]
+    end = offset_of(new, shortened(start, new))
+    assert end == {"/a": {"1": 10, "2": [10, 99 * DAY]}}
+    assert beyond([log("/a/1", 10), log("/a/3", 10)], shortened(end, [])) == []
+
+
+def test_a_copy_of_an_old_file_comes_when_it_is_copied(tmp_path: Path) -> None:
+    (tmp_path / "MSGTRK.LOG").write_text("x")
+    os.utime(tmp_path / "MSGTRK.LOG", (0, 0))
+    (found,) = places.find([str(tmp_path)])
+    assert found.modified == 0
+    assert (places.arrived(found) or 0) > 0
+
+
+@given(size=st.integers(0, 1000), octets=st.integers(1, 300))
+def test_a_file_with_more_octets_than_a_task_reads_is_in_pieces(size: int, octets: int) -> None:
+    found = pieces([log("/a", size)], octets)
+    assert (len(found) > 1) == (size > octets)
+    assert len(found) <= PIECES
+    assert sum(one.size for one in found) == size
+    assert [one.begin for one in found] == [0, *(one.end for one in found[:-1])]
+    assert found[-1].end is None, "it may grow"
 
 
 def test_a_file_that_was_planned_and_is_gone_is_named() -> None:

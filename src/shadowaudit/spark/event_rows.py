@@ -84,19 +84,22 @@ def batches(
     wants_times: Callable[[datetime, datetime], bool] | None = None,
     room: Room | None = None,
     listed: Log | None = None,
+    begin: int = 0,
+    end: int | None = None,
 ) -> Iterator[Batch]:
     """Record batches of that schema (``columns.checked``). A file of a node that nobody wants is left early;
-    rows between whose times nobody wants any may be missing. ``listed``: what ``_metadata`` tells.
+    rows between whose times nobody wants any may be missing. ``listed``: what ``_metadata`` tells. Only rows
+    that begin from ``begin`` on and before ``end``; what is wrong with the file is told behind its last one.
 
     Raises OSError, and MalformedError if ``mode`` says so.
     """
     checks = mode is not Mode.PERMISSIVE or PROBLEM in schema.names or RECORD in schema.names
     asked = wants_times if mode is Mode.PERMISSIVE else None  # else each row is looked at
-    for batch in _Events(uri, schema, wants_node, asked, room, listed, checks=checks).of(file):
+    for batch in _Events(uri, schema, wants_node, asked, room, listed, checks=checks).of(file, begin, end):
         good = batch if mode is Mode.PERMISSIVE else _good(batch, uri, mode)
         told = pa.RecordBatch.from_arrays([good.column(name) for name in schema.names], schema=schema)
-        for begin in range(0, len(told), ROWS):
-            yield told.slice(begin, ROWS)
+        for first in range(0, len(told), ROWS):
+            yield told.slice(first, ROWS)
 
 
 def _good(batch: Batch, uri: str, mode: Mode) -> Batch:
@@ -117,6 +120,13 @@ class _Rows:
     index: Any
     unreadable: tuple[int, ...]
     cell: Callable[[str], Array]  # a column of the log as texts; all null if the log does not have it
+
+
+def _between(block: Block, begin: int, end: int | None) -> Block:
+    """Its rows that begin there in the file."""
+    at = block.begins + block.at
+    keep = at >= begin if end is None else (at >= begin) & (at < end)
+    return block if keep.all() else block.only(keep)
 
 
 class _Events:
@@ -145,21 +155,32 @@ class _Events:
         if found := NAME.fullmatch(name_of(uri)):
             self.node = found["node"]
 
-    def of(self, file: Readable) -> Iterator[Batch]:
+    def of(self, file: Readable, begin: int, end: int | None) -> Iterator[Batch]:
         if not self.wants_node(self.node):
             return
+        above: set[str] = set()
         for block in self.reading.blocks_of(file):
+            if end is not None and block.at >= end:
+                break
             self.beginning = self.beginning or block.octets[:64].tobytes()
             self.rows += block.rows
             if not self.reading.layout.usable:
                 self.faults[Fault.NO_FIELDS] = None
                 continue
-            rows = self._rows(block)
+            some = _between(block, begin, end)
+            if self.node is None and some.rows < block.rows:
+                self._rows(block)  # the first rows of a file tell who wrote it
+                above = set(self.faults)
+            if some.rows:
+                rows = self._rows(some)
+                if self.wants_node(self.node) and self._has_times(rows):
+                    yield self._batch(some, rows)
             if not self.wants_node(self.node):
                 return
-            if self._has_times(rows):
-                yield self._batch(block, rows)
-        self._compare()
+        if end is None:
+            self._compare()
+        else:  # of the whole file the last piece tells
+            self.faults = {one: None for one in self.faults if one == Fault.WRONG_HEADER and one not in above}
         if self.faults:
             yield self._told()
 

@@ -26,6 +26,7 @@ from shadowaudit.core.text import plain_uri
 from shadowaudit.logs.manifest import is_log
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
+_OBJECTS = ("s3", "gcs")
 _HADOOPS = re.compile("file:/(?!/)")
 """How Hadoop, and so Spark, writes the path that a table was given."""
 
@@ -88,6 +89,21 @@ def opened(log: Log) -> Any:
     """To be read from its beginning; closes itself as a context. Raises OSError."""
     system, _ = _system(log.place)
     return system.open_input_stream(_regular(system, log.path), compression=None)
+
+
+def arrived(log: Log) -> int | None:
+    """When it came to where it is, in nanoseconds by the clock there; None where nobody knows.
+
+    A copy keeps the time when the log was modified: on a disk the time of the change of its inode tells; an
+    object has no other time than that of its upload.
+    """
+    system, _ = _system(log.place)
+    if not isinstance(system, fs.LocalFileSystem):
+        return log.modified if system.type_name in _OBJECTS else None
+    try:
+        return max(log.modified, os.stat(log.path).st_ctime_ns)
+    except OSError:  # it is gone
+        return log.modified
 
 
 def is_local(log: Log) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from shadowaudit.logs.layout import NAME
-from shadowaudit.spark.places import Log, name_of
+from shadowaudit.spark.places import Log, arrived, name_of
 
 PART = 32 << 20
 """Octets of files that one task reads."""
@@ -75,6 +75,34 @@ class Sized(Protocol):
 File = TypeVar("File", bound=Sized)
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The rows of a file that begin from ``begin`` on and before ``end``. None: to its end, as it is then."""
+
+    log: Log
+    begin: int = 0
+    end: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Octets, as far as the file was listed."""
+        return (self.log.size if self.end is None else self.end) - self.begin
+
+
+PIECES = 16
+"""Of a file, at most: whoever reads one looks for the ends of the rows above it, from the beginning."""
+
+
+def pieces(logs: Iterable[Log], octets: int = PART) -> list[Piece]:
+    """The files, those with more octets in pieces."""
+    found = []
+    for log in logs:
+        many = min(-(-log.size // octets), PIECES) or 1
+        cuts = [log.size * number // many for number in range(many)]
+        found += [Piece(log, *cut) for cut in zip(cuts, [*cuts[1:], None], strict=True)]
+    return found
+
+
 def parts(files: Iterable[File], octets: int = PART) -> list[tuple[File, ...]]:
     """Files for each task, in their order: so many octets together, or one file."""
     found: list[list[File]] = []
@@ -98,7 +126,12 @@ def merging_tasks(octets: int, most: int) -> int:
 
 
 Offset = dict[str, Any]
-"""How far a stream has come: directory, name and size of each file that it has read."""
+"""How far a stream has come: by directory and name, size and arrival of each file that it has read; or the
+size alone, if nobody knows when it came. ``UNTIL``, among the names: what came by then was read, too."""
+
+UNTIL = ""
+KEPT = 7 * 24 * 3600 * 10**9
+"""Nanoseconds. Files that came so long before the newest one of their directory are named no more."""
 
 
 def offset_of(logs: Iterable[Log], before: Mapping[str, Any] | None = None) -> Offset:
@@ -106,19 +139,49 @@ def offset_of(logs: Iterable[Log], before: Mapping[str, Any] | None = None) -> O
     found = {directory: dict(names) for directory, names in (before or {}).items()}
     for log in logs:
         directory, _, name = log.uri.rpartition("/")
-        found.setdefault(directory, {})[name] = log.size
+        at = arrived(log)
+        found.setdefault(directory, {})[name] = log.size if at is None else [log.size, at]
     return found
+
+
+def shortened(offset: Mapping[str, Any], waiting: Iterable[Log]) -> Offset:
+    """The same without the names of files that came long before others. ``waiting``: not read yet."""
+    first: dict[str, int] = {}
+    for log in waiting:
+        directory = log.uri.rpartition("/")[0]
+        first[directory] = min(first.get(directory, 1 << 63), arrived(log) or 0)
+    return {
+        directory: _shortened(names, first.get(directory, 1 << 63)) for directory, names in offset.items()
+    }
+
+
+def _shortened(names: Mapping[str, Any], first: int) -> dict[str, Any]:
+    came = {name: told[1] for name, told in names.items() if isinstance(told, list)}
+    until = min(max(came.values(), default=0) - KEPT, first - 1)
+    if until <= names.get(UNTIL, 0):
+        return dict(names)
+    return {name: told for name, told in names.items() if came.get(name, until + 1) > until} | {UNTIL: until}
 
 
 def beyond(logs: Iterable[Log], start: Mapping[str, Any]) -> list[Log]:
     """Those that are new since then, or have another size: such a file is read again, whole."""
-    return [log for log in logs if _read(log.uri, start) != log.size]
+    return [log for log in logs if _read(log.uri, start) != log.size and not _came_before(log, start)]
+
+
+def _came_before(log: Log, offset: Mapping[str, Any]) -> bool:
+    """Is it one of those that are named no more?"""
+    directory, _, name = log.uri.rpartition("/")
+    names = offset.get(directory, {})
+    if UNTIL not in names or name in names:
+        return False
+    at = arrived(log)
+    return at is not None and at <= names[UNTIL]
 
 
 def between(logs: Iterable[Log], start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Log]:
     """What is in ``end`` and not in ``start``. Raises FileNotFoundError for a file that is gone meanwhile."""
     at_hand = {log.uri: log for log in logs}
-    uris = [f"{directory}/{name}" for directory, names in end.items() for name in names]
+    uris = [f"{directory}/{name}" for directory, names in end.items() for name in names if name != UNTIL]
     chosen = [uri for uri in sorted(uris) if _read(uri, start) != _read(uri, end)]
     for uri in chosen:
         if uri not in at_hand:
@@ -128,5 +191,6 @@ def between(logs: Iterable[Log], start: Mapping[str, Any], end: Mapping[str, Any
 
 def _read(uri: str, offset: Mapping[str, Any]) -> int | None:
     directory, _, name = uri.rpartition("/")
-    size: int | None = offset.get(directory, {}).get(name)
+    told = offset.get(directory, {}).get(name)
+    size: int | None = told[0] if isinstance(told, list) else told
     return size

@@ -46,7 +46,7 @@ from shadowaudit.spark.columns import COLUMNS, NAMED, RECORD, Column, chosen
 from shadowaudit.spark.event_rows import batches, further
 from shadowaudit.spark.options import EVERYTHING, OptionError, Options
 from shadowaudit.spark.places import Log
-from shadowaudit.spark.planning import Offset, Wanted
+from shadowaudit.spark.planning import Offset, Piece, Wanted
 
 NAME = "message_tracking"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -161,19 +161,20 @@ def _kept(schema: StructType) -> dict[str, str]:
 
 
 class Part(InputPartition):
-    """The files that one task reads."""
+    """What one task reads."""
 
-    def __init__(self, logs: Sequence[Log]) -> None:
-        super().__init__(tuple(logs))
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(tuple(pieces))
 
     @property
-    def logs(self) -> tuple[Log, ...]:
-        found: tuple[Log, ...] = self.value
+    def pieces(self) -> tuple[Piece, ...]:
+        found: tuple[Piece, ...] = self.value
         return found
 
-
-def _parts(logs: Sequence[Log], octets: int) -> list[Part]:
-    return [Part(some) for some in planning.parts(logs, octets)]
+    @classmethod
+    def of(cls, logs: Sequence[Log], octets: int) -> list[Part]:
+        """So many octets in each."""
+        return [cls(some) for some in planning.parts(planning.pieces(logs, octets), octets)]
 
 
 class _Reading:
@@ -190,17 +191,19 @@ class _Reading:
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         room = Room()
-        for log in partition.logs if isinstance(partition, Part) else ():
-            with places.opened(log) as file:
+        for piece in partition.pieces if isinstance(partition, Part) else ():
+            with places.opened(piece.log) as file:
                 for batch in batches(
                     file,
-                    log.uri,
+                    piece.log.uri,
                     self.shape,
                     mode=self.options.mode,
                     wants_node=self.wanted.has_node,
                     wants_times=self.wanted.has_times if self.wanted.timed else None,
                     room=room,
-                    listed=log,
+                    listed=piece.log,
+                    begin=piece.begin,
+                    end=piece.end,
                 ):
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=self.told)
 
@@ -242,7 +245,7 @@ class Reader(_Reading, DataSourceReader):
 
     def partitions(self) -> list[Part]:
         logs = planning.needed(self.options.logs(), self.wanted)
-        return _parts(logs, self.options.part)
+        return Part.of(logs, self.options.part)
 
 
 def narrowed(wanted: Wanted, one: Filter) -> Wanted:
@@ -269,7 +272,7 @@ def narrowed(wanted: Wanted, one: Filter) -> Wanted:
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """New files, and whole again those that grew. The offset names the files that were read."""
+    """New files, and whole again those that grew. The offset names the files that were read lately."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
         super().__init__(schema, options)
@@ -288,15 +291,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         logs = self.options.logs() if self._only is None else self._only
         new = sorted(planning.beyond(logs, start), key=lambda log: (log.modified, log.uri))
-        if isinstance(limit, ReadMaxFiles):
-            new = new[: limit.max_files]
-        return planning.offset_of(new, start) if new else start
+        some = new[: limit.max_files] if isinstance(limit, ReadMaxFiles) else new
+        return planning.offset_of(some, planning.shortened(start, new)) if some else start
 
     def partitions(self, start: Offset, end: Offset) -> list[Part]:
         if start == end:
             return []
         logs = self.options.logs()
-        return _parts(planning.between(logs, start, end), self.options.part)
+        return Part.of(planning.between(logs, start, end), self.options.part)
 
     def commit(self, end: Offset) -> None:
         pass

@@ -71,7 +71,7 @@ class ListedReader(Reader):
         self.logs = tuple(logs)
 
     def partitions(self) -> list[Part]:
-        return [Part(some) for some in planning.parts(self.logs, self.options.part)]
+        return Part.of(self.logs, self.options.part)
 
 
 class BeyondReader(StreamReader):
