@@ -14,8 +14,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from resealing import logs as files_of
 from test_audit_settling import rows_of
 from test_spark_verdict import TABLES
+from typed import read
 
 from shadowaudit.spark.java import find_java, shim
 from shadowlab.generate.cluster import generate
@@ -117,7 +119,28 @@ def test_a_cluster_whose_workers_share_no_directory_has_the_same_verdict(places:
     same(found, verify(places, "--engine", "here"))
 
 
-def test_a_connect_server_has_the_same_verdict(places: Mapping[str, Path]) -> None:
+ASKED = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.remote(sys.argv[1]).create()
+events = spark.read.format("message_tracking").load(sys.argv[2])
+print(events.where("node = 'mx1.example.net'").count())
+spark.stop()
+"""
+
+
+def count(places: Mapping[str, Path], address: str, logs: Path) -> int:
+    """Rows of a node, by a session that nobody prepared."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED, address, logs], cwd=places["driver"], env=environ(places["driver"]),
+        capture_output=True, text=True, check=False, timeout=DEADLINE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_a_connect_server_has_the_same_verdict_and_knows_the_format(places: Mapping[str, Path]) -> None:
     told = (
         "org.apache.spark.deploy.SparkSubmit --class org.apache.spark.sql.connect.service.SparkConnectServer "
         "--master local[2] --conf spark.connect.grpc.binding.address=127.0.0.1 "
@@ -125,4 +148,7 @@ def test_a_connect_server_has_the_same_verdict(places: Mapping[str, Path]) -> No
     )
     with launched("one", places, r"Spark Connect server started at: \S*?:(\d+)", told.split()) as port:
         found = verify(places, "--engine", f"sc://127.0.0.1:{port}")
+        logs = places["driver"].parent / "logs"
+        rows = sum(len(read(path, "line")) for path in files_of(logs / "mx1"))
+        assert count(places, f"sc://127.0.0.1:{port}", logs) == rows
     same(found, verify(places, "--engine", "here"))
