@@ -65,7 +65,19 @@ def test_a_message_has_digests_of_one_algorithm() -> None:
 
 def test_a_row_of_a_version_before_digests_alters_nothing() -> None:
     events = digested(DELIVERED)
-    assert found(*(replace(one, entries={}) if one.kind in ORIGINS else one for one in events)) == set()
+    before = "01.00.0000.000"
+    older = (replace(one, entries={}, schema=before) if one.kind in ORIGINS else one for one in events)
+    assert found(*older) == set()
+
+
+@pytest.mark.parametrize("name", ["Content", "Envelope"])
+def test_a_digest_that_one_row_alone_lacks_is_missing_evidence(name: str) -> None:
+    events = digested(DELIVERED)
+    for index, one in enumerate(events):
+        if name in one.entries:
+            entries = {key: text for key, text in one.entries.items() if key != name}
+            some = (*events[:index], replace(one, entries=entries), *events[index + 1 :])
+            assert found(*some) == {Class.UNDIGESTED}, one.kind
 
 
 def report(content: str, *, evidence: Evidence = EVIDENCE, others: bool = True) -> Judgement:

@@ -18,7 +18,7 @@ from shadowaudit.core.findings import Class
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowlab.generate.message import OWNER, Message
 from shadowlab.generate.stories import FAULTS
-from shadowlab.generate.writing import NodeLog
+from shadowlab.generate.writing import NodeLog, witnessed
 
 BEGIN = 1_790_000_000_000
 LOST, AFTER, OTHER = (f"{digit * 8}-0000-4000-8000-000000000000" for digit in "123")
@@ -44,8 +44,9 @@ def mail(number: int, at: int, owner: NodeLog, holder: NodeLog, story: Callable[
     name = f"0190b5c4-0000-7000-8000-{number:012x}"
     one = Message(name, BEGIN + at, owner.node, holder.node, (f"user{number}@example.com",), [])
     story(one)
+    logs = {one.node: one for one in (owner, holder)}
     for moment, who, row in sorted(one.steps, key=lambda step: step[0]):
-        (owner if who == OWNER else holder).write(moment, row)
+        (owner if who == OWNER else holder).write(moment, witnessed(row, logs))
 
 
 def delivered(one: Message) -> None:

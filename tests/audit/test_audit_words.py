@@ -32,9 +32,10 @@ def told(number: int | None, teller: str = LOST) -> Callable[[Message], None]:
     def story(one: Message) -> None:
         one.accepted()
         if number is None:
-            one.discard(800)
+            one.discard(800, names=("", ""))
         else:
-            one.discard(800, custom=f";S:TellerDb={teller}", reference=f"{'a' * 16}:{number}")
+            given = f";S:TellerDb={teller}"
+            one.discard(800, names=("", ""), custom=given, reference=f"{'a' * 16}:{number}")
 
     return story
 

@@ -37,6 +37,7 @@ class Class(StrEnum):
     DELIVERED_AFTER_REMOVAL = "delivered-after-removal"
     DAMAGED = "damaged-everywhere"
     UNEXPLAINED = "duplicate-unexplained"
+    UNDIGESTED = "digest-missing"
     UNPROVEN_LOSS = "fate-not-known"
     OPEN = "open-at-the-end-of-the-log"
     IN_TRANSIT = "in-transit"
@@ -84,6 +85,7 @@ MEANING: dict[Class, tuple[Severity, str]] = {
         "acknowledged; every copy is damaged, and it is set aside: not lost, never delivered",
     ),
     Class.UNEXPLAINED: (_U, "delivered more than once; the cause may be in rows that are missing"),
+    Class.UNDIGESTED: (_U, "a row lacks a digest that other rows of its message have"),
     Class.UNPROVEN_LOSS: (_U, "not settled in the logs at hand, and some that may know are missing"),
     Class.OPEN: (_U, "not settled when the log ends, and no snapshot says that it is still held"),
     Class.IN_TRANSIT: (_N, "not settled yet; a snapshot says that a node holds it"),

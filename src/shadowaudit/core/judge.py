@@ -11,6 +11,7 @@ from shadowaudit.core.events import (
     COMPARED,
     FINALS,
     ORIGINS,
+    SAYS_WHO_ASKED,
     SENT,
     SETTLED_ELSEWHERE,
     UNACKNOWLEDGED,
@@ -105,6 +106,7 @@ class _Case:
         """Is what was done what was promised?"""
         told = self.events_by_index
         yield from altered(told, untold=self.untold)
+        yield from undigested(told)
         yield from misdirected(told)
         yield from unfitting(told)
         yield from epochs(told, untold=self.untold)
@@ -245,24 +247,33 @@ class _Case:
             target = dropped if self.events[index].kind is Kind.DUPLICATEDELIVER else taken
             for number in self.events[index].recipients:
                 target[number].append(index)
-        double = {number: rows for number, rows in taken.items() if len(rows) > 1}
-        if double:
-            rows = sorted({index for found in double.values() for index in found})
-            cause, why = self._allowed(rows)
+        causes: dict[str, list[tuple[int, Sequence[int]]]] = defaultdict(list)
+        for number, rows in taken.items():
+            if len(rows) > 1:
+                cause, why = self._allowed(number, rows)
+                causes[cause].append((number, (*rows, *why)))
+        for cause, found in causes.items():
+            rows = sorted({index for _, some in found for index in some})
             what = Class.ALLOWED_DUPLICATE if cause else Class.DUPLICATE
             # A cause is told by the database that sent it, before it does.
             senders = {self.events[index].database for index in rows}
             if not cause and not all(self.traces[one].database.unbroken for one in senders):
                 what = Class.UNEXPLAINED
-            yield Finding(what, cause or "no cause in the logs", _all(double), (*rows, *why))
-        elif dropped:
+            numbers = _all(number for number, _ in found)
+            yield Finding(what, cause or "no cause in the logs", numbers, tuple(rows))
+        if dropped and not causes:
             rows = sorted({index for found in dropped.values() for index in found})
             yield Finding(Class.DUPLICATE_DROPPED, "the mailbox server had it", _all(dropped), tuple(rows))
 
-    def _allowed(self, deliveries: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-        """A cause that the promise allows, and the rows that show it."""
-        doubt = [
-            index for index in self._rows(*SENT, Kind.DEFER) if self.events[index].entries.get("InDoubt")
+    def _allowed(self, number: int, deliveries: Sequence[int]) -> tuple[str, tuple[int, ...]]:
+        """A cause that the promise allows for these deliveries to a recipient, and the rows that show it."""
+        doubt = [index for index in deliveries if self._doubted(index, deliveries)]
+        doubt += [
+            index
+            for index in self._rows(Kind.DEFER)
+            if self.events[index].entries.get("InDoubt")
+            and number in self.events[index].recipients
+            and self._before(index, deliveries)
         ]
         if doubt:
             return "a reply was lost, or a holder could not be asked", tuple(doubt)
@@ -270,9 +281,25 @@ class _Case:
         taken_over = self._rows(Kind.RESUBMIT, Kind.TRANSFER)
         if taken_over and (len(databases) > 1 or any(t.database.rolled_back for t in self.traces.values())):
             return "it was taken over before its owner's word of the delivery arrived", tuple(taken_over)
-        if resumed := [at for at in self._rows(Kind.RESUME) if not self.events[at].operated]:
+        released = (at for at in self._rows(Kind.RESUME) if not self.events[at].operated)
+        if resumed := [at for at in released if self._before(at, deliveries)]:
             return "an operator sent it after all", tuple(resumed)
         return "", ()
+
+    def _doubted(self, index: int, deliveries: Sequence[int]) -> bool:
+        """Was it sent though a holder could not be asked, who may have sent it, or after this node had?"""
+        own = self.events[index]
+        return bool(own.entries.get("InDoubt")) and any(
+            self.events[at].database != own.database or self.places[at] < self.places[index]
+            for at in deliveries
+        )
+
+    def _before(self, index: int, deliveries: Sequence[int]) -> bool:
+        """Does one of these follow that row in its database?"""
+        database = self.events[index].database
+        return any(
+            self.events[at].database == database and self.places[at] > self.places[index] for at in deliveries
+        )
 
     def _contradictions(self) -> Iterator[Finding]:
         for trace in self.traces.values():
@@ -397,6 +424,22 @@ def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
         if others := tuple(index for index, text in said.items() if text not in right):
             detail = f"another {name} than {_where(events, (first,))}: {_where(events, others)}"
             yield Finding(Class.ALTERED, detail, rows=(first, *others))
+
+
+def undigested(events: Mapping[int, Event]) -> Iterator[Finding]:
+    """Rows without a digest, of a message that has an envelope's. One from before digests never gets that."""
+    compared = {index: event for index, event in events.items() if event.kind in COMPARED}
+    known = [index for index, event in compared.items() if event.entries.get("Envelope")]
+    lacking = [
+        index
+        for index, event in compared.items()
+        if known
+        and event.schema >= SAYS_WHO_ASKED
+        and not (event.entries.get("Content") and event.entries.get("Envelope"))
+    ]
+    if lacking:
+        detail = f"no digest, which {_where(events, (known[0],))} has: {_where(events, tuple(lacking))}"
+        yield Finding(Class.UNDIGESTED, detail, rows=(known[0], *lacking))
 
 
 def _told(events: Mapping[int, Event]) -> Iterator[tuple[str, Mapping[int, str]]]:

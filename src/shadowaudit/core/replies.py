@@ -10,6 +10,9 @@ from shadowaudit.core.findings import Class, Finding
 _BEGIN = frozenset({Kind.RESUBMIT, Kind.TRANSFER})
 """Rows that say that another node owns the message: with them an epoch begins."""
 
+DROPPED = "Duplicate dropped"
+"""What a mailbox server replies if it had the message."""
+
 _GOOD = SENT | {Kind.EXPAND}
 """Rows whose reply says success."""
 
@@ -26,6 +29,8 @@ def unfitting(events: Mapping[int, Event]) -> Iterator[Finding]:
         fits = accepted if event.kind in SENT else refused if event.kind is Kind.FAIL else None
         if fits is not None and not fits(event.status):
             yield _finding(index, event, f"{event.kind} with the status {';'.join(event.status)[:60]!r}")
+        if event.kind is Kind.DUPLICATEDELIVER and DROPPED not in event.reason:
+            yield _finding(index, event, f"{event.kind} with the reply {event.reason[:60]!r}")
         if event.kind is Kind.HAREDIRECT and not redirected(event):
             yield _finding(index, event, f"{event.kind} with the attempts {event.context[:60]!r}")
         if event.kind is Kind.HADISCARD and event.reason not in DISCARDS:

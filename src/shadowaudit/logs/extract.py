@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shadowaudit.core import forms
 from shadowaudit.core.events import (
     FINALS,
     Event,
@@ -185,6 +186,11 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         sound = numbers is not None and len(recipients) == len(addresses) == count
         sound = sound and kind is not Kind.OTHER and (size >= 0 or not addresses)
         sound = sound and not about_none(kind, own)
+        has = {name for name in forms.CELLS if cell.get(name)} | forms.named(own)
+        has |= forms.marks(event_id, cell.get("source-context", ""))
+        has |= {forms.DIGESTS} if own.keys() & {"Content", "Envelope"} else set()
+        version = cell.get("schema-version", "")
+        sound = sound and not forms.unfit(event_id, cell.get("source", ""), version, has)
     else:
         recipients = tuple(digest(address.lower()) for address in addresses)
         counted = kind in _COUNTED and bool(cell.get("recipient-count"))

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from shadowaudit.core import forms
 from shadowaudit.core.events import (
     COMPARED,
     DELIVERIES,
@@ -22,6 +23,7 @@ from shadowaudit.core.events import (
     OPERATED,
     ORIGINS,
     SENT,
+    SETTLED_ELSEWHERE,
     STOP,
     Kind,
     closes,
@@ -47,10 +49,16 @@ _MIXING = np.int64(0x1E3779B97F4A7C15)
 _DERIVED = 8  # version of a UUID
 _PART = 1500  # rows: their octets fit into the cache of the processor
 
+_FEW = ("event-id", "recipient-count", "server-hostname", "source", "schema-version")
+_EVENTS = tuple(dict.fromkeys(form.event.value for form in forms.FORMS))
+_SOURCES = tuple(dict.fromkeys(form.source for form in forms.FORMS))
+_SEEN = (*forms.CELLS, forms.DIGESTS, forms.TAKEN, forms.SETTLED)
+_TAKEN = len(forms.TAKEN)
+
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "source", "event-id",
     "network-message-id", "recipient-address", "recipient-status", "total-bytes", "recipient-count",
-    "reference", "sender-address", "custom-data", "log-id",
+    "reference", "sender-address", "custom-data", "log-id", "schema-version",
 )  # fmt: skip
 """What is read of our logs' rows."""
 
@@ -98,6 +106,7 @@ class Learnt:
     """What the rows of a file say besides: gathered block by block."""
 
     boot: str = ""
+    schema: str = ""
     database: str = ""
     node: str = ""
     faults: dict[Fault, None] = field(default_factory=dict)
@@ -128,11 +137,12 @@ class RelaySteps:
         if not learnt.boot and len(table):
             own = entries_of(table["custom-data"].text(0))
             learnt.boot, learnt.database = own.get("Boot", ""), own.get("Db", "")
+            learnt.schema = table["schema-version"].text(0)
         found = _Columns.of(table, f";S:Boot={learnt.boot};S:Db={learnt.database}")
         parsed = [entries_of(text.removeprefix(";")) for text in found.tails.distinct.texts()]
         numbers = [numbers_of(one) for one in parsed]
         about = _Recipients.of(table, found, numbers, digest(learnt.database))
-        bad = self._refused(found, parsed, numbers, about)
+        bad = self._refused(table, found, parsed, numbers, about)
         if bad.any():
             kept = Grid(table.columns, table.index, ()).only(
                 np.flatnonzero(~bad), np.empty(0, dtype=np.int64)
@@ -197,9 +207,16 @@ class RelaySteps:
         )
 
     def _refused(
-        self, found: _Columns, parsed: list[dict[str, str]], numbers: Sequence[Any], about: _Recipients
+        self,
+        table: Grid,
+        found: _Columns,
+        parsed: list[dict[str, str]],
+        numbers: Sequence[Any],
+        about: _Recipients,
     ) -> NDArray[np.bool_]:
-        """Which rows have no valid time, event, id, entry or size, or not the recipients that they count."""
+        """Which rows have no valid time, event, id, entry or size, not the recipients that they count, or not
+        the form of their event?
+        """
         named = np.array([one is not None for one in numbers])[found.tails.of]
         events = found.events.distinct.texts()
         known = np.array([kind_of(one) is not Kind.OTHER for one in events])
@@ -212,7 +229,45 @@ class RelaySteps:
         sound &= np.where(
             closing | queue, (found.ids.distinct.lengths == 0)[found.ids.of], found.uuid[found.ids.of]
         )
-        return ~sound
+        return ~sound | self._unfit(table, found, parsed, kinds)
+
+    def _unfit(
+        self, table: Grid, found: _Columns, parsed: Sequence[Mapping[str, str]], kinds: Long
+    ) -> NDArray[np.bool_]:
+        """Which rows have not the form of their event (``core.forms``), or not the version of the first row?
+
+        Few forms are distinct: each is asked for once.
+        """
+        sets: dict[frozenset[str], int] = {}
+        named = np.array([sets.setdefault(forms.named(one), len(sets)) for one in parsed], dtype=np.int64)
+        events = _places(found.events, _EVENTS)[found.events.of]
+        sources = _places(found.sources, _SOURCES)[found.sources.of]
+        key = (events * (len(_SOURCES) + 1) + sources) * len(sets) + named[found.tails.of]
+        context = table["source-context"]
+        taken, settled = is_any(kinds, Kind.HARECEIVE), is_any(kinds, Kind.HADISCARD)
+        taken[taken] = context.at(taken).begins(forms.TAKEN.encode()) & (context.lengths[taken] == _TAKEN)
+        rows = np.flatnonzero(settled)
+        settled[rows] = False
+        for reason in SETTLED_ELSEWHERE:
+            settled[rows] |= context.at(rows).begins(f"{reason};".encode())
+        seen = [table[name].lengths > 0 for name in forms.CELLS]
+        for there in (*seen, found.digests >= 0, taken, settled):
+            key = key << 1 | there
+        different = pa.array(key).dictionary_encode()
+        good = [self._fits(one, list(sets)) for one in different.dictionary.to_pylist()]
+        same = np.array([text == self.learnt.schema for text in found.schemas.distinct.texts()])
+        fits: NDArray[np.bool_] = np.array(good)[different.indices.to_numpy()] & same[found.schemas.of]
+        return ~fits
+
+    def _fits(self, key: int, sets: Sequence[frozenset[str]]) -> bool:
+        has = set()
+        for name in reversed(_SEEN):
+            key, there = divmod(key, 2)
+            has |= {name} if there else set()
+        key, entries = divmod(key, len(sets))
+        event, source = divmod(key, len(_SOURCES) + 1)
+        names = (*_EVENTS, ""), (*_SOURCES, "")
+        return not forms.unfit(names[0][event], names[1][source], self.learnt.schema, has | sets[entries])
 
     def _promised(self, found: _Columns, kind: Long) -> Long:
         """One number for digests, size and sender, of rows that are compared."""
@@ -349,6 +404,8 @@ class _Columns:
     events: Numbers
     counts: Numbers
     servers: Numbers
+    sources: Numbers
+    schemas: Numbers
 
     @classmethod
     def of(cls, table: Grid, own: str) -> Self:
@@ -358,7 +415,7 @@ class _Columns:
         octets, sender = table["total-bytes"], table["sender-address"]
         custom, times, behind = table["custom-data"], table["date-time"], own.encode()
         ids, tails = Numbers(table["network-message-id"]), Numbers(Cells(custom.data, rest, cut))
-        others = [Numbers(table[name]) for name in ("event-id", "recipient-count", "server-hostname")]
+        others = [Numbers(table[name]) for name in _FEW]
         given, words, keyed = packed(behind), custom.words, []
         for begin in range(0, size, _PART):
             rows = slice(begin, begin + _PART)
@@ -374,6 +431,12 @@ class _Columns:
                 one.add(rows)
         high, low, uuid = (np.concatenate(parts) for parts in zip(*keyed, strict=True))
         return cls(sequence, at, ids, high, low, uuid, tails, digests, sizes, senders, *others)
+
+
+def _places(numbers: Numbers, known: Sequence[str]) -> Long:
+    """Of each distinct cell, its place among those that are known; behind them of others."""
+    places = {text: place for place, text in enumerate(known)}
+    return np.array([places.get(text, len(known)) for text in numbers.distinct.texts()], dtype=np.int64)
 
 
 def _needs_a_look(entries: Mapping[str, str]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from shadowlab.generate.message import Message
 from shadowlab.generate.stories import FAULTS, FILE_FAULTS, ordinary
-from shadowlab.generate.writing import GeneratedRow, NodeLog
+from shadowlab.generate.writing import GeneratedRow, NodeLog, witnessed
 
 BEGIN = 1_795_000_000_000  # 2026-11-18
 EVERY = 20  # milliseconds between two messages
@@ -92,6 +92,7 @@ def _written(
 ) -> Truth:
     places = dict(zip(chance.sample(range(messages), len(kinds)), kinds, strict=True))
     logs = [_log(directory / name.partition(".")[0], name, chance, file_size) for name in _NODES]
+    by_name = {log.node: log for log in logs}
     for log in logs:
         log.snapshot(BEGIN - 1000, _uuid(chance), [], "start")
     found: dict[str, tuple[str, ...]] = {}
@@ -111,10 +112,10 @@ def _written(
                 heapq.heappush(waiting, (moment, count, holder if who else owner, row))
         while waiting and waiting[0][0] < message.at - 10:
             moment, _, node, row = heapq.heappop(waiting)
-            logs[node].write(moment, row)
+            logs[node].write(moment, witnessed(row, by_name))
     while waiting:
         at, _, node, row = heapq.heappop(waiting)
-        logs[node].write(at, row)
+        logs[node].write(at, witnessed(row, by_name))
     for number, log in enumerate(logs):
         log.snapshot(at + 1000, _uuid(chance), list(_held(left, number)))
         log.close(at + 1000)

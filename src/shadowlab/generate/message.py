@@ -9,6 +9,7 @@ from typing import Any
 from shadowlab.generate.writing import GeneratedRow
 from shadowrelay.core.events.reports import ReportKind, report_id
 from shadowrelay.core.identifiers import MessageId
+from shadowrelay.wire.replies import DUPLICATE_DROPPED
 
 OWNER, HOLDER = 0, 1
 
@@ -71,6 +72,7 @@ class Message:
     def hold(self, after: int = -3, *, host: str = "", **more: Any) -> None:
         """``host``: the holder's machine, its own unless named."""
         row = self.row("HARECEIVE", client=self.owner, server=self.holder, **more)
+        row.names = self.owner, "OwnerDb"
         row.custom += f";S:Rank=1;S:Host={host or host_of(self.holder)};S:OwnerHost={host_of(self.owner)}"
         self.add(after, HOLDER, row)
 
@@ -78,11 +80,9 @@ class Message:
         context = f"{self.holder}=250 2.6.0 {self.id} Queued mail for redundancy"
         hosts = f"S:Host={host_of(self.owner)};S:ShadowHost={host or host_of(self.holder)}"
         custom = f";S:Shadow={self.holder};{hosts}"
-        self.add(
-            after,
-            OWNER,
-            self.row("HAREDIRECT", client=self.owner, server=self.holder, context=context, custom=custom),
-        )
+        row = self.row("HAREDIRECT", client=self.owner, server=self.holder, context=context, custom=custom)
+        row.names = self.holder, "ShadowDb"
+        self.add(after, OWNER, row)
 
     def receive(self, after: int = 0, custom: str = "") -> None:
         self.add(
@@ -104,7 +104,9 @@ class Message:
         source = "STOREDRIVER" if event in ("DELIVER", "DUPLICATEDELIVER") else "SMTP"
         me = (self.owner, self.holder)[who]
         hop = "mailbox.example.net" if event == "DELIVER" else "mx.example.com"
-        row = self.row(event, which, client=me, server=hop, source=source, context="250 2.0.0 OK", **more)
+        context = f"250 2.0.0 {DUPLICATE_DROPPED if event == 'DUPLICATEDELIVER' else 'OK'}"
+        row = self.row(event, which, client=me, server=hop, source=source, context=context, **more)
+        row.status = ";".join(["250 2.1.5 Recipient OK"] * row.count)
         row.custom += f";S:Fork={which[0] if which else 1}"
         self.add(after, who, row)
 
@@ -127,6 +129,7 @@ class Message:
             source="QUEUE",
             context="550 5.1.1 no such user",
             reference=report.id,
+            status="'[{LED=550 5.1.1 no such user};{MSG=};{FQDN=mx.example.com};{IP=};{LRT=}]'",
         )
         self.add(after, OWNER, row)
         if not reported:
@@ -142,13 +145,13 @@ class Message:
     def discard(self, after: int, which: tuple[int, ...] = (), who: int = HOLDER, **more: Any) -> None:
         reason = str(more.pop("reason", "ExplicitlyDiscarded"))
         me, other = (self.owner, self.holder) if who == OWNER else (self.holder, self.owner)
-        self.add(
-            after,
-            who,
-            self.row("HADISCARD", which, client=other, server=me, context=f"{reason};{self.id}", **more),
-        )
+        if reason in ("ExplicitlyDiscarded", "DeliveredElsewhere"):
+            more.setdefault("names", (other, "TellerDb"))
+        row = self.row("HADISCARD", which, client=other, server=me, context=f"{reason};{self.id}", **more)
+        self.add(after, who, row)
 
     def defer(self, after: int, custom: str = "") -> None:
+        custom = f";S:Fork=1{custom}"
         self.add(
             after,
             OWNER,
@@ -157,11 +160,31 @@ class Message:
             ),
         )
 
+    def take_over(self, after: int, reason: str = "heartbeat-lost") -> None:
+        """The holder promotes its copy."""
+        row = self.row(
+            "RESUBMIT", client=self.owner, server=self.holder, context=reason, source="REDUNDANCY", epoch=2
+        )
+        row.custom += f";S:Owner={self.owner};S:Reason={reason}"
+        row.names, row.refers_to = (self.owner, "OwnerDb"), "database"
+        self.add(after, HOLDER, row)
+
+    def yielded(self, after: int) -> None:
+        """The former owner learns of that, and keeps a copy."""
+        row = self.row(
+            "TRANSFER", client=self.owner, server=self.holder, context="taken", source="REDUNDANCY", epoch=2
+        )
+        self.add(after, OWNER, row)
+        held = self.row("HARECEIVE", client=self.holder, server=self.owner, context="taken", epoch=2)
+        held.custom += ";S:Rank=0"
+        held.names, held.refers_to = (self.holder, "OwnerDb"), ""
+        self.add(after, OWNER, held)
+
     def damaged(self, after: int, who: int, damage: str = "content") -> None:
         row = self.row("HADAMAGE", source="REDUNDANCY", context="it is not the one of the digest")
         if damage == "rows":
             row = GeneratedRow(
-                "HADAMAGE", self.id, "", 0, "REDUNDANCY", context="its rows cannot be believed"
+                "HADAMAGE", self.id, "", 0, "REDUNDANCY", context="its rows cannot be believed", bare=True
             )
         row.custom += f";S:Damaged={damage}"
         self.add(after, who, row)

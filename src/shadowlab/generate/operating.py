@@ -19,7 +19,8 @@ def ordered(
 ) -> GeneratedRow:
     """A row of an operator's job about these recipients."""
     me = (m.owner, m.holder)[who]
-    custom = f"{more.pop('custom', '')};S:Operator=kim;S:Reason={_REASON};S:Job={_JOB.format(m.at)}"
+    custom = more.pop("custom", f";S:Fork={which[0] if which else 1}")
+    custom += f";S:Operator=kim;S:Reason={_REASON};S:Job={_JOB.format(m.at)}"
     row = m.row(event, which, client=me, source="ADMIN", context=_REASON, custom=custom, **more)
     m.add(after, who, row)
     return row
@@ -79,36 +80,21 @@ def _bounced_by_hand(m: Message) -> None:
         m.fail(9_000, number)
         row = m.steps[-1][2]
         row.source = "ADMIN"
-        row.custom += f";S:Operator=kim;S:Reason={_REASON};S:Job={_JOB.format(m.at)}"
+        row.custom += f";S:Fork={number};S:Operator=kim;S:Reason={_REASON};S:Job={_JOB.format(m.at)}"
     m.discard(9_800)
-
-
-def _take_over(m: Message, after: int) -> None:
-    row = m.row(
-        "RESUBMIT", client=m.owner, server=m.holder, context="heartbeat-lost", source="REDUNDANCY", epoch=2
-    )
-    row.custom += f";S:Owner={m.owner};S:Reason=heartbeat-lost"
-    m.add(after, HOLDER, row)
-
-
-def _yielded(m: Message, after: int) -> None:
-    row = m.row("TRANSFER", client=m.owner, server=m.holder, context="taken", source="REDUNDANCY", epoch=2)
-    m.add(after, OWNER, row)
-    held = m.row("HARECEIVE", client=m.holder, server=m.owner, context="taken", custom=";S:Rank=0", epoch=2)
-    m.add(after, OWNER, held)
 
 
 def _removed_too_late(m: Message) -> None:
     """A holder that was away delivers what the owner had removed: the removal was pending."""
     m.accepted()
     ordered(m, "REMOVE", 9_000)
-    _take_over(m, 60_000)
+    m.take_over(60_000)
     m.deliver(60_100, who=HOLDER, epoch=2)
 
 
 def _delivered_by_who_heard(m: Message) -> None:
     m.accepted()
-    _take_over(m, 5_000)
+    m.take_over(5_000)
     ordered(m, "REMOVE", 9_000)
     m.discard(9_800, epoch=2)
     m.deliver(60_100, who=HOLDER, epoch=2)
@@ -146,8 +132,8 @@ def _resumed_by_another(m: Message) -> None:
     """The former owner holds a copy, and did not hear that the new one resumed it."""
     m.accepted()
     ordered(m, "SUSPEND", 9_000)
-    _take_over(m, 60_000)
-    _yielded(m, 90_000)
+    m.take_over(60_000)
+    m.yielded(90_000)
     ordered(m, "RESUME", 99_000, who=HOLDER, epoch=2)
     m.left = ((OWNER, "shadow"), (HOLDER, "primary"))
     m.left_in = 2
@@ -177,6 +163,7 @@ def _queue_suspended(m: Message) -> None:
     m.defer(50)
     for after, event in enumerate(("SUSPEND", "RETRY", "RESUME")):
         row = ordered(m, event, 1_000 + after, custom=";S:Queue=relay.example.net")
+        row.custom += f";S:ChangedBy={m.owner}"
         row.id, row.recipients, row.count, row.sender, row.size = "", "", 0, "", 0
         row.context = "relay.example.net"
     m.deliver(9_100)

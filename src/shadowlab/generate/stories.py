@@ -94,45 +94,32 @@ def _found_after_a_start(m: Message) -> None:
     _exposed(m, "Unknown")
 
 
-def _take_over(m: Message, after: int, reason: str = "heartbeat-lost") -> None:
-    row = m.row("RESUBMIT", client=m.owner, server=m.holder, context=reason, source="REDUNDANCY", epoch=2)
-    row.custom += f";S:Owner={m.owner};S:Reason={reason}"
-    m.add(after, HOLDER, row)
-
-
-def _yielded(m: Message, after: int) -> None:
-    row = m.row("TRANSFER", client=m.owner, server=m.holder, context="taken", source="REDUNDANCY", epoch=2)
-    m.add(after, OWNER, row)
-    held = m.row("HARECEIVE", client=m.holder, server=m.owner, context="taken", custom=";S:Rank=0", epoch=2)
-    m.add(after, OWNER, held)
-
-
 def _promoted(m: Message) -> None:
     m.accepted()
-    _take_over(m, 60_000)
+    m.take_over(60_000)
     m.deliver(60_100, who=HOLDER, epoch=2)
-    _yielded(m, 90_000)
+    m.yielded(90_000)
     m.discard(90_100, who=OWNER, epoch=2)
 
 
 def _handed_over(m: Message) -> None:
     m.accepted()
-    _yielded(m, 5_000)
-    _take_over(m, 5_500, "handed-over")
+    m.yielded(5_000)
+    m.take_over(5_500, "handed-over")
     m.deliver(5_600, who=HOLDER, epoch=2)
     m.discard(6_400, who=OWNER, epoch=2)
 
 
 def _falsely(m: Message) -> None:
     m.accepted()
-    _take_over(m, 60_000)
+    m.take_over(60_000)
     m.deliver(60_100, who=HOLDER, epoch=2)
     m.deliver(60_200)
 
 
 def _falsely_dropped(m: Message) -> None:
     m.accepted()
-    _take_over(m, 60_000)
+    m.take_over(60_000)
     m.deliver(60_100, who=HOLDER, epoch=2)
     m.deliver(60_200, event="DUPLICATEDELIVER", custom=";S:InDoubt=true")
 
@@ -284,7 +271,7 @@ def _damaged_everywhere(m: Message) -> None:
 def _refused(m: Message) -> None:
     """Its sender heard 451; the holder never heard of that, and promotes what it has."""
     m.hold()
-    _take_over(m, 60_000, "owner-forgot")
+    m.take_over(60_000, "owner-forgot")
     m.deliver(60_100, who=HOLDER, epoch=2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,12 @@ class GeneratedRow:
     subject: str = "Report"
     size: int = 4096
     related: str = ""
+    status: str = ""  # of each recipient
+    bare: bool = False  # its message's rows are damaged: only the id is known
+    names: tuple[str, str] = ("", "")  # a node, and the entry that names its database
+    refers_to: str = (
+        "mark"  # what ``reference`` says of that node: its ``mark``, its ``database``, or nothing
+    )
 
 
 @dataclass(slots=True)
@@ -59,18 +66,19 @@ class NodeLog:
     def write(self, at: int, row: GeneratedRow) -> None:
         """Add a row; ``at`` is in milliseconds."""
         self.sequence += 1
+        known = bool(row.id) and not row.bare
         self._first = self._first or self.sequence
         second, rest = divmod(at, 1000)
         if second != self._second:
             self._second = second
             self._moment = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-        header = f"<{row.id[-12:]}@example.org>" if row.id else ""
-        about = f";S:Epoch={row.epoch}" if row.id else ""
-        count, size = (str(row.count), str(row.size)) if row.id else ("", "")
-        sender, subject = (row.sender, row.subject) if row.id else ("", "")
+        header = f"<{row.id[-12:]}@example.org>" if known else ""
+        about = f";S:Epoch={row.epoch}" if known else ""
+        count, size = (str(row.count), str(row.size)) if known else ("", "")
+        sender, subject = (row.sender, row.subject) if known else ("", "")
         line = (
             f"{self._moment}.{rest:03d}Z,,{row.client},,{row.server},{row.context},,{row.source},{row.event},,"
-            f"{header},{row.id},{row.recipients},,{size},{count},{row.related},{row.reference},{subject},"
+            f"{header},{row.id},{row.recipients},{row.status},{size},{count},{row.related},{row.reference},{subject},"
             f"{sender},{sender},,,,,,S:Seq={self.sequence};S:Boot={self.boot};S:Db={self.database}{about}"
             f"{row.custom}{row.digests},,{self.boot}-{self.sequence},{VERSION}\r\n"
         )
@@ -82,7 +90,7 @@ class NodeLog:
     def snapshot(self, at: int, name: str, rows: list[GeneratedRow], taken: str = "stop") -> None:
         """What the node holds at that moment, and how much that is."""
         for row in rows:
-            row.custom = f";S:Snapshot={name};S:Role={row.custom}"
+            row.custom, row.source = f";S:Snapshot={name};S:Role={row.custom}", "BOOTLOADER"
             self.write(at, row)
         closing = f";S:Snapshot={name};S:Count={len(rows)};S:Taken={taken}"
         self.write(at, GeneratedRow("LOAD", "", "", 0, "BOOTLOADER", server=self.node, custom=closing))
@@ -114,6 +122,17 @@ class NodeLog:
             f"#Date: {date}\r\n#Fields: {FIELDS}\r\n"
         )
         return (head + "".join(self._lines)).encode()
+
+
+def witnessed(row: GeneratedRow, logs: Mapping[str, NodeLog]) -> GeneratedRow:
+    """The row with the database of the other node that it names, and how far that one's log has got."""
+    name, entry = row.names
+    if name:
+        other = logs[name]
+        row.custom += f";S:{entry}={other.database}"
+        said = {"mark": f"{other.boot}:{other.sequence}", "database": other.database}
+        row.reference = said.get(row.refers_to, "")
+    return row
 
 
 def footer(covered: bytes, first: int, last: int, rows: int) -> bytes:
