@@ -127,7 +127,7 @@ EXAMPLES: dict[str, tuple[tuple[Edit, ...], dict[str, int]]] = {
     ),
     "the time of its delivery is none": (
         (Edit(SENT, "date-time", lambda _: "yesterday"),),
-        {"settled-by-holders-word": 1},
+        {"fate-not-known": 1},
     ),
 }
 """What is changed in a message's rows, and what has to be found: messages by class."""

@@ -14,7 +14,7 @@ from resealing import logs as files_of
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
 from shadowlab.generate.cluster import generate
 
-_UNREADABLE = "settled-by-holders-word"
+_UNREADABLE = "fate-not-known"
 """The row of a delivery is none; its holder was told of it, and does not say how far that log had got."""
 
 THREE = ("it arrived empty", "half of it arrived", "it is in the mailbox of another")

@@ -189,8 +189,8 @@ def living(
     if ends is not None:
         mail(1, 2000, mx1, mx2, ends)
     mail(2, 3000, mx1, mx2, Message.accepted)
-    custom = f";S:TellerDb={LOST}"
-    mail(1, 3500, mx1, mx2, lambda one: one.discard(0, custom=custom, reference=f"{'a' * 16}:{mark}"))
+    said = {"names": ("", ""), "custom": f";S:TellerDb={LOST}", "reference": f"{'a' * 16}:{mark}"}
+    mail(1, 3500, mx1, mx2, lambda one: one.discard(0, **said))
     mx2.close(BEGIN + 4000)
     if left == "closed meanwhile":
         path = mx1.leave_open(BEGIN + 4000)

@@ -169,6 +169,7 @@ ADVICE: dict[Class, str] = {
     Class.INCONSISTENT: "See whether somebody edited the log, or two nodes use one name. " + _DEFECT,
     Class.UNEXPLAINED: _LOGS,
     Class.UNPROVEN_LOSS: "Give the logs that are named as missing, or say --lost for a lost disk. " + _LOGS,
+    Class.UNDIGESTED: "See whether somebody edited the log: without the digest nothing shows what was held.",
     Class.OPEN: f"{_LOGS} While nodes run, say --allow-open.",
 }
 """What to do now about each violation, and about each thing that is not proven."""
