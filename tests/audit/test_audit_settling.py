@@ -405,7 +405,7 @@ def test_several_may_work_with_one_state_at_a_time(here: Auditor, tmp_path: Path
 
 def spoilt(state: Path, what: str) -> Path:
     """A file of the state, of a log that has messages."""
-    path = max(state.glob("v5-*.parquet"), key=lambda one: one.stat().st_size)
+    path = max(state.glob("v6-*.parquet"), key=lambda one: one.stat().st_size)
     match what:
         case "gone":
             path.unlink()
@@ -451,7 +451,7 @@ def test_damage_in_the_middle_of_a_table_is_noticed_and_named(
 ) -> None:
     state = tmp_path / "state"
     here(faulty, state=state, out=tmp_path / "out")
-    path = max(state.glob("v5-*.parquet"), key=lambda one: one.stat().st_size)
+    path = max(state.glob("v6-*.parquet"), key=lambda one: one.stat().st_size)
     octets = bytearray(path.read_bytes())
     octets[len(octets) // 4] ^= 0xFF
     path.write_bytes(octets)

@@ -127,6 +127,8 @@ CHANGES: dict[str, Any] = {
     "the copies have other recipients": more("copied"),
     "a report was not made": more("reports"),
     "a row has other digests": lambda state: {"digests_least": state["digests_greatest"] - 1},
+    "another row came before it": lambda state: {"first": state["first"] - 1},
+    "another row came after its end": lambda state: {"last": state["last"] + 1},
     "the copy was let go late": lambda state: {"discard_at": state["final_at"] + LATE_DISCARD + 1},
 }
 
@@ -140,31 +142,35 @@ def merged(states: Sequence[dict[str, int]]) -> Messages:
     return Messages(columns, Origins.of(files))
 
 
-def whole(logs: Path) -> dict[str, int]:
-    """All that is known of one message, as the state of one file."""
+def whole(logs: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """All that is known of one message: of its owner's file, and of its holder's."""
     rows = states(logs).to_pylist()
-    parts = [row for row in rows if (row["high"], row["low"]) == (rows[0]["high"], rows[0]["low"])]
-    found = {name: sum(row[name] for row in parts) for name in SUMS}
-    found |= {name: min(row[name] for row in parts) for name in LEAST}
-    found |= {name: max(row[name] for row in parts) for name in GREATEST}
-    return found | {"high": rows[0]["high"], "low": rows[0]["low"], "file": 0}
+    one = next(row for row in rows if row["redirects"])
+    owner, holder = sorted(
+        (row for row in rows if (row["high"], row["low"]) == (one["high"], one["low"])),
+        key=lambda row: -row["origins"],
+    )
+    return owner | {"file": 0}, holder | {"file": 1}
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_one_sum_that_does_not_agree_makes_a_suspect(logs: Path, change: str) -> None:
-    state = whole(logs)
-    assert merged([state]).suspect.tolist() == [False]
-    assert merged([state | CHANGES[change](state)]).suspect.tolist() == [True]
+    state, holder = whole(logs)
+    assert merged([state, holder]).suspect.tolist() == [False]
+    assert merged([state | CHANGES[change](state), holder]).suspect.tolist() == [True]
 
 
 @pytest.mark.parametrize("copies", [0, 1])
 def test_a_copy_that_was_made_by_another_database_makes_a_suspect(logs: Path, copies: int) -> None:
     """By that database alone, or by that one too: the copies are as many as were taken."""
-    state = whole(logs) | {"redirects": copies, "holds": copies + 1}
-    other = dict.fromkeys(state, 0) | {
-        "high": state["high"], "low": state["low"], "file": 1, "redirects": 1, "redirect_at": 1,
-        **dict.fromkeys(("accepted_at", "held_at", "digests_least"), NONE_LEAST), "file_from": 0,
+    state, holder = whole(logs)
+    state |= {"redirects": copies}
+    none = dict.fromkeys(state, 0) | {
+        "high": state["high"], "low": state["low"], "first": NONE_LEAST, "last": NONE_GREATEST,
+        **dict.fromkeys(("accepted_at", "held_at", "digests_least", "redirect_at"), NONE_LEAST),
         **dict.fromkeys(("origin_at", "final_at", "discard_at", "hop", "digests_greatest"), NONE_GREATEST),
     }  # fmt: skip
-    assert merged([state, other | {"file": 0}]).suspect.tolist() == [False]
-    assert merged([state, other]).suspect.tolist() == [True]
+    other = none | {"redirects": 1, "redirect_at": 1}
+    others = [holder, none | {"holds": copies, "file": 2}]
+    assert merged([state, *others, other | {"file": 0}]).suspect.tolist() == [False]
+    assert merged([state, *others, other | {"file": 3}]).suspect.tolist() == [True]

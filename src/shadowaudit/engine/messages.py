@@ -22,9 +22,11 @@ _MIXING = np.uint64(0x9E3779B97F4A7C15)
 _PLACES = [place for place in range(36) if place not in (8, 13, 18, 23)]
 _OF_FILES = ("file_from", "file_to")
 _DIGESTS = ("digests_least", "digests_greatest")
-_LEAST = (*(name for name in LEAST if name not in _OF_FILES + _DIGESTS), "redirect_db", "origin_db")
+_OF_PLACES = ("first", "last")
+_NOT_KEPT = _OF_FILES + _DIGESTS + _OF_PLACES
+_LEAST = (*(name for name in LEAST if name not in _NOT_KEPT), "redirect_db", "origin_db")
 _GREATEST = (
-    *(name for name in GREATEST if name not in _OF_FILES + _DIGESTS),
+    *(name for name in GREATEST if name not in _NOT_KEPT),
     "redirect_db_last", "origin_node", "exchange",
 )  # fmt: skip
 MOMENTS = ("accepted_at", "held_at", "final_at", "discard_at")
@@ -103,14 +105,16 @@ class Messages(Rows):
     def __init__(self, states: Mapping[str, Long], origins: Origins) -> None:
         given = _columns(states, origins)
         high, low = given["high"], given["low"]
-        order = np.argsort(low, kind="stable")
+        database = origins.database[given["file"]]
+        order = np.lexsort((database, low))
         same_low = low[order][1:] == low[order][:-1]
         if (same_low & (high[order][1:] != high[order][:-1])).any():
-            order = np.lexsort((low, high))
-        high, low = high[order], low[order]
+            order = np.lexsort((database, low, high))
+        high, low, database = high[order], low[order], database[order]
         new = np.append(True, (high[1:] != high[:-1]) | (low[1:] != low[:-1]))
-        numbers = np.empty(len(order), dtype=np.int64)
+        numbers, places = np.empty((2, len(order)), dtype=np.int64)
         numbers[order] = np.cumsum(new) - 1
+        places[order] = np.cumsum(new | np.append(True, database[1:] != database[:-1])) - 1
         self._begins = np.flatnonzero(new)
         self._order, self._numbers = order, numbers
         self._states = {name: given[name] for name in ("file", *_OF_FILES)}
@@ -126,6 +130,7 @@ class Messages(Rows):
         least, greatest = (given[name] for name in _DIGESTS)
         altered = groups.least(least) < groups.greatest(greatest)
         self.suspect = ~self._proven() | altered
+        self.suspect[numbers[_disordered(given, places)]] = True
         self.chosen = np.ones(groups.size, dtype=bool)
 
     def within(self, since: int | None, until: int | None) -> None:
@@ -157,7 +162,7 @@ class Messages(Rows):
 
         Accepted once, after a copy was made in the same database; as many copies taken as were said to be,
         with the same recipients; every recipient ended once, under its address, and in each database whatever
-        came in went out again; each report that a bounce names was made. (And size and digests on all its
+        came in went out again, and nothing happened before that or after; each report that a bounce names was made. (And size and digests on all its
         rows are the same.) Everything else is judged from its rows.
         """
         received, redirects = self["received"], self["redirects"]
@@ -190,6 +195,21 @@ class Messages(Rows):
             rows = self._order[self._begins[group] : ends[group]]
             parts = zip(*(self._states[name][rows].tolist() for name in ("file", *_OF_FILES)), strict=True)
             yield (int(self["high"][place]), int(self["low"][place])), list(parts)
+
+
+def _disordered(given: Mapping[str, Long], places: Long) -> NDArray[np.bool_]:
+    """Which states are of a message that one database did not receive once, in its first row but for copies,
+    and settle or let go in its last one? Who accepted it settles it, and nobody else. ``places``: a number for
+    each message in each database.
+    """
+    groups = Groups(places, int(places.max()) + 1 if len(places) else 0)
+    entered = groups.total(given["origins"] + given["holds"]) == 1
+    ended = groups.total(given["ended"] - given["recipients"]) == 0
+    first, last = groups.least(given["first"]) % 2 == 0, groups.greatest(given["last"]) % 2 == 1
+    told = groups.total(given["rows"]) > 0  # else only rows of other messages
+    numbered = groups.greatest(given["exchange"]) == 0
+    found: NDArray[np.bool_] = (told & numbered & ~(entered & ended & first & last))[places]
+    return found
 
 
 def _columns(states: Mapping[str, Long], origins: Origins) -> dict[str, Long]:

@@ -25,8 +25,11 @@ SUMS = (
     "rows", "origins", "received", "recipients", "owed", "ended", "settled", "balance", "residue",
     "redirects", "holds", "holders", "odd", "defers", "bounced", "copied", "reports", "resubmitted",
 )  # fmt: skip
-LEAST = ("redirect_at", "accepted_at", "file_from", "held_at", "digests_least")
-GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "digests_greatest")
+LEAST = ("redirect_at", "accepted_at", "file_from", "held_at", "digests_least", "first")
+GREATEST = ("origin_at", "final_at", "discard_at", "hop", "file_to", "digests_greatest", "last")
+"""``first``: twice the sequence of the first row but HAREDIRECT, and one more if it is none by which the
+message enters; ``last``: twice that of the last row, and one more if by that it leaves.
+"""
 
 _COUNTS = (
     "rows",
@@ -60,6 +63,7 @@ def fold(steps: Steps, block: Block) -> Any:
     final = np.flatnonzero(is_any(kind, *FINALS))
     redirect = np.flatnonzero(is_any(kind, Kind.HAREDIRECT))
     received = np.flatnonzero(is_any(kind, Kind.RECEIVE))
+    after = np.flatnonzero(~is_any(kind, Kind.HAREDIRECT))
     enters, leaves = np.flatnonzero(steps.enters), np.flatnonzero(steps.leaves)
     columns = {
         "high": steps.high,
@@ -93,6 +97,8 @@ def fold(steps: Steps, block: Block) -> Any:
         "discard_at": groups.greatest(steps.at, np.flatnonzero(is_any(kind, Kind.HADISCARD))),
         "hop": groups.greatest(steps.hop, np.flatnonzero(steps.hop > 0)),
         "file_to": groups.greatest(block.at + block.ends[steps.row]),
+        "first": groups.least(2 * steps.sequence + ~steps.enters, after),
+        "last": groups.greatest(2 * steps.sequence + steps.leaves),
         "digests_least": groups.least(steps.digests, digested),
         "digests_greatest": groups.greatest(steps.digests, digested),
     }

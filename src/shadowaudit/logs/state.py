@@ -20,7 +20,7 @@ from shadowaudit.logs.manifest import DamagedStateError, Log
 from shadowaudit.logs.publishing import publish
 from shadowaudit.logs.settled import Settlement
 
-_VERSION = 5
+_VERSION = 6
 """Of facts and partial states: higher when they say something else."""
 
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
