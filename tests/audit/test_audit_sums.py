@@ -22,7 +22,7 @@ from shadowaudit.core.verdict import VIOLATED
 from shadowaudit.engine.messages import Messages, Origins
 from shadowaudit.logs import steps
 from shadowaudit.logs.file import digest_file
-from shadowaudit.logs.fold import GREATEST, LEAST, SCHEMA, SUMS
+from shadowaudit.logs.fold import SCHEMA
 from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST
 from shadowlab.generate.cluster import generate
 

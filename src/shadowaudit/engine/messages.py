@@ -162,8 +162,8 @@ class Messages(Rows):
 
         Accepted once, after a copy was made in the same database; as many copies taken as were said to be,
         with the same recipients; every recipient ended once, under its address, and in each database whatever
-        came in went out again, and nothing happened before that or after; each report that a bounce names was made. (And size and digests on all its
-        rows are the same.) Everything else is judged from its rows.
+        came in went out again, and nothing happened before that or after; each report that a bounce names was
+        made. (And size and digests on all its rows are the same.) Everything else is judged from its rows.
         """
         received, redirects = self["received"], self["redirects"]
         here = (self["redirect_db"] == self["origin_db"]) & (self["redirect_db_last"] == self["origin_db"])
@@ -199,8 +199,8 @@ class Messages(Rows):
 
 def _disordered(given: Mapping[str, Long], places: Long) -> NDArray[np.bool_]:
     """Which states are of a message that one database did not receive once, in its first row but for copies,
-    and settle or let go in its last one? Who accepted it settles it, and nobody else. ``places``: a number for
-    each message in each database.
+    and settle or let go in its last one? Who accepted it settles it, and nobody else. ``places``: a number
+    for each message in each database.
     """
     groups = Groups(places, int(places.max()) + 1 if len(places) else 0)
     entered = groups.total(given["origins"] + given["holds"]) == 1
