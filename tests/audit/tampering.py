@@ -104,7 +104,7 @@ IN_SOME: dict[str, tuple[set[str], str]] = {
     "recipient-status, its end": ({"FAIL", *_SENT}, "the words behind the code of a reply"),
     "reference": (
         {"HADISCARD", "HARECEIVE", "HAREDIRECT", COPIED},
-        "how far another log has to reach: less than it may be. Of what a journal copy is one, none else tells",
+        "how far another log has to reach: less than it may be. Of what a journal copy is one, nobody tells",
     ),
     "source-context": (_PASSING - {"HAREDIRECT", "RESUBMIT"} | _RECEIVED | _OPERATED, _WORDS),
     "source-context, its end": (
