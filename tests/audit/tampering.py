@@ -120,7 +120,7 @@ WHEN_ERASED: dict[str, tuple[set[str], str]] = {
     "S:OwnerHost": ({"HARECEIVE"}, "a node may not know that machine"),
     "S:ShadowHost": ({"HAREDIRECT"}, "a node may not know that machine"),
     "S:Recipients": (
-        {"FAIL", "DEFER"},
+        {"DEFER", "HADISCARD", *_SENT, *_OPERATED},
         "it is the first recipient, and the row counts one: without numbers that is what it says",
     ),
     "reference": ({"FAIL", "REMOVE"}, "the report on the first recipient is the one that nodes derive"),
@@ -134,10 +134,7 @@ WHEN_ERASED: dict[str, tuple[set[str], str]] = {
 RENAMES: dict[tuple[str, str], str] = {
     ("SENDEXTERNAL", "SEND"): "on which side of the boundary a hop is, no other row tells",
     ("HAREDIRECTFAIL", "DUPLICATERECEIVE"): "RECEIVE says itself that it has one copy",
-    ("RETRY", "RESUME"): _ATTEMPT,
     ("RETRY", "SUSPEND"): "it was sent all the same: an attempt may be under way",
-    ("SUSPEND", "RESUME"): "of what a RESUME follows: it was suspended and resumed either way",
-    ("SUSPEND", "RETRY"): "of what a RESUME follows, or of a queue",
     **{(QUEUE, other): "it is about no message" for other in ("RESUME", "RETRY", "SUSPEND")},
 }
 """Event, and the name under which its row passes, and why."""
@@ -153,7 +150,6 @@ GONE = {
     "RESOLVE": "whom the sender addressed, nobody else tells",
     "RESUME": "an operator's act that moved nothing",
     "RETRY": "an operator's wish for an attempt",
-    "SUSPEND": "of what a RESUME follows: it is not suspended any more",
     QUEUE: "it is about no message",
 }
 """Events of which a row may be taken out unseen, and why."""

@@ -15,7 +15,7 @@ from resealing import logs as files_of
 from test_audit_good_copies import found
 from test_audit_verdicts import row
 
-from shadowaudit.core.events import Kind
+from shadowaudit.core.events import ADMIN, Event, Kind
 from shadowaudit.core.findings import Class
 from shadowaudit.core.forms import FORMS, unfit
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
@@ -164,3 +164,24 @@ def test_a_doubt_excuses_its_own_recipient_and_what_is_delivered_later(
     assert what in found(*DUPLICATE, doubt)
     other = Class.DUPLICATE if what is Class.ALLOWED_DUPLICATE else Class.ALLOWED_DUPLICATE
     assert other not in found(*DUPLICATE, doubt)
+
+
+def asked(node: str, sequence: int, kind: Kind, *recipients: int) -> Event:
+    entries = {"Operator": "kim", "Job": "1"}
+    return replace(row(node, sequence, kind), source=ADMIN, entries=entries, recipients=recipients or (1,))
+
+
+@pytest.mark.parametrize(
+    ("suspended", "what"),
+    [
+        (asked("mx1", 4, Kind.SUSPEND), set()),
+        (asked("mx2", 9, Kind.SUSPEND), set()),
+        (asked("mx1", 4, Kind.SUSPEND, 2), {Class.INCONSISTENT}),
+        (asked("mx1", 6, Kind.SUSPEND), {Class.INCONSISTENT}),
+        (asked("mx1", 4, Kind.RETRY), {Class.INCONSISTENT}),
+    ],
+    ids=["here before", "at another node", "another recipient", "here afterwards", "tried, not suspended"],
+)
+def test_an_operator_resumes_what_one_suspended(suspended: Event, what: set[Class]) -> None:
+    events = (*DUPLICATE[:3], asked("mx1", 5, Kind.RESUME), replace(DUPLICATE[4]), DUPLICATE[5])
+    assert found(*events, suspended) & {Class.INCONSISTENT} == what

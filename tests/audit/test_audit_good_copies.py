@@ -70,6 +70,16 @@ def test_a_row_of_a_version_before_digests_alters_nothing() -> None:
     assert found(*older) == set()
 
 
+def test_a_node_that_had_it_before_digests_never_says_the_one_of_its_envelope() -> None:
+    """It was upgraded since: its later rows have the new version."""
+    events = digested(DELIVERED)
+    before = "01.00.0000.000"
+    held = (replace(one, entries={}, schema=before) if one.kind is Kind.HARECEIVE else one for one in events)
+    late = {"Content": RIGHT["Content"]}
+    after = (replace(one, entries=late) if one.kind is Kind.HADISCARD else one for one in held)
+    assert found(*after) == set()
+
+
 @pytest.mark.parametrize("name", ["Content", "Envelope"])
 def test_a_digest_that_one_row_alone_lacks_is_missing_evidence(name: str) -> None:
     events = digested(DELIVERED)

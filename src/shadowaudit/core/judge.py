@@ -98,6 +98,7 @@ class _Case:
             *promotions(self.events, self.evidence),
             *self._discards(),
             *removals(self.events_by_index, self.traces, self.places),
+            *unsuspended(self.events_by_index, self.places, untold=self.untold),
             *self._marks(),
         ]
         return Judgement(combined(findings), copies.exposed)
@@ -427,17 +428,20 @@ def altered(events: Mapping[int, Event], *, untold: bool) -> Iterator[Finding]:
 
 
 def undigested(events: Mapping[int, Event]) -> Iterator[Finding]:
-    """Rows without a digest, of a message that has an envelope's. One from before digests never gets that."""
+    """Rows without a digest, of a message that has an envelope's.
+
+    A node that had it before there were digests never gets that one: with rows of an older version nothing is
+    found.
+    """
+    if any(event.schema < SAYS_WHO_ASKED for event in events.values()):
+        return
     compared = {index: event for index, event in events.items() if event.kind in COMPARED}
     known = [index for index, event in compared.items() if event.entries.get("Envelope")]
-    lacking = [
+    if lacking := [
         index
         for index, event in compared.items()
-        if known
-        and event.schema >= SAYS_WHO_ASKED
-        and not (event.entries.get("Content") and event.entries.get("Envelope"))
-    ]
-    if lacking:
+        if known and not (event.entries.get("Content") and event.entries.get("Envelope"))
+    ]:
         detail = f"no digest, which {_where(events, (known[0],))} has: {_where(events, tuple(lacking))}"
         yield Finding(Class.UNDIGESTED, detail, rows=(known[0], *lacking))
 
@@ -630,6 +634,24 @@ def _hears(event: Event, removed: set[int]) -> bool:
     """Is it a row by which its node knows that one of these is settled?"""
     settled = event.kind is Kind.HADISCARD and event.reason in SETTLED_ELSEWHERE
     return (settled or event.kind is Kind.REMOVE) and bool(removed & {*event.recipients})
+
+
+def unsuspended(events: Mapping[int, Event], places: Mapping[int, int], *, untold: bool) -> Iterator[Finding]:
+    """An operator resumes what one suspended: here before, or at another node that had it."""
+    for index, event in events.items():
+        if untold or event.kind is not Kind.RESUME or not event.operated:
+            continue
+        before = {
+            number
+            for at, one in events.items()
+            if one.kind is Kind.SUSPEND
+            and one.operated
+            and (one.database != event.database or places[at] < places[index])
+            for number in one.recipients
+        }
+        if never := set(event.recipients) - before:
+            detail = f"{event.node}: RESUME of what nobody had suspended"
+            yield Finding(Class.INCONSISTENT, detail, _all(never), (index,))
 
 
 def waiting(events: Mapping[int, Event], traces: Mapping[str, Trace]) -> Mapping[int, Sequence[int]]:
