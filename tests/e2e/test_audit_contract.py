@@ -1,6 +1,7 @@
 """The contract between the tracking log and the audit, on logs of real nodes that were killed and wiped.
 
-This module alone imports both: the relay writes, the audit reads.
+This module, and tests/simulation/test_forms.py for the form of each row, import both: the relay writes, the
+audit reads.
 """
 
 from __future__ import annotations
