@@ -21,16 +21,22 @@ from auditing import Auditor
 from click.testing import CliRunner, Result
 from pyarrow import parquet
 from resealing import logs as files_of
+from resealing import resealed
+from test_audit_exchange import log
+from test_audit_exchange import row as exchanged
 
 from shadowaudit.cli import engines, main
+from shadowaudit.core.events import SCHEMAS
+from shadowaudit.core.facts import Fault
 from shadowaudit.core.findings import MEANING
-from shadowaudit.core.verdict import INCOMPLETE, PROVEN
+from shadowaudit.core.verdict import INCOMPLETE, PROVEN, USAGE
 from shadowaudit.logs.manifest import find, open_logs
 from shadowaudit.logs.state import State
 from shadowaudit.spark.java import NoJavaError, find_java, java_version, shim
 from shadowlab.generate.cluster import generate
 from shadowlab.generate.stories import FAULTS
 from shadowlab.generate.writing import GeneratedRow, NodeLog
+from shadowrelay.tracking.format import SCHEMA_VERSION
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
@@ -480,7 +486,52 @@ def test_compressed_logs_beside_others_are_named_unless_they_are_there_unpacked(
     options = {"verify": ("--out", tmp_path / "out"), "ingest": ("--state", tmp_path / "state")}
     what = ("user1@example.com",) if command == "explain" else ()
     result = run(command, *what, logs, *options.get(command, ()))
-    assert f"not read: {others[0].name}.gz and 1 more: unpack them first" in result.stderr.replace("\n", " ")
+    assert f"{others[0].name}.gz and 1 more: unpack them first" in result.stderr.replace("\n", " ")
+    assert (result.exit_code == USAGE) == (command == "verify")
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
+@pytest.mark.parametrize("named", [False, True])
+def test_there_is_no_verdict_while_a_log_is_compressed(tmp_path: Path, ending: str, *, named: bool) -> None:
+    """Exchange numbers nothing, so nothing else would show it."""
+    logs = tmp_path / "logs"
+    log(logs / "EX01", 2016, [exchanged(2016, "RECEIVE"), exchanged(2016, "DELIVER")])
+    asked = ("--no-report", "--engine", "here", "--out", tmp_path / "out")
+    assert run("verify", logs, *asked).exit_code == PROVEN
+    path = logs / "EX01" / f"MSGTRK2026112112-1.LOG.{ending}"
+    path.write_bytes(b"packed")
+    result = run("verify", path if named else logs, *asked)
+    assert result.exit_code == USAGE
+    assert f"not read: {path}: unpack them first" in result.stderr.replace("\n", "")
+
+
+def test_a_compressed_log_that_was_read_before_is_not_missed(tmp_path: Path) -> None:
+    logs = written(tmp_path / "logs")
+    asked = ("verify", logs, "--no-report", "--state", tmp_path / "state", "--out", tmp_path / "out")
+    before = run(*asked).exit_code
+    assert before != USAGE
+    path = min(logs.glob("mx1*/*"))
+    path.rename(path.with_name(f"{path.name}.gz"))
+    assert run(*asked).exit_code == before
+
+
+@pytest.mark.parametrize(("version", "status"), [("01.00.0000.000", PROVEN), ("99", INCOMPLETE)])
+def test_a_version_of_the_format_that_nobody_knows_proves_nothing(
+    tmp_path: Path, version: str, status: int
+) -> None:
+    generate(tmp_path / "logs", messages=6, faults={}, seed=1)
+    for path in files_of(tmp_path / "logs"):
+        told = path.read_bytes().replace(b"#Version: 01.00.0001.000", f"#Version: {version}".encode(), 1)
+        path.write_bytes(told)
+    resealed(tmp_path / "logs")
+    asked = ("--json", "--no-report", "--engine", "here", "--out", tmp_path / "out")
+    result = run("verify", tmp_path / "logs", *asked)
+    gaps = {gap["what"] for gap in json.loads(result.stdout)["gaps"]}
+    assert (result.exit_code, gaps) == (status, {Fault.VERSION} if status else set())
+
+
+def test_the_audit_knows_the_version_that_the_relay_writes() -> None:
+    assert SCHEMA_VERSION in SCHEMAS
 
 
 def named_like_a_log(directory: Path) -> None:

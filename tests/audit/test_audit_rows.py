@@ -218,7 +218,7 @@ def test_rows_that_one_file_tells_twice_are_two(here: Auditor, tmp_path: Path) -
 def test_files_that_are_passed_over_are_named(tmp_path: Path) -> None:
     path = log(tmp_path / "logs", 2016, [row(2016, "RECEIVE"), row(2016, "DELIVER")])
     text = path.read_bytes()
-    others = ["MSGTRK2026112112-1.LOG.gz", "MSGTRK2026112112-1.LOG.old", "exported.csv"]
+    others = ["MSGTRK2026112112-1.LOG.old", "exported.csv"]
     for name in others:
         path.with_name(name).write_bytes(text)
     path.with_name("notes.txt").write_text("nothing of ours", "utf-8")

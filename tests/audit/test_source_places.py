@@ -15,7 +15,7 @@ from resealing import logs as files_of
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import ARROW, COLUMNS
 from shadowaudit.spark.event_rows import batches
-from shadowaudit.spark.places import Log
+from shadowaudit.spark.places import Choice, Log
 from shadowaudit.spark.planning import Wanted, needed
 from shadowlab.generate.cluster import generate
 
@@ -50,6 +50,21 @@ def test_closed_logs_below_a_directory_are_found_in_order_each_once(logs: Path) 
     wanted = sorted(str(path) for path in logs.rglob("*") if path.name.upper().startswith("MSGTRK"))
     assert names(places.find([str(logs)])) == wanted
     assert names(places.find([str(logs / "mx1"), str(logs), f"file://{logs}"])) == wanted
+
+
+def test_compressed_logs_are_refused_where_nothing_may_be_missing(logs: Path) -> None:
+    first = min(logs.rglob("MSGTRK*.LOG"))
+    first.with_name(f"{first.name}.gz").write_bytes(b"the same, packed")
+    assert len(places.find([str(logs)], Choice(whole=True))) == len(places.find([str(logs)]))
+    first.unlink()
+    assert places.find([str(logs)]), "a stream has read it before"
+    others = {log.uri for log in places.find([str(logs)])}
+    assert others == {log.uri for log in places.find([str(logs)], Choice("MSGTRK-mx[23]*", whole=True))} | {
+        one for one in others if "-mx1." in one
+    }
+    for place in (str(logs), f"{logs}/*", f"{first}.gz"):
+        with pytest.raises(OSError, match=rf"not read: .*{first.name}.gz: unpack them first"):
+            places.find([place], Choice(whole=True))
 
 
 def test_a_file_that_is_named_counts_whatever_its_name(tmp_path: Path) -> None:

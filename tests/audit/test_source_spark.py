@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 from buckets import bucket
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from resealing import logs as files_of
 from test_audit_exchange import log as exchange_log
 from test_audit_exchange import row as exchange_row
 from typed import SCHEMA, read
 
 import shadowaudit
+from shadowaudit.core.facts import Fault
 from shadowlab.generate.cluster import generate
 
 pytestmark = pytest.mark.slow
@@ -89,6 +92,21 @@ def test_several_places_and_patterns_are_read(tracking: Any, logs: Path) -> None
     }
     with pytest.raises(Exception, match="nowhere does not exist"):
         tracking.load(str(logs / "nowhere")).count()
+
+
+def test_compressed_logs_are_refused(tracking: Any, logs: Path, tmp_path: Path) -> None:
+    shutil.copytree(logs, tmp_path / "packed")
+    first = min((tmp_path / "packed").rglob("MSGTRK*.LOG"))
+    first.rename(first.with_name(f"{first.name}.zst"))
+    with pytest.raises(PySparkException, match=f"not read: .*{first.name}.zst: unpack them first"):
+        tracking.load(str(tmp_path / "packed")).count()
+
+
+def test_a_version_of_the_format_that_nobody_knows_is_told(tracking: Any, logs: Path, tmp_path: Path) -> None:
+    path = tmp_path / (first := min(logs.rglob("MSGTRK*.LOG"))).name
+    path.write_bytes(first.read_bytes().replace(b"#Version: 01.00.0001.000", b"#Version: 99", 1))
+    told = tracking.load(str(path)).where("problem is not null").select("problem").collect()
+    assert any(Fault.VERSION in row["problem"] for row in told)
 
 
 def test_a_narrow_schema_and_an_aggregate_give_what_the_rows_say(tracking: Any, logs: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -164,7 +164,8 @@ class Places:
             logs += _awaited(self.here, shown) if watch else find(self.here)
         for place in self.elsewhere:
             try:
-                some = import_module("shadowaudit.spark.places").find([place])
+                reached = import_module("shadowaudit.spark.places")
+                some = reached.find([place], reached.Choice(whole=not watch))
             except (OSError, ValueError) as problem:
                 raise NoLogsError(unreached(place, problem)) from None
             if not some:
@@ -203,7 +204,21 @@ def tell_of_packed_logs(shown: Shown, places: Sequence[Path]) -> None:
     """Say that there are compressed ones, which nothing reads."""
     if packed := packed_logs(places):
         others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
-        shown.tell(f"note: compressed, and not read: {packed[0]}{others}: unpack them first")
+        shown.tell(f"note: compressed, and not read: {Path(packed[0]).name}{others}: unpack them first")
+
+
+def refuse_packed_logs(places: Sequence[Path], known: Callable[[], Container[str]]) -> None:
+    """What is in a log that nothing reads would be missing without a word. ``known``: logs read before.
+
+    Raises NoLogsError.
+    """
+    packed = packed_logs(places)
+    if packed:
+        there = known()
+        packed = [one for one in packed if one.rpartition(".")[0] not in there]
+    if packed:
+        others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
+        raise NoLogsError(f"compressed, and not read: {packed[0]}{others}: unpack them first")
 
 
 @contextmanager

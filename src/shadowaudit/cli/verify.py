@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,7 +131,10 @@ def command(
     with options.told(), ExitStack() as stack:
         shown = Shown()
         files = asked.found(watch=watch, shown=shown) if places else []
-        options.tell_of_packed_logs(shown, asked.here)
+        if watch:
+            options.tell_of_packed_logs(shown, asked.here)
+        else:
+            options.refuse_packed_logs(asked.here, partial(_read_before, state_dir))
         if tables is not None:
             from shadowaudit.cli.tables import publish, there_are
 
@@ -165,6 +169,15 @@ def command(
                 show(verdict, out, Console(), report=not no_report, at=at)
             status = verdict.status
     sys.exit(status)
+
+
+def _read_before(state_dir: Path | None) -> set[str]:
+    """The logs that the state remembers."""
+    if state_dir is None or not state_dir.exists():
+        return set()
+    from shadowaudit.logs.state import State
+
+    return {one.path for one in State(state_dir).all()}
 
 
 def _verdicts(

@@ -23,6 +23,7 @@ class Fault(StrEnum):
     ENCODING = "the file is no UTF-8"
     NO_FIELDS = "no #Fields line: not a message tracking log"
     WRONG_HEADER = "a log of ours under a header that is not ours: the file was changed"
+    VERSION = "a version of the format that this audit does not know"
     NO_FOOTER = "no footer: the file was cut short, or is not closed"
     TRAILING = "bytes after the footer"
     WRONG_HASH = "the SHA-256 is not that of the footer: the file was changed"

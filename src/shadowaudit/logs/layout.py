@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from shadowaudit.core.events import SCHEMAS
 from shadowaudit.core.facts import Fault, Flavour
 
 NAME = re.compile(r"MSGTRK-(?P<node>.+)-(?P<boot>[0-9A-Za-z]+)-(?P<first>[0-9]+)\.LOG", re.ASCII)
@@ -36,6 +37,7 @@ class Layout:
 
     flavour: Flavour = Flavour.EXCHANGE
     fields: tuple[str, ...] = ()
+    version: str = ""
     footer: Footer | None = None
     trailing: bool = False
     seen: int = field(default=0)
@@ -46,6 +48,8 @@ class Layout:
         label, _, rest = line.partition(b" ")
         if label == b"#Software:" and rest.strip() == _OURS:
             self.flavour = Flavour.RELAY
+        elif label == b"#Version:":
+            self.version = rest.decode("utf-8", "replace").strip()
         elif (fields := self._fields_in(line)) is not None:
             self.fields = fields
         elif found := _FOOTER.fullmatch(line):
@@ -70,6 +74,8 @@ class Layout:
     def closing_faults(self, name: str, sha256: str, rows: int) -> Iterator[Fault]:
         """Is the file of that name with so many rows as it was closed? Of numbers nothing is said here."""
         footer = self.footer
+        if self.flavour is Flavour.RELAY and self.version and self.version not in SCHEMAS:
+            yield Fault.VERSION
         if self.flavour is not Flavour.RELAY:
             if footer is not None or NAME.fullmatch(name):
                 yield Fault.WRONG_HEADER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,13 +96,20 @@ def find(places: Iterable[Path]) -> list[Found]:
 
 
 def packed_logs(places: Iterable[Path]) -> list[str]:
-    """The names of compressed logs below these directories that are not there unpacked as well, in order."""
+    """The compressed logs below these directories that are not there unpacked as well, in order."""
     found: set[str] = set()
     for place in places:
-        for _, _, names in os.walk(place):
+        if place.is_file():
+            found |= {str(place.absolute())} if is_packed(place.name, ()) else set()
+        for directory, _, names in os.walk(place):
             here = set(names)
-            found |= {name for name in here if _PACKED.fullmatch(name) and Path(name).stem not in here}
+            found |= {str(Path(directory, name).absolute()) for name in here if is_packed(name, here)}
     return sorted(found)
+
+
+def is_packed(name: str, beside: Container[str]) -> bool:
+    """Is that the name of a compressed log, which is not unpacked ``beside`` it?"""
+    return bool(_PACKED.fullmatch(name)) and Path(name).stem not in beside
 
 
 def passed_over(places: Iterable[Path]) -> list[str]:
@@ -139,7 +146,8 @@ def _begins_as_log(path: Path) -> bool:
 def _nothing_in(place: Path) -> str:
     """A sentence about a directory without logs: not mounted, compressed, or another one."""
     if packed := packed_logs([place]):
-        return f"no tracking log in {place}, but compressed ones, such as {packed[0]}: unpack them first"
+        name = Path(packed[0]).name
+        return f"no tracking log in {place}, but compressed ones, such as {name}: unpack them first"
     return (
         f"no tracking log in {place}: closed logs are files named MSGTRK….LOG; one that a node still writes "
         "begins with a dot and is read after it was closed (at least hourly, and at shutdown)"

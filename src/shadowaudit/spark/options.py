@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
@@ -78,9 +78,9 @@ class Options:
             )
         return self.places
 
-    def logs(self) -> list[Log]:
+    def logs(self, *, whole: bool = False) -> list[Log]:
         """Which logs there are now. Raises OptionError, and what ``places.find`` raises."""
-        return places.find(self.where(), self.choice)
+        return places.find(self.where(), replace(self.choice, whole=whole))
 
 
 class _Given:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pyarrow import fs
 
 from shadowaudit.core.text import plain_uri
-from shadowaudit.logs.manifest import is_log
+from shadowaudit.logs.manifest import is_log, is_packed
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
 _OBJECTS = ("s3", "gcs")
@@ -53,12 +53,15 @@ class Log:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Which logs of those below a place: their names are ``like`` a pattern, and they were modified after and
-    before these times (nanoseconds since 1970). ``deep``: those in directories below it, too."""
+    before these times (nanoseconds since 1970). ``deep``: those in directories below it, too. ``whole``: none
+    of them may be compressed, as nothing reads such a one.
+    """
 
     like: str | None = None
     after: int | None = None
     before: int | None = None
     deep: bool = True
+    whole: bool = False
 
     def takes(self, log: Log) -> bool:
         return (
@@ -196,16 +199,33 @@ def _below(place: str, choice: Choice) -> list[Log]:
     if told.type == fs.FileType.NotFound:
         raise FileNotFoundError(f"{_shown(place, path)} does not exist")
     if told.type != fs.FileType.Directory:
+        _packed(base, [told], choice)
         return [_log(base, told)]
     infos = system.get_file_info(fs.FileSelector(path, recursive=choice.deep or pattern is not None))
     if pattern is None:
+        _packed(base, infos, choice)
         return [_log(base, info) for info in infos if _is_log(info)]
     below = "(/.*)?" if choice.deep else "(/[^/]*)?"
     wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{pattern}{below}", re.DOTALL)
     chosen = [info for info in infos if wanted.fullmatch(info.path)]
     if not chosen:
         raise FileNotFoundError(f"nothing is like {plain_uri(place)}")
+    _packed(base, chosen, choice)
     return [_log(base, info) for info in chosen if _is_log(info)]
+
+
+def _packed(place: str, infos: Sequence[Any], choice: Choice) -> None:
+    """What is in compressed logs would be missing without a word: raises OSError where that must not be."""
+    there = {info.path for info in infos}
+    found = [
+        log.uri
+        for info in infos
+        if is_packed(info.base_name, ()) and (unpacked := info.path.rpartition(".")[0]) not in there
+        if choice.takes(replace(log := _log(place, info), uri=_shown(place, unpacked)))
+    ]
+    if found and choice.whole:
+        others = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        raise OSError(f"compressed, and not read: {min(found)}{others}: unpack them first")
 
 
 def _split(place: str) -> tuple[str, str | None]:

@@ -244,7 +244,7 @@ class Reader(_Reading, DataSourceReader):
         self.wanted = narrowed(self.wanted, one)
 
     def partitions(self) -> list[Part]:
-        logs = planning.needed(self.options.logs(), self.wanted)
+        logs = planning.needed(self.options.logs(whole=True), self.wanted)
         return Part.of(logs, self.options.part)
 
 
