@@ -19,8 +19,12 @@ from shadowaudit.core.findings import MEANING, Class, Finding, Severity
 from shadowaudit.core.fingerprint import key_of
 from shadowaudit.core.judge import judge
 from shadowaudit.core.resubmitted import resubmission_id
+from shadowaudit.core.verdict import PROVEN
 from shadowaudit.logs.file import digest_file
 from shadowlab.generate.cluster import generate
+from shadowlab.generate.message import OWNER, Message
+from shadowlab.generate.resubmitting import RESUBMITTING
+from shadowlab.generate.stories import FAULTS
 
 ORIGINAL = "01a1f0be-24e4-766c-be62-dc047c6895f0"
 REQUEST = "5afe7e70-0000-4000-8000-000000000001"
@@ -207,6 +211,25 @@ def test_its_id_is_the_one_that_request_and_original_give(changes: dict[str, obj
     one = replace(begins("mx1", 2), **changes)  # type: ignore[arg-type]
     sent = about((row("mx1", 4, Kind.DELIVER),), one.message)
     assert Class.INCONSISTENT in found(one, *sent)
+
+
+def test_a_hop_that_says_later_that_it_is_delivered_makes_a_duplicate_that_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was asked in vain, and delivers all the same."""
+
+    def story(m: Message) -> None:
+        RESUBMITTING["sent-again-past-a-hop"][0](m)
+        told = {
+            "source": "REDUNDANCY",
+            "server": "edge.example.net",
+            "context": f"ExplicitlyDiscarded;{m.id}",
+        }
+        m.add(130_000, OWNER, m.row("HADISCARD", **told))
+
+    monkeypatch.setitem(FAULTS, "later", (story, ()))
+    generate(tmp_path, messages=4, faults={"later": 1}, seed=1)
+    assert judged(tmp_path)[0].status == PROVEN
 
 
 def test_two_nodes_may_make_it_and_one_of_them_sends_it() -> None:

@@ -50,6 +50,8 @@ class Kind(StrEnum):
     """No event-id: that row among the rows of the message that is given back."""
     SENT_AGAIN = "RESUBMIT past a hop"
     """No event-id: RESUBMIT of what a hop beyond the boundary failed to deliver. It begins a message."""
+    SENT_PAST = "RESUBMIT of it past a hop"
+    """No event-id: that row among the rows of the message that the hop had taken."""
     JOURNAL = "RECEIVE as copy"
     """No event-id: RECEIVE of a journal copy. No sender was answered."""
     MEMBERS = "RECEIVE to members"
@@ -73,8 +75,11 @@ ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, 
 OPERATED = frozenset({Kind.RETRY, Kind.SUSPEND, Kind.RESUME, Kind.REMOVE, Kind.FAIL})
 """What an operator's job does. Done to a queue, the row is about no message."""
 
-ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.MADE})
+ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.SENT_PAST, Kind.MADE})
 """Rows of another message, which name this one."""
+
+REDUNDANCY = "REDUNDANCY"
+"""Source: of HADISCARD, that a hop beyond the boundary said it."""
 
 ADMIN = "ADMIN"
 """Source of what an operator did."""
@@ -200,6 +205,11 @@ class Event:
         told = number_in(self.reference.rpartition(":")[2])
         database = self.entries.get("TellerDb", "")
         return (database, told) if database and told >= 0 else ("", -1)
+
+    @property
+    def by_a_hop(self) -> bool:
+        """Is it a word of a hop beyond the boundary?"""
+        return self.kind is Kind.HADISCARD and self.source == REDUNDANCY
 
     @property
     def beside(self) -> bool:

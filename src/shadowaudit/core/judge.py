@@ -486,7 +486,7 @@ class Involved:
             if event.kind is Kind.HARECEIVE and event.entries.get("OwnerDb")
         }
         databases = [trace.database for trace in traces.values()]
-        servers = {event.peer for event in events if event.kind in _PEERS and event.peer}
+        servers = {event.peer for event in events if event.kind in _PEERS and not event.by_a_hop} - {""}
         databases += [evidence.databases[one] for name in servers for one in self._of(name)]
         self.lost = any(one.lost or one.rolled_back for one in databases)
         self.open = any(not one.closed and not one.lost and one.segments for one in databases)
@@ -721,10 +721,7 @@ def weighed(
             found.denied |= denied
             named -= denied | heard[teller]  # what the teller was told itself is a word, too
             gone = lost
-        if gone:
-            found.borne_out |= named
-        else:
-            found.alone |= named
+        (found.borne_out if gone else found.alone).update(named)
     found.alone -= found.borne_out
     found.denied -= found.borne_out | found.alone
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from shadowaudit.core.events import (
     COMPARED,
+    DISCARDED,
     FINALS,
     ORIGINS,
     SETTLED_ELSEWHERE,
@@ -26,6 +27,9 @@ from shadowaudit.core.fingerprint import derived
 
 _INSIDE = frozenset({Kind.DELIVER, Kind.DUPLICATEDELIVER, Kind.SEND})
 """Delivered inside the boundary: what Safety Net may give back."""
+
+
+_GIVEN_BACK = frozenset({Kind.RESUBMISSION, Kind.SENT_PAST})
 
 
 def resubmission_id(request: str, original: str) -> str:
@@ -57,11 +61,14 @@ def undue(
 
     ``untold``: there may be more rows than these.
     """
-    rows = {index: event for index, event in about.items() if event.kind is Kind.RESUBMISSION}
+    rows = {index: event for index, event in about.items() if event.kind in _GIVEN_BACK}
     if not rows:
         return
     case = _Original(events, evidence, untold=untold)
     for index, event in rows.items():
+        if event.kind is Kind.SENT_PAST:
+            yield from case.past_a_hop(index, event)
+            continue
         yield from case.again(index, event)
         yield from case.altered(index, event)
         yield from case.recipients(index, event)
@@ -128,6 +135,20 @@ class _Original:
         for what, numbers in found.items():
             detail = f"{what[1]}; {_as(event)}"
             yield Finding(what[0], detail, tuple(sorted(numbers)), (*proof[what], index))
+
+    def past_a_hop(self, index: int, event: Event) -> Iterator[Finding]:
+        """Had the hop told the node that it is delivered, before the node sent it another way?"""
+        said = [
+            at
+            for at, one in self.events.items()
+            if one.by_a_hop and one.reason == DISCARDED and one.peer == event.entries.get("Hop")
+            if one.database == event.database and self._place(one) < self._place(event)
+        ]
+        known = {canonical(to) for at in said for to in self.events[at].addresses}
+        pairs = zip(event.recipients, event.addresses, strict=False)
+        if again := tuple(sorted(number for number, to in pairs if canonical(to) in known)):
+            detail = f"the hop had said that it is delivered; {_as(event)}"
+            yield Finding(Class.RESUBMITTED_OUTSIDE, detail, again, (*said, index))
 
     def _ends(self, address: str, given: Event) -> _Ends:
         """Clocks of two nodes tell no order: only what the same database tells later came too late."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from shadowaudit.core import forms
 from shadowaudit.core.events import (
     FINALS,
+    PAST_A_HOP,
+    REDUNDANCY,
     Event,
     Kind,
     about_none,
@@ -30,7 +32,12 @@ Octets = Callable[[str, int, int], bytes]
 
 _HEAD = 1 << 16
 _COUNTED = {Kind.RECEIVE, *FINALS} - {Kind.EXPAND}
-_ABOUT = {Kind.DSN: Kind.REPORT, Kind.RESUBMITTED: Kind.RESUBMISSION, Kind.MEMBERS: Kind.MADE}
+_ABOUT = {
+    Kind.DSN: Kind.REPORT,
+    Kind.RESUBMITTED: Kind.RESUBMISSION,
+    Kind.SENT_AGAIN: Kind.SENT_PAST,
+    Kind.MEMBERS: Kind.MADE,
+}
 _OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
 
 
@@ -110,7 +117,7 @@ def _read(key: Key, pieces: Iterable[Piece], octets: Octets) -> Iterator[Event]:
                 continue
             if event[0] == key:
                 yield event[1]
-            elif event[1].kind in _ABOUT and key_of(event[1].reference) == key:
+            elif event[1].kind in _ABOUT and key_of(event[1].reference.partition(PAST_A_HOP)[0]) == key:
                 yield replace(event[1], kind=_ABOUT[event[1].kind])
 
 
@@ -197,7 +204,8 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         sound = "\ufffd" not in cell["recipient-address"] and (not counted or count == len(addresses))
     if at is None or not sound:
         return None
-    peer = cell.get("server-hostname" if kind in _OUTWARD else "client-hostname", "")
+    outward = kind in _OUTWARD or (kind is Kind.HADISCARD and cell.get("source", "").upper() == REDUNDANCY)
+    peer = cell.get("server-hostname" if outward else "client-hostname", "")
     event = Event(
         node=source.node,
         database=own.get("Db", source.database) if relay else source.database,

@@ -22,6 +22,7 @@ from shadowaudit.core.events import (
     FINALS,
     OPERATED,
     ORIGINS,
+    PAST_A_HOP,
     SENT,
     SETTLED_ELSEWHERE,
     STOP,
@@ -281,8 +282,10 @@ class RelaySteps:
         are about.
         """
         made = []
-        for row in np.flatnonzero(is_any(kind, Kind.DSN, Kind.RESUBMITTED, Kind.MEMBERS)).tolist():
-            if about := table["reference"].text(row):
+        for row in np.flatnonzero(
+            is_any(kind, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.MEMBERS)
+        ).tolist():
+            if about := table["reference"].text(row).partition(PAST_A_HOP)[0]:
                 own = int(found.high[found.ids.of[row]]), int(found.low[found.ids.of[row]])
                 report = kind[row] == KINDS[Kind.DSN]
                 made.append(Made(row, print_of(*own) if report else 0, *key_of(about), odd=not report))

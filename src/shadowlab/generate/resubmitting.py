@@ -188,9 +188,19 @@ def _tracked(m: Message) -> None:
     m.add(5_000, OWNER, m.row("HADISCARD", source="REDUNDANCY", server="edge.example.net", context=context))
 
 
+def _past_a_hop_that_delivered(m: Message) -> None:
+    """It goes another way, though the hop has said that it is delivered."""
+    _tracked(m)
+    _past(m)
+
+
 def _past_a_hop(m: Message) -> None:
     """The hop lost it, so it goes another way."""
     _delivered(m, "SENDEXTERNAL")
+    _past(m)
+
+
+def _past(m: Message) -> None:
     new = Message(
         derived_id("hop", m.id), m.at + _LATER, m.owner, m.holder, m.recipients, [], sender=m.sender
     )
@@ -226,6 +236,10 @@ RESUBMITTING: dict[str, tuple[Callable[[Message], None], tuple[str, ...]]] = {
     "resubmitted-again": (_again, ()),
     "tracked-by-a-hop": (_tracked, ()),
     "sent-again-past-a-hop": (_past_a_hop, ()),
+    "sent-again-past-a-hop-that-delivered": (
+        _past_a_hop_that_delivered,
+        ("resubmitted-across-the-boundary",),
+    ),
     "journal-copy": (_journal, ()),
     "journal-copy-under-a-drawn-id": (_journal_drawn, ()),
 }
