@@ -17,7 +17,7 @@ from resealing import copied, logs, resealed, rows
 
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.forms import FORMS
-from shadowaudit.core.verdict import PROVEN
+from shadowaudit.core.verdict import PROVEN, Verdict
 from shadowaudit.logs.file import digest_file
 from shadowlab.generate.cluster import generate
 from shadowlab.generate.writing import FIELDS, footer
@@ -287,11 +287,15 @@ class Forging:
         self.clean, self.target = clean, target
         copied(clean, target)
         self.digests = {path: digest_file(path) for path in logs(target)}
-        self.verdict, self.cleared = by_sums([*self.digests.values()])
-        assert self.verdict.status == PROVEN, self.verdict.as_dict()
+        self.verdict, _ = by_sums([*self.digests.values()])
 
     def seen(self, change: Change) -> tuple[bool, set[str]]:
         """Is the verdict another one? And the messages that the sums alone clear (``plainly.by_sums``)."""
+        verdict, cleared = self.judged(change)
+        return (verdict.status, verdict.classes) != (PROVEN, self.verdict.classes), cleared
+
+    def judged(self, change: Change) -> tuple[Verdict, set[str]]:
+        """``plainly.by_sums`` of the logs with that change."""
         path = self.target / change.path.relative_to(self.clean)
         whole = path.read_bytes()
         digests: dict[Path, tuple[FileFacts, Any]]
@@ -305,13 +309,12 @@ class Forging:
             path.write_bytes(b"".join(lines) + footer(b"".join(lines), facts.first, facts.last, facts.rows))
             digests = self.digests | {path: digest_file(path)}
         try:
-            verdict, cleared = by_sums([*digests.values()])
+            return by_sums([*digests.values()])
         finally:
             if change.how == REMOVED:
                 copied(self.clean, self.target)
             else:
                 path.write_bytes(whole)
-        return (verdict.status, verdict.classes) != (PROVEN, self.verdict.classes), cleared
 
 
 STORIES = (
@@ -334,6 +337,7 @@ def unseen(directory: Path, target: Path, *, one_in: int = 1) -> tuple[set[Cell]
     show not to be safe: none, if all is well.
     """
     forging = Forging(directory, target)
+    assert forging.verdict.status == PROVEN, forging.verdict.as_dict()
     found, cleared = set(), {}
     for number, change in enumerate(changes(directory)):
         if number % one_in == 0:
