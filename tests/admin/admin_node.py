@@ -63,7 +63,7 @@ from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.scrub import Scrub
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.acts import Acts
-from shadowrelay.operator.drain import Ordered
+from shadowrelay.operator.drain import DrainOrder
 from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames, hops_of
 from shadowrelay.operator.resubmit import Resubmission
@@ -123,7 +123,7 @@ class FakeNode:
     readiness: tuple[bool, str] = (True, "")
     alive: bool = True
     active: bool = False  # being drained
-    ordered: Ordered = field(default_factory=Ordered)
+    ordered: DrainOrder = field(default_factory=DrainOrder)
     opening: bool = False
     clock: NodeClock = field(default_factory=lambda: NodeClock.following(lambda: NOW))
     saved_times: int = 0
@@ -306,11 +306,11 @@ class FakeNode:
         )
 
     async def begin_drain(self, operator: str) -> Remains:
-        self.active, self.ordered = True, Ordered(operator, NOW)
+        self.active, self.ordered = True, DrainOrder(operator, NOW)
         return await self.remains()
 
     async def end_drain(self, operator: str) -> Remains:
-        self.active, self.ordered = False, Ordered(operator, NOW)
+        self.active, self.ordered = False, DrainOrder(operator, NOW)
         return await self.remains()
 
     async def retire(self, name: ServerName, operator: str) -> RetiredAnswer:

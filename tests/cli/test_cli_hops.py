@@ -44,6 +44,8 @@ def test_a_drain_says_that_mail_of_hops_stays_on_the_disk() -> None:
         **{"name": OURS, "draining": True, "arriving": 0, "queued": 0, "exposed": 0, "set_aside": 0},
         **{"handed_over": {}, "not_yet_taken": {}, "held_by": {}, "held_for": {}},
         "kept_for_hops": {HOP: 3},
+        "drain_operator": "",
+        "drain_ordered_at": None,
     }
     (said,) = [line for line in _told(answer) if HOP in line]
     assert said.startswith(f"Keeps 3 messages until {HOP} has delivered: they stay on its disk")

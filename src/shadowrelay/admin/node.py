@@ -26,7 +26,7 @@ from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.announcing import Announces
 from shadowrelay.operator.cluster_reload import ClusterReload
 from shadowrelay.operator.cluster_settings import ClusterSettings
-from shadowrelay.operator.drain import Ordered
+from shadowrelay.operator.drain import DrainOrder
 from shadowrelay.operator.jobs import Jobs
 from shadowrelay.operator.node_acts import NodeActs
 from shadowrelay.operator.queue_names import QueueNames
@@ -189,7 +189,7 @@ class DrainState(Protocol):
     def active(self) -> bool: ...
 
     @property
-    def ordered(self) -> Ordered: ...
+    def ordered(self) -> DrainOrder: ...
 
 
 class ScrubState(Protocol):

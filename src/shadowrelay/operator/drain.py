@@ -109,7 +109,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class DrainOrder:
     """Who ordered something, and when. A node that does it by itself has no name."""
 
     operator: str = ""
@@ -123,7 +123,7 @@ class Draining:
 
     def __init__(self, drain: Drain, patience: float) -> None:
         self.active = False
-        self.ordered = Ordered()
+        self.ordered = DrainOrder()
         self._drain = drain
         self.patience = patience  # seconds for sessions to finish
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -161,7 +161,7 @@ class Draining:
         await self._empty(connectors, until)
 
     def _order(self, operator: str, *, active: bool) -> None:
-        self.active, self.ordered = active, Ordered(operator, self._drain.clock())
+        self.active, self.ordered = active, DrainOrder(operator, self._drain.clock())
 
     async def _empty(self, connectors: Sequence[Connector], until: float) -> None:
         """Let sessions finish; deliver or hand over what they bring, like the rest."""
