@@ -71,7 +71,7 @@ class Stream:
 
     async def _block(self) -> bytes | None:
         while b"\n\n" not in self._text:
-            size = int((await asyncio.wait_for(self._reader.readline(), 10)).strip() or b"0", 16)
+            size = int((await asyncio.wait_for(self._reader.readline(), 30)).strip() or b"0", 16)
             if not size:
                 return None
             self._text += (await self._reader.readexactly(size + 2))[:-2]

@@ -315,6 +315,14 @@ async def test_suspended_mail_has_no_attempt_before_its_suspension_ends(node, un
         lambda ledger: ledger.apply(suspend(ledger, message_id(1), None, by, NOW, until=until or FOREVER)),
     )
     assert await told() == [ends, ends, "an operator suspended it"]
+    # Of two suspensions the later end counts: the message goes on when both are over.
+    later = NOW + timedelta(hours=3)
+    node.hops["outside"] = replace(stopped, suspension=suspension("a repair", later))
+    assert await told() == [
+        until and timestamp(later),
+        until and timestamp(later),
+        "an operator suspended it",
+    ]
 
 
 def suspension(reason: str, until: datetime | None) -> Suspension:

@@ -87,6 +87,16 @@ def test_the_recipients_of_the_tiles_are_those_of_the_rows(here: Auditor, tmp_pa
     assert told["accepted"] == accepted
 
 
+def test_what_a_holder_delivers_whose_owner_lost_its_log_was_got_once(here: Auditor, tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=60, faults={"promotion": 4}, seed=3)
+    for path in (tmp_path / "logs" / "mx1").glob("*.LOG"):
+        path.unlink()
+    told = here(tmp_path / "logs").recipients
+    assert (told["again"], min(told.values())) == (0, 0)
+    assert told["accepted"] == sum(told[name] for name in ("delivered", "bounced", "otherwise", "open"))
+    assert told["delivered"] > 0
+
+
 def test_a_problem_shows_its_steps_in_order_and_its_id_last(page: str) -> None:
     found = next(part for part in page.split("<section ") if part.startswith('class="found violation"'))
     example = found.partition("<details open>")[2].partition('<p class="id">')

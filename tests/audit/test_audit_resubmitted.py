@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from auditing import Auditor
 from click.testing import CliRunner
-from plainly import judged
+from plainly import by_rows, judged
 from test_audit_verdicts import DELIVERED, EVIDENCE, again, row
 
 from shadowaudit.cli import main
@@ -20,6 +20,7 @@ from shadowaudit.core.fingerprint import key_of
 from shadowaudit.core.judge import judge
 from shadowaudit.core.resubmitted import resubmission_id
 from shadowaudit.core.verdict import PROVEN
+from shadowaudit.core.weighing import weigh
 from shadowaudit.logs.file import digest_file
 from shadowlab.generate.cluster import generate
 from shadowlab.generate.message import OWNER, Message
@@ -74,7 +75,10 @@ def test_what_was_delivered_may_be_given_back_by_its_owner_and_by_its_holder(nod
 @pytest.mark.parametrize("kind", [Kind.DELIVER, Kind.DUPLICATEDELIVER, Kind.SEND])
 def test_so_may_what_was_sent_inside_the_boundary_in_any_way(kind: Kind) -> None:
     reply = "250 2.0.0 Duplicate dropped" if kind is Kind.DUPLICATEDELIVER else "250 OK"
-    events = tuple(replace(one, kind=kind, reason=reply) if one.kind is Kind.DELIVER else one for one in GOOD)
+    events = tuple(
+        replace(one, kind=kind, reason=reply, context=reply) if one.kind is Kind.DELIVER else one
+        for one in GOOD
+    )
     assert Severity.VIOLATION not in {MEANING[one][0] for one in found(*events, given_back("mx1"))}
 
 
@@ -230,6 +234,17 @@ def test_a_hop_that_says_later_that_it_is_delivered_makes_a_duplicate_that_is_al
     monkeypatch.setitem(FAULTS, "later", (story, ()))
     generate(tmp_path, messages=4, faults={"later": 1}, seed=1)
     assert judged(tmp_path)[0].status == PROVEN
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_a_database_that_was_set_back_has_forgotten_what_a_hop_said(tmp_path: Path, *, back: bool) -> None:
+    generate(tmp_path, messages=4, faults={"sent-again-past-a-hop-that-delivered": 1}, seed=1)
+    digests = [digest_file(path) for path in sorted(tmp_path.rglob("MSGTRK*.LOG"))]
+    evidence = weigh([one for one, _ in digests], lost=(), allow_open=False, opened=(), since=None, notes=())
+    databases = {name: replace(one, rolled_back=back) for name, one in evidence.databases.items()}
+    judged_so = by_rows(digests, replace(evidence, databases=databases)).values()
+    accused = any(Class.RESUBMITTED_OUTSIDE in classes for _, classes in judged_so)
+    assert accused is not back
 
 
 def test_two_nodes_may_make_it_and_one_of_them_sends_it() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from auditing import Auditor
 from plainly import judged
 from resealing import event, resealed, rows
 from resealing import logs as files_of
@@ -25,12 +26,32 @@ from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.fold import SCHEMA
 from shadowaudit.logs.groups import NONE_GREATEST, NONE_LEAST
 from shadowlab.generate.cluster import generate
+from shadowlab.generate.message import OWNER, Message
+from shadowlab.generate.stories import FAULTS
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     generate(tmp_path / "logs", messages=40, faults={}, seed=5)
     return tmp_path / "logs"
+
+
+def test_a_message_that_snapshots_list_while_it_waits_is_no_suspect(
+    here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a node that deletes old logs could not be asked about ordinary mail again."""
+
+    def story(m: Message) -> None:
+        m.accepted()
+        told = {"custom": ";S:Snapshot=hourly;S:Role=primary", "source": "BOOTLOADER"}
+        m.add(20, OWNER, m.row("LOAD", **told))
+        m.deliver(40)
+        m.discard(800)
+
+    monkeypatch.setitem(FAULTS, "listed", (story, ()))
+    generate(tmp_path / "logs", messages=20, faults={"listed": 5}, seed=1)
+    assert sum(event(row) == "LOAD" for path in files_of(tmp_path / "logs") for row in rows(path)) > 5
+    assert here(tmp_path / "logs").totals["suspects"] == 0
 
 
 def states(directory: Path) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -163,6 +164,16 @@ def test_an_offset_names_the_files_that_came_lately_and_a_time_for_all_before() 
     assert beyond([log("/a/late", 10, 32 * DAY)], end), "it came late"
     assert shortened(end, [])["/a"].keys() == end["/a"].keys() - {"24"}
     assert shortened(end, [log("/a/late", 10, 24 * DAY)])["/a"].keys() == end["/a"].keys(), "it waits"
+
+
+def test_files_that_came_when_the_clock_was_ahead_do_not_hide_those_that_come_later() -> None:
+    now = time.time_ns()
+    ahead = [log(f"/a/{days}", 10, now + days * DAY) for days in (40, 41)]
+    start = offset_of(ahead[:1])
+    start = offset_of(ahead[1:], shortened(start, ahead[1:]))
+    later = [log("/a/later", 10, now + 3600), log("/a/next", 10, now + 7200)]
+    for one in later:
+        assert beyond([*ahead, one], shortened(start, [])) == [one]
 
 
 @given(days=st.permutations(range(40)), at_once=st.integers(1, 7))

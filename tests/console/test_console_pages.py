@@ -89,7 +89,9 @@ class ConsoleNode(FakeNode):
 
     async def _everywhere(self, operator: str, *, dry_run: bool) -> dict[str, Any]:
         own = {"node": self.name, "answers": True, "why": "", **await self._own(dry_run=dry_run)}
-        return {"nodes": [own, {"node": MX2, "answers": False, "why": "it is silent"}]}
+        alike = {**own, **dict.fromkeys(("node", "name"), f"w2.{self.name}")}
+        other = {**own, "node": f"w3.{self.name}", "warnings": ["a file of its own"]}
+        return {"nodes": [own, alike, other, {"node": MX2, "answers": False, "why": "it is silent"}]}
 
     async def _take(self, signed: str) -> None:
         if signed != "signed":
@@ -204,7 +206,7 @@ async def test_a_message_that_nobody_knows_is_a_page_that_says_so(node: ConsoleN
         page = await ask(port, f"/messages/{message_id(77)}")
         wrong = await ask(port, "/messages?state=lost")
     assert (page.status, wrong.status) == (404, 400)
-    assert "No member that answers knows a message" in page.text
+    assert "No member that answers knows a message that is called" in page.text
     assert "<h1>Not found</h1>" in page.text
 
 
@@ -337,6 +339,7 @@ async def test_a_reload_shows_first_what_it_changes_and_then_why_it_is_refused(n
         assert "Changes now" in asked.text
         assert "queue_limit" in asked.text
         assert "It does not answer: it is silent" in asked.text
+        assert re.findall("<h3>([^<]*)</h3>", asked.text) == ["mx1", "w3.mx1", "mx2"]
         assert node.made == []
         own = await ask(port, "/node/reload")
         node.wrong = ("queue_limit is a number",)

@@ -199,6 +199,25 @@ async def test_who_has_all_be_read_at_once_is_told_with_the_scrub(tmp_path: Path
         assert ", begun by ann" in await page("/node")
 
 
+async def test_a_name_that_no_record_could_keep_stops_nothing(tmp_path: Path) -> None:
+    async with (
+        boundary(tmp_path, "mx1") as (one,),
+        admin(one) as url,
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        await running(one)
+        await sent(one, MESSAGE)
+        filled = {"filter": {"queue": "inside"}, "operator": "ann", "reason": "spam"}
+        job = (await client.post("/api/v1/jobs", json={"verb": "suspend", **filled})).json()["id"]
+        window = {"since": "2026-11-21T00:00:00Z", "until": "2026-11-21T10:00:00Z", "all": True}
+        made = {"selector": window, "operator": "ann", "reason": "lost"}
+        request = (await client.post("/api/v1/resubmit", json=made)).json()["request"]["id"]
+        for path in (f"jobs/{job}/stop", f"resubmit/{request}/pause"):
+            refused = await client.post(f"/api/v1/{path}", json={"operator": "b" * 501})
+            assert (refused.status_code, "500 characters" in refused.text) == (400, True), refused.text
+            assert (await client.post(f"/api/v1/{path}", json={"operator": "b" * 500})).status_code == 200
+
+
 async def test_who_redirects_a_queue_and_who_stops_that_is_told_with_the_redirect(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx1", "mx2") as (one, other), admin(one) as url:
         await running(one, other)
@@ -247,7 +266,7 @@ async def test_who_changes_a_resubmit_request_is_kept_with_it(tmp_path: Path) ->
         after = (await command(url, "resubmit", "show", "1")).stdout
         assert re.search(rf"last change +bob on {one.name}", after), after
         assert re.search(r"made by +ann on", after), after
-        assert "ann paused by bob" in await page("/safety-net")
+        assert "ann changed by bob" in await page("/safety-net")
 
 
 async def test_who_retires_a_member_is_told_with_the_member(tmp_path: Path) -> None:

@@ -64,6 +64,16 @@ def test_mail_could_be_sent_since_the_last_of_all_that_kept_it_ended(started, re
     assert (found.keeps(NOW), found.free_since) == ("", ago(hours))
 
 
+def test_of_two_suspensions_the_one_that_ends_last_is_told():
+    route = replace(SUSPENDED, next_hop=NextHop("outside"), until=None, reason="the route is moved")
+    own = replace(SUSPENDED, next_hop=NextHop("outside/example.net"), until=NOW + timedelta(hours=1))
+    suspended = Suspended(lambda: NOW)
+    suspended.take([own, route])
+    assert suspended.by(own.next_hop) == route
+    suspended.take([replace(own, until=None), replace(route, until=NOW + timedelta(hours=1))])
+    assert suspended.by(own.next_hop) == replace(own, until=None)
+
+
 def test_a_hop_that_nothing_was_sent_to_has_room():
     assert keeps() == ""
     assert keeps(outside=Outbound(None, workers=2)) == ""

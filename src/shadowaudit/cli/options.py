@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from shadowaudit.cli.progress import Shown
 from shadowaudit.core.text import plain_uri, without_secrets
 from shadowaudit.engine.port import EngineError, Log
 from shadowaudit.interruption import INTERRUPTED, putting_away
+from shadowaudit.logs.layout import NAME
 from shadowaudit.logs.manifest import (
     DamagedStateError,
     Found,
@@ -207,15 +208,15 @@ def tell_of_packed_logs(shown: Shown, places: Sequence[Path]) -> None:
         shown.tell(f"note: compressed, and not read: {Path(packed[0]).name}{others}: unpack them first")
 
 
-def refuse_packed_logs(places: Sequence[Path], known: Callable[[], Container[str]]) -> None:
-    """What is in a log that nothing reads would be missing without a word. ``known``: logs read before.
-
-    Raises NoLogsError.
+def refuse_packed_logs(places: Sequence[Path], known: Callable[[], Collection[str]]) -> None:
+    """What is in a log that nothing reads would be missing without a word. ``known``: logs read before, or
+    here unpacked. No two logs of ours have one name, wherever they lie. Raises NoLogsError.
     """
     packed = packed_logs(places)
     if packed:
-        there = known()
-        packed = [one for one in packed if one.rpartition(".")[0] not in there]
+        read = known()
+        there = {*read, *(name for one in read if NAME.fullmatch(name := Path(one).name))}
+        packed = [one for one in packed if not {one.rpartition(".")[0], Path(one).stem} & there]
     if packed:
         others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
         raise NoLogsError(f"compressed, and not read: {packed[0]}{others}: unpack them first")

@@ -29,7 +29,7 @@ def unfitting(events: Mapping[int, Event]) -> Iterator[Finding]:
         fits = accepted if event.kind in SENT else refused if event.kind is Kind.FAIL else None
         if fits is not None and not fits(event.status):
             yield _finding(index, event, f"{event.kind} with the status {';'.join(event.status)[:60]!r}")
-        if event.kind is Kind.DUPLICATEDELIVER and DROPPED not in event.reason:
+        if event.kind is Kind.DUPLICATEDELIVER and DROPPED not in event.context:
             yield _finding(index, event, f"{event.kind} with the reply {event.reason[:60]!r}")
         if event.kind is Kind.HAREDIRECT and not redirected(event):
             yield _finding(index, event, f"{event.kind} with the attempts {event.context[:60]!r}")

@@ -137,7 +137,13 @@ class _Original:
             yield Finding(what[0], detail, tuple(sorted(numbers)), (*proof[what], index))
 
     def past_a_hop(self, index: int, event: Event) -> Iterator[Finding]:
-        """Had the hop told the node that it is delivered, before the node sent it another way?"""
+        """Had the hop told the node that it is delivered, before the node sent it another way?
+
+        A database that was set back since knows nothing of what it was told.
+        """
+        database = self.evidence.databases.get(event.database)
+        if database is not None and database.rolled_back:
+            return
         said = [
             at
             for at, one in self.events.items()

@@ -59,14 +59,14 @@ class Verdict:
         """How the recipients ended. ``accepted`` is the sum of the next four; ``again``: those that were
         delivered before.
         """
-        names = ("recipients", "delivered", "bounced", "ended", "again", "dropped")
-        accepted, delivered, bounced, ended, again, dropped = (self.totals.get(name, 0) for name in names)
+        names = ("delivered", "bounced", "ended", "again", "dropped", "open")
+        delivered, bounced, ended, again, dropped, left = (self.totals.get(name, 0) for name in names)
         return {
-            "accepted": accepted,
+            "accepted": ended - again - dropped + left,
             "delivered": delivered - again,
             "bounced": bounced,
             "otherwise": ended - delivered - bounced - dropped,
-            "open": accepted - ended + again + dropped,
+            "open": left,
             "again": again,
         }
 

@@ -52,7 +52,12 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
     """What these messages add to the counts, plainly, for a curve with points of that ``width``."""
     moments = [messages[name][messages.has(name)] for name in MOMENTS]
     known = [one for one in moments if len(one)]
-    more = np.maximum(messages["ended"] - messages["recipients"], 0)  # ends than recipients
+    begun = (messages["origins"] > 0) & (
+        messages["exchange"] == 0
+    )  # else it is not known how many there were
+    more = np.where(
+        begun, np.maximum(messages["ended"] - messages["recipients"], 0), 0
+    )  # ends than recipients
     dropped = np.minimum(more, messages["ended"] - messages["settled"] - messages["bounced"])
     totals = {
         "messages": int((messages["rows"] > 0).sum()),  # of others only a report tells
@@ -64,6 +69,7 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
         "delivered": int(messages["settled"].sum()),
         "again": int(np.minimum(more - dropped, messages["settled"]).sum()),
         "dropped": int(dropped.sum()),
+        "open": int(np.maximum(messages["recipients"] - messages["ended"], 0).sum()),
         "bounced": int(messages["bounced"].sum()),
         "rows": int(messages["rows"].sum()),
         "suspects": int((messages.suspect & (messages["rows"] > 0)).sum()),

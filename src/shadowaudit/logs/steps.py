@@ -168,7 +168,7 @@ class RelaySteps:
         taken = np.array([_needs_a_look(one) for one in parsed])
         odd = taken[which] | ~is_any(
             kind, Kind.RECEIVE, Kind.DSN, Kind.JOURNAL, Kind.MEMBERS, Kind.HAREDIRECT, Kind.HARECEIVE,
-            Kind.HADISCARD, Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER,
+            Kind.HADISCARD, Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.LOAD,
         )  # fmt: skip
         odd |= is_any(kind, Kind.JOURNAL, Kind.MEMBERS) & ((high[message] >> 12) & 15 != _DERIVED)
         odd |= (is_any(kind, Kind.HARECEIVE) & ~new) | (is_any(kind, Kind.HADISCARD) & ~discarded)

@@ -104,7 +104,7 @@ def arrived(log: Log) -> int | None:
     if not isinstance(system, fs.LocalFileSystem):
         return log.modified if system.type_name in _OBJECTS else None
     try:
-        return max(log.modified, os.stat(log.path).st_ctime_ns)
+        return os.stat(log.path).st_ctime_ns
     except OSError:  # it is gone
         return log.modified
 

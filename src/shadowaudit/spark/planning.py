@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -157,7 +158,8 @@ def shortened(offset: Mapping[str, Any], waiting: Iterable[Log]) -> Offset:
 
 def _shortened(names: Mapping[str, Any], first: int) -> dict[str, Any]:
     came = {name: told[1] for name, told in names.items() if isinstance(told, list)}
-    until = min(max(came.values(), default=0) - KEPT, first - 1)
+    # A clock that was ahead for a while must not say of what comes later that it came before.
+    until = min(max(came.values(), default=0) - KEPT, first - 1, time.time_ns() - KEPT)
     if until <= names.get(UNTIL, 0):
         return dict(names)
     return {name: told for name, told in names.items() if came.get(name, until + 1) > until} | {UNTIL: until}

@@ -11,7 +11,7 @@ from starlette.requests import Request as HttpRequest
 
 from shadowrelay.admin.access import Session
 from shadowrelay.admin.guard import FORM, RequestRefused, kind_of
-from shadowrelay.wire.json_fields import is_text
+from shadowrelay.wire.json_fields import MOST_TEXT, is_text
 
 MOST_OCTETS = 64 * 1024
 """Octets that a request's body may have."""
@@ -92,7 +92,14 @@ def maybe_text_of(found: Mapping[str, Any], name: str) -> str | None:
 
 def operator_of(found: Mapping[str, Any]) -> str:
     """The operator in a body that ``body_of`` read."""
-    return text_of(found, "operator")
+    return short_text(text_of(found, "operator"), "operator")
+
+
+def short_text(text: str, name: str) -> str:
+    """A text that a record can keep: what is longer would be no record. Raises RequestRefused."""
+    if len(text) > MOST_TEXT:
+        raise RequestRefused(400, f"{name} has {MOST_TEXT} characters at most")
+    return text
 
 
 def listed(names: set[str]) -> str:

@@ -18,6 +18,7 @@ from shadowrelay.admin.body import (
     maybe_text_of,
     operator_of,
     session_of,
+    short_text,
     text_of,
 )
 from shadowrelay.admin.guard import NO_SUCH_QUEUE, RequestRefused
@@ -31,7 +32,7 @@ from shadowrelay.operator.jobs import NoSuchJob
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import JobEntry, JobPreview, JobsPage, SuspensionRecord, SuspensionsPage
-from shadowrelay.wire.json_fields import MOST_NAMES, MOST_TEXT
+from shadowrelay.wire.json_fields import MOST_NAMES
 
 CONDITIONS = {
     "ids",
@@ -124,7 +125,7 @@ class JobRoutes:
         with_report = body.get("with_report", False)
         if not isinstance(with_report, bool):
             raise RequestRefused(400, "with_report is true or false")
-        operator, reason = _short(operator_of(body), "operator"), _short(text_of(body, "reason"), "reason")
+        operator, reason = operator_of(body), short_text(text_of(body, "reason"), "reason")
         wanted, until = filter_of(body), _until(body)
         with _refusing():
             return await self._services.jobs.add(
@@ -142,8 +143,8 @@ class JobRoutes:
 
     async def act_on_queue(self, request: HttpRequest) -> SuspensionRecord:
         body = await body_of(request, {"queue", "act", "operator", "reason", "until"})
-        queue, act = _short(text_of(body, "queue"), "queue"), body.get("act")
-        operator, reason = _short(operator_of(body), "operator"), _short(text_of(body, "reason"), "reason")
+        queue, act = short_text(text_of(body, "queue"), "queue"), body.get("act")
+        operator, reason = operator_of(body), short_text(text_of(body, "reason"), "reason")
         until = _until(body)
         if act not in _ACTS:
             raise RequestRefused(400, f"act is one of {', '.join(_ACTS)}")
@@ -214,13 +215,7 @@ def _ids(value: object) -> tuple[MessageId, ...]:
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:
     text = maybe_text_of(given, name)
-    return None if text is None else _short(text, name)
-
-
-def _short(text: str, name: str) -> str:
-    if len(text) > MOST_TEXT:
-        raise RequestRefused(400, f"{name} has {MOST_TEXT} characters at most")
-    return text
+    return None if text is None else short_text(text, name)
 
 
 def _age(given: Mapping[str, Any], name: str) -> timedelta | None:

@@ -106,7 +106,7 @@ def _told(answer: RedirectEntry) -> list[str]:
         return [f"{name} redirects nothing"]
     how = str(answer["ended"])
     ended = {"done": "is over", "stopped": "was stopped"}.get(how, f"ended: {how}")
-    by = f" by {answer['stopped_by']}" if answer.get("stopped_by") else ""
+    by = f" by {answer['stopped_by']}" if how == "stopped" and answer.get("stopped_by") else ""
     told = [f"The redirect to {to} {ended}{by}"]
     if answer.get("operator"):
         told.append(f"{answer['operator']} began it at {answer['began_at']}")

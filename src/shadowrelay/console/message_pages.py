@@ -197,6 +197,6 @@ class MessagePages:
         traced = await self._asking.trace(id_)
         shown = one_message(id_, here, next(iter(found["messages"]), None), traced)
         if shown is None:
-            raise RequestRefused(404, f"No member that answers knows a message {wanted}.")
+            raise RequestRefused(404, f"No member that answers knows a message that is called {wanted}.")
         shown |= {"nodes": answering(traced["nodes"]), "verbs": QUEUE_VERBS if shown["queued"] else ()}
         return self._frame.show(request, "message.html", shown)

@@ -18,7 +18,9 @@ from shadowrelay.console.asking import Asking
 from shadowrelay.console.pages import PageFrame
 from shadowrelay.console.site import HEADERS
 from shadowrelay.console.words import short
+from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Scope, Told
+from shadowrelay.core.workers import is_later_worker, node_of
 from shadowrelay.operator.acts import ActRefused
 from shadowrelay.operator.announcing import AnnouncementRefused
 from shadowrelay.operator.node_acts import DRAIN, UNDRAIN
@@ -170,7 +172,7 @@ class NodePages:
             {"of": given.get("of", "")},
         )
         possible = any(one["answers"] and not one["wrong"] for one in nodes)
-        shown |= {"files": nodes, "possible": possible, "why": why}
+        shown |= {"files": _of_nodes(nodes), "possible": possible, "why": why}
         return self._frame.show(request, "reload.html", shown, status=status)
 
     async def _reloaded(self, request: Request, given: Mapping[str, str], *, dry_run: bool) -> list[Told]:
@@ -221,6 +223,17 @@ def _announcement(signed: str, why: str = "") -> dict[str, Any]:
         "Take the member",
     )
     return shown | {"given": {"signed": signed}, "why": why}
+
+
+def _of_nodes(told: Sequence[Told]) -> list[Told]:
+    """What each node says; what a later worker says is told beside it only if that is something else."""
+    unnamed = {one["node"]: {**one, "node": "", "name": ""} for one in told}
+    return [
+        one
+        for one in told
+        if not is_later_worker(one["node"])
+        or unnamed.get(node_of(ServerName(one["node"]))) != unnamed[one["node"]]
+    ]
 
 
 def _done(whose: _Whose) -> Response:

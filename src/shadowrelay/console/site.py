@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from shadowrelay.console import words
+from shadowrelay.core.messages import FOREVER
 from shadowrelay.core.spelling import readable
 
 FRAGMENTS = "x-fragments"
@@ -92,6 +93,7 @@ class Site:
             clock=lambda at: words.clock(at, now, zone),
             waits=lambda at: (words.moment(at) or now) > now,
             soon=lambda at: (words.moment(at) or now) < now + _SOON,
+            endless=lambda at: words.moment(at) == FOREVER,
         )
         return Response(text.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.messages import FOREVER
 from shadowrelay.core.reckoning import NEVER, Endings
 from shadowrelay.core.spans import Span, joined, since_when, within
 from shadowrelay.core.suspending import NONE, SuspendedQueues
@@ -33,9 +34,10 @@ class Suspended:
         return bool(self.queues.records) and self.queues.suspended(next_hop, self._clock())
 
     def by(self, next_hop: NextHop) -> Suspension | None:
-        """The record that suspends the queue now; None if it is not suspended."""
+        """The record that suspends the queue longest from now on; None if it is not suspended."""
         now = self._clock()
-        return next((one for one in self.queues.of(next_hop) if one.in_force(now)), None)
+        found = (one for one in self.queues.of(next_hop) if one.in_force(now))
+        return max(found, key=lambda one: one.until or FOREVER, default=None)
 
     def resumed_at(self, next_hop: NextHop) -> datetime | None:
         """When the last suspension of that queue ended; None: no suspension is on record."""

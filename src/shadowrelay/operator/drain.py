@@ -161,7 +161,7 @@ class Draining:
         await self._empty(connectors, until)
 
     def _order(self, operator: str, *, active: bool) -> None:
-        self.active, self.ordered = active, DrainOrder(operator, self._drain.clock())
+        self.active, self.ordered = active, DrainOrder(operator, self._drain.clock() if operator else None)
 
     async def _empty(self, connectors: Sequence[Connector], until: float) -> None:
         """Let sessions finish; deliver or hand over what they bring, like the rest."""
