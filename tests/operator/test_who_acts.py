@@ -212,6 +212,8 @@ async def test_a_name_that_no_record_could_keep_stops_nothing(tmp_path: Path) ->
         window = {"since": "2026-11-21T00:00:00Z", "until": "2026-11-21T10:00:00Z", "all": True}
         made = {"selector": window, "operator": "ann", "reason": "lost"}
         request = (await client.post("/api/v1/resubmit", json=made)).json()["request"]["id"]
+        longer = await client.post("/api/v1/resubmit", json=made | {"reason": "x" * 501})
+        assert (longer.status_code, "500 characters" in longer.text) == (400, True), longer.text
         for path in (f"jobs/{job}/stop", f"resubmit/{request}/pause"):
             refused = await client.post(f"/api/v1/{path}", json={"operator": "b" * 501})
             assert (refused.status_code, "500 characters" in refused.text) == (400, True), refused.text

@@ -29,6 +29,7 @@ from shadowaudit.logs.manifest import (
     NoneClosedError,
     OpenLog,
     find,
+    not_read,
     open_logs,
     packed_logs,
     still_open,
@@ -204,8 +205,7 @@ def tell_of_open_logs(shown: Shown, unread: Sequence[OpenLog]) -> None:
 def tell_of_packed_logs(shown: Shown, places: Sequence[Path]) -> None:
     """Say that there are compressed ones, which nothing reads."""
     if packed := packed_logs(places):
-        others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
-        shown.tell(f"note: compressed, and not read: {Path(packed[0]).name}{others}: unpack them first")
+        shown.tell(f"note: {not_read([Path(one).name for one in packed])}")
 
 
 def refuse_packed_logs(places: Sequence[Path], known: Callable[[], Collection[str]]) -> None:
@@ -218,8 +218,7 @@ def refuse_packed_logs(places: Sequence[Path], known: Callable[[], Collection[st
         there = {*read, *(name for one in read if NAME.fullmatch(name := Path(one).name))}
         packed = [one for one in packed if not {one.rpartition(".")[0], Path(one).stem} & there]
     if packed:
-        others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
-        raise NoLogsError(f"compressed, and not read: {packed[0]}{others}: unpack them first")
+        raise NoLogsError(not_read(packed))
 
 
 @contextmanager

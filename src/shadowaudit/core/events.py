@@ -109,7 +109,9 @@ KNOWN = frozenset(
 SAYS_WHO_ASKED = "01.00.0001.000"
 """From this schema-version on, FAIL names the recipients for which no report was asked (``S:NoReport``)."""
 
-SCHEMAS = frozenset({"01.00.0000.000", SAYS_WHO_ASKED})
+FIRST_SCHEMA = "01.00.0000.000"
+
+SCHEMAS = frozenset({FIRST_SCHEMA, SAYS_WHO_ASKED})
 """Of our logs: those whose rows the audit knows the meaning of."""
 
 STOP = "stop"

@@ -2,6 +2,8 @@
 
 One table, of the rows that the relay writes (docs/reference/tracking-log.md). The readers of logs ask it, and
 so does whoever makes logs or changes them. A row of another form is none: something was erased or renamed.
+Rows of the first schema-version have the source of their event, and what else they have is as it was when
+they were written.
 """
 
 from __future__ import annotations
@@ -9,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from shadowaudit.core.events import ADMIN, AGENT, ROUTING, SAFETY_NET, SAYS_WHO_ASKED, SETTLED_ELSEWHERE, Kind
-
-FIRST = "01.00.0000.000"
-VERSIONS = (FIRST, SAYS_WHO_ASKED)
-"""All schema-versions that a relay wrote. Rows of the first one have the source of their event, and what else
-they have is as it was when they were written.
-"""
+from shadowaudit.core.events import (
+    ADMIN,
+    AGENT,
+    FIRST_SCHEMA,
+    ROUTING,
+    SAFETY_NET,
+    SCHEMAS,
+    SETTLED_ELSEWHERE,
+    Kind,
+)
 
 CELLS = (
     "client-hostname", "server-hostname", "source-context", "recipient-address", "recipient-status",
@@ -170,12 +175,12 @@ def marks(event: str, context: str) -> frozenset[str]:
 
 def unfit(event: str, source: str, version: str, has: Set[str]) -> str:
     """What keeps a row from being one of that event, or nothing. ``has``: columns, entries and marks."""
-    if version not in VERSIONS:
+    if version not in SCHEMAS:
         return f"schema-version {version[:20]!r}"
     forms = _FORMS.get(event, {}).get(source)
     if not forms:
         return f"{event[:20]} of source {source[:20]!r}"
-    if version == FIRST or any(form.fits(has) for form in forms):
+    if version == FIRST_SCHEMA or any(form.fits(has) for form in forms):
         return ""
     near = min(forms, key=lambda form: len(form.always ^ has & NAMES))
     lacks, more = sorted(near.always - has), sorted((has & NAMES) - near.always - near.may)

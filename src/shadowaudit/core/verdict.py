@@ -152,7 +152,7 @@ class Verdict:
         return f"{told}{self._operated()}."
 
     def _broken(self, accepted: str) -> str:
-        """What happened to how many, worst first: ``2 of 90 messages were lost; 1 was altered``."""
+        """What happened to how many, worst first: ``2 of 90 messages were lost, 1 was altered``."""
         counts = [(many, BROKEN[what]) for what in BROKEN if (many := self.classes.get(what, 0))]
         told = [f"{many:,} {'was' if many == 1 else 'were'} {what}" for many, what in counts[:_TOLD]]
         told[0] = told[0].replace(" ", f" of {accepted} ", 1)

@@ -52,12 +52,9 @@ def tally(messages: Rows, width: int) -> dict[str, Any]:
     """What these messages add to the counts, plainly, for a curve with points of that ``width``."""
     moments = [messages[name][messages.has(name)] for name in MOMENTS]
     known = [one for one in moments if len(one)]
-    begun = (messages["origins"] > 0) & (
-        messages["exchange"] == 0
-    )  # else it is not known how many there were
-    more = np.where(
-        begun, np.maximum(messages["ended"] - messages["recipients"], 0), 0
-    )  # ends than recipients
+    # Ends beyond the recipients: not where it is not known how many there were.
+    begun = (messages["origins"] > 0) & (messages["exchange"] == 0)
+    more = np.where(begun, np.maximum(messages["ended"] - messages["recipients"], 0), 0)
     dropped = np.minimum(more, messages["ended"] - messages["settled"] - messages["bounced"])
     totals = {
         "messages": int((messages["rows"] > 0).sum()),  # of others only a report tells

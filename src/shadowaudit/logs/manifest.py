@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -105,6 +105,12 @@ def packed_logs(places: Iterable[Path]) -> list[str]:
             here = set(names)
             found |= {str(Path(directory, name).absolute()) for name in here if is_packed(name, here)}
     return sorted(found)
+
+
+def not_read(packed: Sequence[str]) -> str:
+    """A sentence about these compressed logs, which nothing reads."""
+    others = f" and {len(packed) - 1:,} more" if len(packed) > 1 else ""
+    return f"compressed, and not read: {packed[0]}{others}: unpack them first"
 
 
 def is_packed(name: str, beside: Container[str]) -> bool:

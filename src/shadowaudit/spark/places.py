@@ -23,7 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pyarrow import fs
 
 from shadowaudit.core.text import plain_uri
-from shadowaudit.logs.manifest import is_log, is_packed
+from shadowaudit.logs.manifest import is_log, is_packed, not_read
 
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<rest>.*)", re.DOTALL)
 _OBJECTS = ("s3", "gcs")
@@ -224,8 +224,7 @@ def _packed(place: str, infos: Sequence[Any], choice: Choice) -> None:
         if choice.takes(replace(log := _log(place, info), uri=_shown(place, unpacked)))
     ]
     if found and choice.whole:
-        others = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-        raise OSError(f"compressed, and not read: {min(found)}{others}: unpack them first")
+        raise OSError(not_read(sorted(found)))
 
 
 def _split(place: str) -> tuple[str, str | None]:

@@ -95,6 +95,11 @@ def operator_of(found: Mapping[str, Any]) -> str:
     return short_text(text_of(found, "operator"), "operator")
 
 
+def reason_of(found: Mapping[str, Any]) -> str:
+    """The reason in a body that ``body_of`` read."""
+    return short_text(text_of(found, "reason"), "reason")
+
+
 def short_text(text: str, name: str) -> str:
     """A text that a record can keep: what is longer would be no record. Raises RequestRefused."""
     if len(text) > MOST_TEXT:

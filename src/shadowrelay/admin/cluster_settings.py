@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from shadowrelay.admin.body import body_of, operator_of, text_of
+from shadowrelay.admin.body import body_of, operator_of, reason_of, text_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.operator.resubmit_estimate import CannotDo
 from shadowrelay.shown.records import SettingEntry, SettingsAnswer
-from shadowrelay.wire.json_fields import MOST_TEXT
 
 
 class SettingsRoutes:
@@ -24,9 +23,7 @@ class SettingsRoutes:
 
     async def change(self, request: Request) -> SettingEntry:
         body = await body_of(request, {"key", "value", "operator", "reason"})
-        key, reason, operator = text_of(body, "key"), text_of(body, "reason"), operator_of(body)
-        if max(len(reason), len(operator)) > MOST_TEXT:
-            raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
+        key, reason, operator = text_of(body, "key"), reason_of(body), operator_of(body)
         if "value" not in body:
             raise RequestRefused(400, "value has to be there: null lets the settings files count again")
         settings = self._node.cluster_settings

@@ -17,6 +17,7 @@ from shadowrelay.admin.body import (
     listed,
     maybe_text_of,
     operator_of,
+    reason_of,
     session_of,
     short_text,
     text_of,
@@ -125,7 +126,7 @@ class JobRoutes:
         with_report = body.get("with_report", False)
         if not isinstance(with_report, bool):
             raise RequestRefused(400, "with_report is true or false")
-        operator, reason = operator_of(body), short_text(text_of(body, "reason"), "reason")
+        operator, reason = operator_of(body), reason_of(body)
         wanted, until = filter_of(body), _until(body)
         with _refusing():
             return await self._services.jobs.add(
@@ -144,7 +145,7 @@ class JobRoutes:
     async def act_on_queue(self, request: HttpRequest) -> SuspensionRecord:
         body = await body_of(request, {"queue", "act", "operator", "reason", "until"})
         queue, act = short_text(text_of(body, "queue"), "queue"), body.get("act")
-        operator, reason = operator_of(body), short_text(text_of(body, "reason"), "reason")
+        operator, reason = operator_of(body), reason_of(body)
         until = _until(body)
         if act not in _ACTS:
             raise RequestRefused(400, f"act is one of {', '.join(_ACTS)}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from shadowrelay.admin.body import body_of, operator_of, text_of
+from shadowrelay.admin.body import body_of, operator_of, reason_of
 from shadowrelay.admin.guard import RequestRefused
 from shadowrelay.admin.node import RunningNode
 from shadowrelay.shown.records import RedundancyEntry
-from shadowrelay.wire.json_fields import MOST_TEXT
 
 _VALUES = {"on": True, "off": False}
 
@@ -28,8 +27,5 @@ class RedundancyRoutes:
         value = body.get("value")
         if value not in _VALUES:
             raise RequestRefused(400, "value has to be on or off")
-        reason = text_of(body, "reason")
-        operator = operator_of(body)
-        if max(len(reason), len(operator)) > MOST_TEXT:
-            raise RequestRefused(400, f"reason and operator have {MOST_TEXT} characters at most")
+        reason, operator = reason_of(body), operator_of(body)
         return await self._node.redundancy.turn(on=_VALUES[value], operator=operator, reason=reason)

@@ -544,16 +544,13 @@ def _waits(
     if hop.suspension is not None and doing in ("ready", "retry"):
         return "suspended", hop.keeps(now), hop.tried_at(recipient.next_attempt, now)
     due = recipient.next_attempt
-    tried_at = hop.tried_at(due, now) if kept or hop.suspension else due
+    why = hop.keeps(now) if kept else _unread(recipient)
     if doing == "suspended" and recipient.suspended is not None:
-        ends = None if recipient.suspended == FOREVER else recipient.suspended
-        later = None if ends is None else max(due or now, ends)
-        return (
-            doing,
-            "an operator suspended it",
-            later and (hop.tried_at(later, now) if hop.suspension else later),
-        )
-    return doing, hop.keeps(now) if kept else _unread(recipient), tried_at
+        why = "an operator suspended it"
+        if recipient.suspended == FOREVER:
+            return doing, why, None
+        due = max(due or now, recipient.suspended)
+    return doing, why, hop.tried_at(due, now) if kept or hop.suspension else due
 
 
 def waiting(

@@ -15,6 +15,7 @@ from shadowrelay.admin.body import (
     listed,
     maybe_text_of,
     operator_of,
+    reason_of,
     session_of,
     text_of,
 )
@@ -59,7 +60,7 @@ class ResubmitRoutes:
         body = await body_of(request, {"selector", "gone", "operator", "reason"})
         selector, gone = self.selector(_object(body, "selector")), _gone(body)
         with refusing():
-            made = await self._resubmission().add(selector, gone, operator_of(body), text_of(body, "reason"))
+            made = await self._resubmission().add(selector, gone, operator_of(body), reason_of(body))
         return {"request": render.told(made)}
 
     async def pause(self, request: HttpRequest) -> ResubmitChanged:
