@@ -149,6 +149,7 @@ class Audit:
         verdict = Verdict(
             totals=found["totals"] if found["totals"].get("messages") else {},
             classes=classes,
+            repeated=tables.repeated(),
             evidence=evidence,
             files=len(facts),
             rows=sum(one.rows + one.unreadable for one in facts),

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from shadowaudit.core.findings import Class, Severity
+from shadowaudit.core.findings import BROKEN, Class, Severity
 from shadowaudit.core.verdict import Verdict
 from shadowaudit.engine.port import Asked, Job
 
@@ -132,16 +132,34 @@ class Tables:
         for path in (*sorted(self.tallies.glob("*.json")), *others):
             yield json.loads(path.read_text("utf-8"))
 
+    def repeated(self) -> Counter[str]:
+        """Of each violation, the messages of which a worse one was found, too."""
+        worst = self._worst()
+        each = parquet.read_table(self.out / "violations.parquet", columns=["id", "class"]).to_batches()
+        rows = (row for batch in each for row in batch.to_pylist()) if worst else ()
+        return Counter(row["class"] for row in rows if worst.get(row["id"], row["class"]) != row["class"])
+
     def examples(self, most: int) -> dict[Class, list[dict[str, Any]]]:
-        """Some findings of each class, for the report."""
+        """Some findings of each class, for the report. A violation is one of the worst of its message."""
         found: dict[Class, list[dict[str, Any]]] = {}
         if (self.out / "findings.parquet").exists():
+            worst = self._worst()
             for batch in parquet.ParquetFile(self.out / "findings.parquet").iter_batches(5000):
                 for row in batch.to_pylist():
-                    chosen = found.setdefault(Class(row["class"]), [])
-                    if len(chosen) < most:
+                    chosen, what = found.setdefault(Class(row["class"]), []), row["class"]
+                    told = row["severity"] == Severity.VIOLATION and worst.get(row["id"], what) != what
+                    if len(chosen) < most and not told:
                         chosen.append(row)
         return found
+
+    def _worst(self) -> dict[str, str]:
+        """The worst violation of each message that has several."""
+        ranks = pa.array([what.value for what in BROKEN])
+        table = parquet.read_table(self.out / "violations.parquet", columns=["id", "class"])
+        ranked = pa.table({"id": table["id"], "rank": compute.index_in(table["class"], ranks)})
+        several = ranked.group_by("id").aggregate([("rank", "min"), ("rank", "count")])
+        several = several.filter(compute.greater(several["rank_count"], 1))
+        return dict(zip(several["id"].to_pylist(), ranks.take(several["rank_min"]).to_pylist(), strict=True))
 
     def stats(self, latencies: Sequence[dict[str, Any]], copies: Sequence[dict[str, int]]) -> None:
         """Distributions, and the curve of what was in transit."""

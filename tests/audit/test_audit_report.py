@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from collections import defaultdict
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from auditing import Auditor
 
-from shadowaudit.core.findings import ADVICE, BROKEN, MEANING, Severity
+from shadowaudit.core.findings import ADVICE, BROKEN, MEANING, Class, Severity
 from shadowaudit.report import charts
 from shadowaudit.report.page import steps, write_report
 from shadowlab.generate.cluster import generate
@@ -48,12 +49,74 @@ def test_what_was_lost_comes_first_and_each_problem_says_what_to_do(here: Audito
     verdict = here(tmp_path / "logs", out=tmp_path / "out")
     page = write_report(tmp_path / "out", verdict).read_text("utf-8")
     problems = [part for part in page.split("<section ") if part.startswith('class="found ')]
-    names = [found[1] for part in problems if (found := re.search(r'class="tag">([^<]+)<', part))]
-    assert names[:2] == ["lost", "duplicate"]
-    told = "messages was lost, 2 were delivered twice without a cause, 1 was acknowledged with one copy, and"
-    assert re.search(f"<h1>1 of [0-9]+ {told} there ", page)
-    for part in problems[: len(names)]:
+    titles = [
+        " ".join(re.sub("<[^>]*>", "", part.partition("<h2>")[2].partition("</h2>")[0]).split())
+        for part in problems
+    ]
+    assert titles[:2] == ["1 lost", "2 delivered twice without a cause duplicate"]
+    told = "messages was lost, 2 were delivered twice without a cause, 1 was acknowledged with one copy"
+    assert re.search(f"<h1>1 of [0-9]+ {told}", page)
+    for part in problems:
         assert "<strong>What to do:</strong> " in part
+
+
+def test_a_message_counts_once_for_the_worst_that_was_found_of_it(here: Auditor, tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=200, faults={"lost": 2, "vanished-copy": 1}, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    assert verdict.classes["vanished-copy"] > verdict.broken[Class.VANISHED] > 0
+    assert verdict.sentence.startswith("2 of ")
+    assert verdict.sentence.endswith(
+        f" messages were lost, {_was(verdict.broken[Class.VANISHED])} dropped by a node without a word."
+    )
+    page = write_report(tmp_path / "out", verdict).read_text("utf-8")
+    tile = re.search(r"<dd>([0-9,]+)</dd><dt>messages with a broken promise</dt>", page)
+    with (tmp_path / "out" / "violations.csv").open() as file:
+        ids = {row["id"] for row in csv.DictReader(file)}
+    assert tile
+    assert int(tile[1]) == len(ids)
+    vanished = page[page.index(">vanished-copy<") :].partition("</section>")[0]
+    assert "2 of these are among the messages above" in vanished
+    shown = re.findall("shadowaudit explain ([0-9a-f-]{36}) ", page)
+    assert {*shown} == ids
+    assert len(shown) == len(ids)
+
+
+def test_each_message_is_told_by_when_from_whom_and_for_whom(here: Auditor, tmp_path: Path) -> None:
+    generate(tmp_path / "logs", messages=200, faults={"lost": 2}, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    page = write_report(tmp_path / "out", verdict).read_text("utf-8")
+    with (tmp_path / "out" / "violations.csv").open() as file:
+        lost = [row for row in csv.DictReader(file) if row["class"] == "lost"]
+    assert len(lost) == 2
+    told = [
+        " ".join(re.sub("<[^>]*>", "", one).split()) for one in re.findall("<summary>.*?</summary>", page)
+    ]
+    for row in lost:
+        first = min(line.partition(".")[0].replace("T", " ") for line in row["evidence"].split("\n"))
+        first_to = json.loads(row["addresses"])[0]
+        assert any(one.startswith(f"{first} sender@example.org → {first_to}") for one in told)
+
+
+def _was(many: int) -> str:
+    return f"{many} {'was' if many == 1 else 'were'}"
+
+
+def test_the_recipients_of_the_page_are_a_sum(here: Auditor, tmp_path: Path) -> None:
+    faults = {"lost": 2, "duplicate": 3, "bounced": 2, "removed": 2}
+    generate(tmp_path / "logs", messages=200, faults=faults, seed=3)
+    verdict = here(tmp_path / "logs", out=tmp_path / "out")
+    page = write_report(tmp_path / "out", verdict).read_text("utf-8")
+    ended = page[page.index('id="recipients"') :].partition("</section>")[0]
+    rows = [
+        (name, int(many.replace(",", "")))
+        for name, many in re.findall('<td class="">([^<]*)</td><td class="number">([0-9,]+)<', ended)
+    ]
+    *parts, (name, together) = rows
+    assert (name, together) == ("together", verdict.recipients["accepted"])
+    assert sum(many for _, many in parts) == together
+    assert dict(parts)["lost, or without an end yet"] > 0
+    assert verdict.recipients["again"] >= 3
+    assert f"{verdict.recipients['again']} deliveries are not in the sum" in ended
 
 
 def test_every_violation_and_every_gap_has_its_words_and_its_advice() -> None:
@@ -101,9 +164,9 @@ def test_a_problem_shows_its_steps_in_order_and_its_id_last(page: str) -> None:
     found = next(part for part in page.split("<section ") if part.startswith('class="found violation"'))
     example = found.partition("<details open>")[2].partition('<p class="id">')
     assert "<strong>RECEIVE</strong>" in example[0]
-    times = re.findall(r"<time>([^<]*)</time>", example[0])
+    times = re.findall(r"<li><time>([^<]*)</time>", example[0])
     assert times == sorted(times)
-    assert re.match(r"message <code>[0-9a-f-]{36}</code></p>\s*</details>", example[2])
+    assert re.match(r"[^<]* <code>shadowaudit explain [0-9a-f-]{36} DIR…</code></p>\s*</details>", example[2])
     assert not re.search(r"<summary>[^<]*[0-9a-f]{8}-[0-9a-f]{4}", page)
 
 

@@ -295,9 +295,10 @@ def test_a_broken_promise_beside_missing_evidence_says_both() -> None:
     assert (whole.strength, "missing" in whole.sentence) == ("full", False)
     partly = Verdict(classes=lost, evidence=replace(EVIDENCE, gaps=(gap,)), **told)
     assert partly.strength == "incomplete"
-    for one in (partly, Verdict(classes=lost | {Class.UNPROVEN_LOSS.value: 1}, evidence=EVIDENCE, **told)):
+    unsettled = Verdict(classes=lost | {Class.UNPROVEN_LOSS.value: 1}, evidence=EVIDENCE, **told)
+    for one, missing in ((partly, "1 gap"), (unsettled, "1 message not proven")):
         assert one.sentence.startswith("1 of 0 messages was lost")
-        assert "evidence is missing (1 gap)" in one.sentence
+        assert f"evidence is missing ({missing})" in one.sentence
 
 
 def test_a_database_that_is_merely_not_at_hand_is_not_said_to_be_lost() -> None:

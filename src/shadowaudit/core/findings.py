@@ -138,7 +138,11 @@ BROKEN: dict[Class, str] = {
 }
 """What happened to the messages of each violation, worst first: it follows *was* or *were*."""
 
-_SENDER = "Ask the sender for it again: the row of RECEIVE names the sender, the subject and the time."
+_SENDER = (
+    "Ask its sender for it again: below stand the time, the sender, the recipients and the subject, and "
+    "violations.csv has all."
+)
+_SAY = "ask again with --lost and the name of the node, if it was."
 _LOGS = "Give the logs of all nodes, closed (stop the node, or wait until it closes its file), and ask again."
 _DEFECT = "A correct node writes no such rows. Keep the logs of all nodes, and report a defect with them."
 
@@ -156,10 +160,9 @@ ADVICE: dict[Class, str] = {
     + _DEFECT,
     Class.ONE_COPY: "Nothing is missing now; until it was delivered, one disk had the only copy. " + _DEFECT,
     Class.LATE_COPY: "Nothing is missing now; for a moment one disk had the only copy. " + _DEFECT,
-    Class.FALSE_COPY: "See whether the disk of that server was replaced or set back: say --lost if it was.",
+    Class.FALSE_COPY: "See whether the disk of that server was replaced or set back: " + _SAY,
     Class.PREMATURE_DISCARD: f"Treat it as lost until its recipients say otherwise. {_SENDER}",
-    Class.VANISHED: "See whether the disk of that node was replaced or set back: say --lost if it was. "
-    + _DEFECT,
+    Class.VANISHED: f"See whether the disk of that node was replaced or set back: {_SAY} {_DEFECT}",
     Class.UNKNOWN_ORIGIN: "See whether rows were added to that log, or a node uses another's name. "
     + _DEFECT,
     Class.RESUBMITTED_OUTSIDE: "People outside may have it twice: tell them, if the content calls for it. "
@@ -168,7 +171,8 @@ ADVICE: dict[Class, str] = {
     Class.RESUBMITTED_AGAIN: "Its recipients may have it several times. " + _DEFECT,
     Class.INCONSISTENT: "See whether somebody edited the log, or two nodes use one name. " + _DEFECT,
     Class.UNEXPLAINED: _LOGS,
-    Class.UNPROVEN_LOSS: "Give the logs that are named as missing, or say --lost for a lost disk. " + _LOGS,
+    Class.UNPROVEN_LOSS: "Give the logs that are named as missing; for a lost disk say --lost and the "
+    "name of its node. " + _LOGS,
     Class.UNDIGESTED: "See whether somebody edited the log: without the digest nothing shows what was held.",
     Class.OPEN: f"{_LOGS} While nodes run, say --allow-open.",
 }

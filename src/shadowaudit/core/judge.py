@@ -27,6 +27,7 @@ from shadowaudit.core.replay import Damage, Ending, Trace, replay
 from shadowaudit.core.replies import epochs, unfitting
 from shadowaudit.core.reported import unreported, unsent
 from shadowaudit.core.resubmitted import contradictory, undue
+from shadowaudit.core.verdict import counted
 
 _THERE = frozenset({Ending.HELD, Ending.TAIL, Ending.UNBELIEVED})
 """The node has what was left, or its rows."""
@@ -216,7 +217,8 @@ class _Case:
             if gone := gone - spoilt:
                 what = Class.LOST if gone == owed else Class.PARTIALLY_LOST
                 rows = (*rows, *self._rows(Kind.HARECEIVE, Kind.HADISCARD, Kind.RESUBMIT))
-                yield Finding(what, f"{len(gone)} of {len(owed)} recipients", _all(gone), rows)
+                detail = f"{len(gone)} of {counted(len(owed), 'recipient')} did not get it"
+                yield Finding(what, detail, _all(gone), rows)
         else:
             yield from self._held(missing, held, where)
 
@@ -306,7 +308,9 @@ class _Case:
         for trace in self.traces.values():
             sound = trace.database.whole and not trace.database.rolled_back
             if trace.ending is Ending.VANISHED and sound:
-                detail = f"{trace.database.node} had it, and its next snapshot does not list it"
+                detail = (
+                    f"{trace.database.node} had it, and its next snapshot, of rows LOAD, does not list it"
+                )
                 rows = [i for i, event in enumerate(self.events) if event.database == trace.database.id]
                 yield Finding(Class.VANISHED, detail, _all(trace.left), tuple(rows))
             if sound and trace.ownerless:

@@ -31,7 +31,11 @@ def unreported(events: Mapping[int, Event], about: Mapping[int, Event], *, untol
             what = Class.UNPROVEN_LOSS if untold else Class.REPORT_MISSING
             if not event.reference and event.schema < SAYS_WHO_ASKED:
                 what = Class.REPORT_UNKNOWN
-            detail = f"no log makes the report {missing[0]}" if event.reference else "no log makes a report"
+            detail = (
+                f"no log has the report on it, {missing[0]}"
+                if event.reference
+                else "no log has a report on it"
+            )
             yield Finding(what, detail, event.recipients, (index,))
 
 

@@ -18,6 +18,7 @@ _TOLD = 3  # kinds of violation in the sentence
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What was audited, and what follows. ``classes``: messages by what was found about them.
+    ``repeated``: of the violations those of messages about which something worse was found.
 
     ``rows``: all that were read, also those about no message and, in ``totals``, of another time.
     ``selected``: only messages of a certain time were asked for.
@@ -25,6 +26,7 @@ class Verdict:
 
     totals: Mapping[str, int]
     classes: Mapping[str, int]
+    repeated: Mapping[str, int] = field(default_factory=dict)
     evidence: Evidence
     files: int
     nodes: int
@@ -38,6 +40,13 @@ class Verdict:
     def count(self, severity: Severity) -> int:
         """Findings of that severity; what ``--allow-open`` excuses is a note."""
         return sum(many for name, many in self.classes.items() if self.severity(Class(name)) is severity)
+
+    @property
+    def broken(self) -> Mapping[Class, int]:
+        """Each violation, worst first, and the messages of which it is the worst: each message once."""
+        return {
+            what: self.classes[what] - self.repeated.get(what, 0) for what in BROKEN if what in self.classes
+        }
 
     def severity(self, what: Class) -> Severity:
         if what is Class.OPEN and self.allow_open:
@@ -133,8 +142,10 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in one sentence; ``caveats`` has the rest."""
         accepted = counted(self.totals.get("messages", 0), "message")
-        gaps = len(self.evidence.gaps) + self.count(Severity.UNPROVEN)
-        missing = f"evidence is missing ({counted(gaps, 'gap')})"
+        gaps, unproven = len(self.evidence.gaps), self.count(Severity.UNPROVEN)
+        counts = [counted(gaps, "gap")] if gaps else []
+        counts += [f"{counted(unproven, 'message')} not proven"] if unproven else []
+        missing = f"evidence is missing ({', '.join(counts)})"
         none = "none was lost, or doubled without an allowed cause"
         match self.status:
             case 0 if self._weaker():
@@ -144,7 +155,7 @@ class Verdict:
             case 0:
                 told = f"Proven: of {accepted} {none}"
             case 1:
-                told = f"{self._broken(accepted)}; and {missing}" if gaps else self._broken(accepted)
+                told = f"{self._broken(accepted)}; and {missing}" if counts else self._broken(accepted)
             case _ if self.void:
                 told = "Not provable: no message in these logs was received in the time asked for"
             case _:
@@ -152,12 +163,14 @@ class Verdict:
         return f"{told}{self._operated()}."
 
     def _broken(self, accepted: str) -> str:
-        """What happened to how many, worst first: ``2 of 90 messages were lost, 1 was altered``."""
-        counts = [(many, BROKEN[what]) for what in BROKEN if (many := self.classes.get(what, 0))]
+        """What happened to how many, worst first: ``2 of 90 messages were lost, 1 was altered``. Each message
+        counts once, for the worst.
+        """
+        counts = [(many, BROKEN[what]) for what, many in self.broken.items() if many]
         told = [f"{many:,} {'was' if many == 1 else 'were'} {what}" for many, what in counts[:_TOLD]]
         told[0] = told[0].replace(" ", f" of {accepted} ", 1)
         if more := sum(many for many, _ in counts[_TOLD:]):
-            told.append(f"and there {'is' if more == 1 else 'are'} {counted(more, 'other violation')}")
+            told.append(f"and {more:,} more broke another promise")
         return ", ".join(told)
 
     def _operated(self) -> str:
@@ -181,6 +194,7 @@ class Verdict:
             "classes": {
                 name: {
                     "count": many,
+                    **({"repeated": again} if (again := self.repeated.get(name, 0)) else {}),
                     "severity": self.severity(Class(name)).value,
                     "meaning": MEANING[Class(name)][1],
                     "advice": ADVICE.get(Class(name), ""),

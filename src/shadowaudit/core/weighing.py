@@ -141,7 +141,7 @@ class _Weighing:
                 detail = f"{counted(file.unreadable, 'row')} that cannot be read, such as {file.example!r}"
             elif fault in (Fault.UNREADABLE_FILE, Fault.ENCODING) and file.example:
                 detail = f"{fault}: {file.example}"
-            self._gap(detail, file.path, "what the rows in question told is not known")
+            self._gap(detail, file.path, "what its missing or changed rows told is not known")
 
     def _chain(self, database: str, files: list[FileFacts], lives: list[list[FileFacts]]) -> None:
         node = files[0].node

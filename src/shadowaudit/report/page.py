@@ -1,4 +1,4 @@
-"""report.html: the verdict in a sentence, tiles and charts, then the problems. It needs no other file."""
+"""report.html: the verdict in a sentence and tiles, the problems, then charts. It needs no other file."""
 
 from __future__ import annotations
 
@@ -30,18 +30,13 @@ _MEASURES = {
     ),
     "discard": ("From then until the holder discards its copy", "clocks of two nodes, which may differ"),
 }
-_TILES = (
-    ("messages", "messages"),
-    ("accepted", "recipients, of whom"),
+_ENDS = (
     ("delivered", "got it"),
-    ("bounced", "could not get it"),
-    ("otherwise", "removed, or a list"),
+    ("bounced", "could not get it: bounced"),
+    ("otherwise", "another end: removed, a list, or had before"),
     ("open", "have no end yet"),
-    ("again", "got it once more"),
-    ("resubmitted", "given back by Safety Net"),
-    ("rows", "rows read"),
 )
-_ALWAYS = ("messages", "accepted", "delivered", "bounced", "rows")
+_LOSSES = frozenset({Class.LOST, Class.PARTIALLY_LOST, Class.DAMAGED})
 
 
 def write_report(out: Path, verdict: Verdict) -> Path:
@@ -57,6 +52,9 @@ def write_report(out: Path, verdict: Verdict) -> Path:
         nodes=verdict.servers,
         period=_period(verdict.totals),
         tiles_told=_tiles(verdict),
+        recipients=_recipients(verdict),
+        again=verdict.recipients["again"],
+        resubmitted=verdict.totals.get("resubmitted", 0),
         charts=_charts(stats, copies),
         hops=_hops(stats),
         problems=[group for group in groups if group["severity"] != Severity.NOTE],
@@ -70,16 +68,28 @@ def write_report(out: Path, verdict: Verdict) -> Path:
 
 
 def _tiles(verdict: Verdict) -> list[dict[str, str]]:
-    """Problems; then the recipients of all messages, and how they ended: these add up; then what was read."""
-    totals = {**verdict.totals, "rows": verdict.rows, **verdict.recipients}
-    violations, unproven = verdict.count(Severity.VIOLATION), verdict.count(Severity.UNPROVEN)
-    missing = len(verdict.evidence.gaps) + unproven
+    """The numbers of the sentence."""
+    broken, unproven = sum(verdict.broken.values()), verdict.count(Severity.UNPROVEN)
+    gaps = len(verdict.evidence.gaps)
     told = [
-        ("violations", violations, "bad" if violations else "good"),
-        ("gaps in the evidence", missing, "warn" if missing else "good"),
-        *((label, totals.get(name, 0), "") for name, label in _TILES if name in _ALWAYS or totals.get(name)),
+        ("messages with a broken promise", broken, "bad" if broken else "good"),
+        ("messages not proven", unproven, "warn" if unproven else "good"),
+        ("gaps in the logs", gaps, "warn" if gaps else "good"),
+        ("messages in all", verdict.totals.get("messages", 0), ""),
     ]
     return [{"value": f"{many:,}", "label": label, "kind": kind} for label, many, kind in told]
+
+
+def _recipients(verdict: Verdict) -> dict[str, Any]:
+    """How the recipients of all messages ended, as a sum that adds up."""
+    told, lost = verdict.recipients, _LOSSES & {what for what, _ in verdict.found}
+    ends = [(name, label) for name, label in _ENDS if told[name] or name == "delivered"]
+    words = {"open": "lost, or without an end yet"} if lost else {}
+    rows = [(words.get(name, label), f"{told[name]:,}") for name, label in ends]
+    return {
+        "columns": [("recipients", ""), ("", "number")],
+        "rows": [*rows, ("together", f"{told['accepted']:,}")],
+    }
 
 
 def _charts(stats: Sequence[Mapping[str, Any]], copies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -118,7 +128,8 @@ def _groups(verdict: Verdict, examples: Mapping[Class, list[dict[str, Any]]]) ->
             "count": many,
             "severity": verdict.severity(what).value,
             "told": BROKEN.get(what, MEANING[what][1]),
-            "meaning": MEANING[what][1][:1].upper() + MEANING[what][1][1:],
+            "meaning": MEANING[what][1][:1].upper() + MEANING[what][1][1:] if what in BROKEN else "",
+            "again": verdict.repeated.get(what.value, 0),
             "advice": ADVICE.get(what, ""),
             "examples": [_example(one) for one in examples.get(what, [])],
         }
@@ -128,11 +139,15 @@ def _groups(verdict: Verdict, examples: Mapping[Class, list[dict[str, Any]]]) ->
 
 def _example(row: Mapping[str, Any]) -> dict[str, Any]:
     evidence = row["evidence"] or ""
+    found = steps(evidence.split("\n"))
+    addresses = json.loads(row["addresses"] or "[]")
     return {
         **row,
-        "addresses": json.loads(row["addresses"] or "[]"),
+        "sender": next((step.sender for step in found if step.sender), ""),
+        "at": found[0].at if found else None,
+        "addresses": [*addresses[:_MOST], *([f"{len(addresses) - _MOST} more"] if addresses[_MOST:] else [])],
         "evidence": evidence,
-        "steps": steps(evidence.split("\n")),
+        "steps": found,
     }
 
 
@@ -193,7 +208,35 @@ def _milliseconds(value: float) -> str:
 
 
 _FROM, _TO, _ANSWER, _EVENT, _RECIPIENTS = 2, 4, 5, 8, (12, 11)  # Exchange 2010 has one column less
+_SENDER = 7  # columns behind the recipients
 _MOST = 3  # recipients told of each row
+_WORDS = {
+    "RECEIVE": "accepted it",
+    "DSN": "made it, to report on another message",
+    "HAREDIRECT": "the second copy is stored",
+    "HAREDIRECTFAIL": "no second copy could be made",
+    "HARECEIVE": "stored the second copy",
+    "HADISCARD": "discarded its copy",
+    "HADAMAGE": "found its copy damaged",
+    "HARESTORE": "mended a damaged copy",
+    "RESUBMIT": "took it over, or gave it back",
+    "TRANSFER": "handed it over",
+    "DELIVER": "delivered it",
+    "SEND": "sent it on",
+    "SENDEXTERNAL": "sent it on, out of this organization",
+    "DUPLICATEDELIVER": "the mailbox server had it already",
+    "DEFER": "could not send it yet",
+    "FAIL": "gave it up",
+    "REMOVE": "an operator removed it",
+    "SUSPEND": "suspended it",
+    "RESUME": "resumed it",
+    "LOAD": "listed what it holds",
+    "EXPAND": "made copies for the members of a list",
+}
+_REPLIED = frozenset(
+    {"DELIVER", "SEND", "SENDEXTERNAL", "DUPLICATEDELIVER", "DEFER", "FAIL", "HAREDIRECTFAIL"}
+)
+"""Rows whose source-context is what another server said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +249,12 @@ class Step:
     target: str
     recipients: str
     answer: str
+    sender: str = ""
+
+    @property
+    def told(self) -> str:
+        """What the event means, in words; an event of Exchange's may have none here."""
+        return _WORDS.get(self.event, "")
 
 
 def steps(rows: Iterable[str]) -> list[Step]:
@@ -222,7 +271,10 @@ def _step(row: str) -> Step | None:
         return None
     if at is None:
         return None
-    named = next((cells[column] for column in _RECIPIENTS if "@" in cells[column]), "")
+    place = next((column for column in _RECIPIENTS if "@" in cells[column]), None)
+    named, sender = "", ""
+    if place is not None:
+        named, sender = cells[place], next(iter(cells[place + _SENDER :]), "")
     recipients = [one for one in named.split(";") if one]
     more = f" and {len(recipients) - _MOST:,} more" if len(recipients) > _MOST else ""
     return Step(
@@ -231,5 +283,6 @@ def _step(row: str) -> Step | None:
         cells[_FROM],
         cells[_TO],
         ", ".join(recipients[:_MOST]) + more,
-        cells[_ANSWER],
+        cells[_ANSWER] if cells[_EVENT] in _REPLIED else "",
+        sender,
     )
