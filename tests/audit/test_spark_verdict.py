@@ -21,7 +21,7 @@ from test_audit_words import disk_lost, told
 
 from shadowaudit.audit import Audit, Question
 from shadowaudit.core.findings import Class
-from shadowaudit.core.verdict import Verdict
+from shadowaudit.core.verdict import INCOMPLETE, Verdict
 from shadowaudit.engine import merge
 from shadowaudit.engine.here import Here
 from shadowaudit.engine.pool import Pool
@@ -116,6 +116,22 @@ def test_what_a_holder_was_told_is_weighed_alike(engine: SparkEngine, here: Here
     assert found[0].totals["suspects"] == 5
     counted = {Class.PREMATURE_DISCARD: 2, Class.HOLDERS_WORD: 2, Class.UNPROVEN_LOSS: 3}
     assert {what: found[0].classes.get(what, 0) for what in counted} == counted
+
+
+@pytest.mark.slow
+def test_two_clusters_with_the_same_names_are_not_proven_together(
+    engine: SparkEngine, here: Here, tmp_path: Path
+) -> None:
+    for number in (5, 6):
+        generate(tmp_path / "logs" / str(number), messages=30, faults={}, seed=number)
+    logs: list[Log] = list(find([tmp_path / "logs"]))
+    outs = [tmp_path / "spark", tmp_path / "plain"]
+    found = [verdict(one, logs, out) for one, out in zip((engine, here), outs, strict=True)]
+    same(*found, *outs)
+    assert found[0].status == INCOMPLETE
+    assert [gap.what.partition(":")[0] for gap in found[0].evidence.gaps] == [
+        "two clusters have a node of this name"
+    ] * 3
 
 
 @pytest.mark.slow

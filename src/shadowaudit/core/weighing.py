@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from shadowaudit.core.evidence import Database, Evidence, Gap, Segment
 from shadowaudit.core.facts import Fault, FileFacts, Flavour, Opened
+from shadowaudit.core.namesakes import namesakes
 from shadowaudit.core.verdict import counted
 from shadowaudit.core.workers import node_of
 
@@ -76,6 +77,7 @@ class _Weighing:
         self.lost = frozenset(self._declared(by_database, lives))
         for database, files in by_database.items():
             self._chain(database, files, lives[database])
+        self.gaps += namesakes(lives, self.lost)
         for log in strays(self.opened, by_database, self.lost):
             self._gap(
                 f"the log that {log.node} still writes begins at row {log.first}",
