@@ -20,6 +20,7 @@ _ADDRESS = re.compile(r"[^\s<>@,;:\"()]+@[^\s<>@,;:\"()]+")
 _JOINERS = "\u200c\u200d"  # invisible, and part of words and of emoji
 
 
+@lru_cache(maxsize=4096)
 def canonical(domain: str) -> str:
     """One spelling per domain: lower case, A-labels, no root dot.
 

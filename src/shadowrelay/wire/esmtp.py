@@ -7,9 +7,10 @@ as they were given.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from types import MappingProxyType
+from typing import Any
 
 from shadowrelay.core.messages import Envelope
 from shadowrelay.core.values import dataclass
@@ -95,22 +96,11 @@ def parse_mail(
         raise Refused(501, "5.1.7", "Address needs a domain")
     given = _parameters(rest, keywords)
     smtputf8 = "SMTPUTF8" in given
-    if given.pop("SMTPUTF8", ""):
+    if smtputf8 and given["SMTPUTF8"]:
         raise _bad("SMTPUTF8 takes no value")
-    _refuse_non_ascii(sender, given, smtputf8=smtputf8)
-    body = given.pop("BODY", "7BIT").upper()
-    if body not in {"7BIT", "8BITMIME"}:
-        raise _bad("BODY is 7BIT or 8BITMIME")
-    return MailFrom(
-        sender=sender,
-        size=_size(given.pop("SIZE", None)),
-        body=body,
-        smtputf8=smtputf8,
-        ret=_ret(given.pop("RET", None)),
-        envid=_envid(given.pop("ENVID", None)),
-        auth=_auth(given.pop("AUTH", None)),
-        extra=MappingProxyType(given) if given else _NOTHING,
-    )
+    if not (smtputf8 or argument.isascii()):
+        _refuse_non_ascii(sender, given)
+    return MailFrom(sender, **_read(given, _OF_MAIL))
 
 
 def parse_rcpt(
@@ -129,13 +119,9 @@ def parse_rcpt(
     if route:
         raise Refused(550, "5.7.1", "Routing by the sender is refused")
     given = _parameters(rest, keywords)
-    _refuse_non_ascii(address, given, smtputf8=smtputf8)
-    return RcptTo(
-        address=address,
-        notify=_notify(given.pop("NOTIFY", None)),
-        orcpt=_orcpt(given.pop("ORCPT", None)),
-        extra=MappingProxyType(given) if given else _NOTHING,
-    )
+    if not (smtputf8 or argument.isascii()):
+        _refuse_non_ascii(address, given)
+    return RcptTo(address, **_read(given, _OF_RCPT))
 
 
 def refuse_routing(rcpt: RcptTo) -> None:
@@ -203,7 +189,7 @@ def _bad(text: str) -> Refused:
 
 
 def _after(keyword: str, argument: str) -> str:
-    if argument[: len(keyword)].upper() != keyword:
+    if not argument.startswith(keyword) and argument[: len(keyword)].upper() != keyword:
         raise _bad(f"Syntax: {'MAIL' if keyword == 'FROM:' else 'RCPT'} {keyword}<address>")
     return argument[len(keyword) :]
 
@@ -236,9 +222,7 @@ def _no_parameter(word: str) -> str:
     return f"Value of {key.upper()[:_LONGEST_SAID]} is missing, or has a character that it cannot have"
 
 
-def _refuse_non_ascii(address: str, given: Mapping[str, str], *, smtputf8: bool) -> None:
-    if smtputf8:
-        return
+def _refuse_non_ascii(address: str, given: Mapping[str, str]) -> None:
     if not address.isascii():
         raise Refused(553, "5.6.7", "SMTPUTF8 is needed for this address")
     for key, value in given.items():
@@ -246,45 +230,53 @@ def _refuse_non_ascii(address: str, given: Mapping[str, str], *, smtputf8: bool)
             raise Refused(553, "5.6.7", f"SMTPUTF8 is needed for this {key}")
 
 
-def _size(value: str | None) -> int | None:
-    if value is None:
-        return None
+def _read(given: dict[str, str], known: Mapping[str, tuple[str, Callable[[str], object]]]) -> dict[str, Any]:
+    """The parameters as the fields of a command: those that are known, the rest as ``extra``."""
+    fields = {name: read(given.pop(key)) for key, (name, read) in known.items() if key in given}
+    if given:
+        fields["extra"] = MappingProxyType(given)
+    return fields
+
+
+def _body(value: str) -> str:
+    if value.upper() not in {"7BIT", "8BITMIME"}:
+        raise _bad("BODY is 7BIT or 8BITMIME")
+    return value.upper()
+
+
+def _size(value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) <= 20):
         raise _bad("SIZE is a number of octets, of at most 20 digits")
     return int(value)
 
 
-def _ret(value: str | None) -> str | None:
-    if value is not None and value.upper() not in {"FULL", "HDRS"}:
+def _ret(value: str) -> str:
+    if value.upper() not in {"FULL", "HDRS"}:
         raise _bad("RET is FULL or HDRS")
-    return value.upper() if value else None
+    return value.upper()
 
 
-def _envid(value: str | None) -> str | None:
-    if value is not None and not (0 < len(value) <= 100 and is_xtext(value)):
+def _envid(value: str) -> str:
+    if not (0 < len(value) <= 100 and is_xtext(value)):
         raise _bad("ENVID is xtext, of at most 100 characters")
     return value
 
 
-def _auth(value: str | None) -> str | None:
-    if value is not None and value != "<>" and not (0 < len(value) <= 500 and is_xtext(value)):
+def _auth(value: str) -> str:
+    if value != "<>" and not (0 < len(value) <= 500 and is_xtext(value)):
         raise _bad("AUTH is <>, or xtext of at most 500 characters")
     return value
 
 
-def _notify(value: str | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
+def _notify(value: str) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(value.upper().split(",")))
     if words != ("NEVER",) and not set(words) <= {"SUCCESS", "FAILURE", "DELAY"}:
         raise _bad("NOTIFY is NEVER, or a list of SUCCESS, FAILURE, DELAY")
     return words
 
 
-def _orcpt(value: str | None) -> str | None:
+def _orcpt(value: str) -> str:
     """ORCPT (RFC 3461 section 4.2); the address type utf-8 has its own spelling (RFC 6533 section 3)."""
-    if value is None:
-        return None
     if len(value) > 500:
         raise _bad("ORCPT has more than 500 characters")
     kind, separator, address = value.partition(";")
@@ -294,3 +286,18 @@ def _orcpt(value: str | None) -> str | None:
     if not fits:
         raise _bad("ORCPT is an address type, a semicolon and xtext")
     return value
+
+
+_OF_MAIL: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "SMTPUTF8": ("smtputf8", lambda _: True),
+    "BODY": ("body", _body),
+    "SIZE": ("size", _size),
+    "RET": ("ret", _ret),
+    "ENVID": ("envid", _envid),
+    "AUTH": ("auth", _auth),
+}
+_OF_RCPT: Mapping[str, tuple[str, Callable[[str], object]]] = {
+    "NOTIFY": ("notify", _notify),
+    "ORCPT": ("orcpt", _orcpt),
+}
+"""Keyword to the field that it fills, and what reads its value. In this order they are judged."""

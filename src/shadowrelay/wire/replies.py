@@ -16,6 +16,9 @@ MAX_REPLY_LINE = 512
 
 _ENHANCED = re.compile(r"([245])\.(\d{1,3})\.(\d{1,3})(?: |$)", re.ASCII)
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])|\Z)(.*)", re.DOTALL)
+_USUAL = re.compile(
+    rb"(([2-5])[0-9]{2}) (?:((?!3)\2\.[0-9]{1,3}\.[0-9]{1,3})(?: |(?=\r\n)))?([ -~]*)\r\n"
+)  # code, its class, enhanced code, text
 _CODE = 4  # octets of a line that say its code, and whether it is the last one
 _LONGEST_SAID = 600  # characters shown of text that is no reply
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
@@ -142,6 +145,18 @@ def _parse_line(line: bytes) -> tuple[int, bool, str]:
     return int(code), separator != b"-", text.decode("utf-8", "replace")
 
 
+@lru_cache(maxsize=256)
+def usual(line: bytes) -> Reply | None:
+    """The reply of one printable line with its CRLF, as members and most servers write it. None: the line is
+    something else, and ``parse_reply`` reads it. Both read the same. Cached, as nearly every reply is one of
+    a few.
+    """
+    if (found := _USUAL.fullmatch(line)) is None:
+        return None
+    code, _, enhanced, text = found.groups()
+    return Reply(int(code), str(enhanced, "ascii") if enhanced else None, str(text, "ascii"))
+
+
 class ReplyReader:
     """Cuts a stream of octets into replies. A reply may have at most ``most`` octets.
 
@@ -172,9 +187,12 @@ class ReplyReader:
         replies: list[Reply] = []
         begin = 0
         while (end := data.find(b"\n", begin)) >= 0:
-            self._add(data[begin:end], line_ends=True)
+            fresh = not self._size and end - begin < self._most
+            if (reply := usual(data[begin : end + 1]) if fresh else None) is None:
+                self._add(data[begin:end], line_ends=True)
+                reply = self._line_ended()
             begin = end + 1
-            if (reply := self._line_ended()) is not None:
+            if reply is not None:
                 replies.append(reply)
         if begin < len(data):
             self._add(data[begin:], line_ends=False)
