@@ -33,10 +33,10 @@ MESSAGE = b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\nx\r\n.\r\n"
 
 PRIVATE = {
     "_auth_interact", "_auth_methods", "_cb_client_connected", "_client_connected_cb",
-    "_create_envelope", "_create_session", "_getaddr", "_handle_client", "_handler_coroutine",
+    "_create_envelope", "_create_session", "_getaddr", "_getparams", "_handle_client", "_handler_coroutine",
     "_over_ssl", "_proxy_timeout", "_reader", "_reset_timeout", "_set_post_data_state",
-    "_set_rset_state", "_smtp_methods", "_strong_reader", "_syntax_available", "_timeout_cb", "_tls_protocol",
-    "_transport", "_writer",
+    "_set_rset_state", "_smtp_methods", "_strip_command_keyword", "_strong_reader", "_syntax_available",
+    "_timeout_cb", "_tls_protocol", "_transport", "_writer",
 }  # fmt: skip
 """Of the library, or of asyncio's StreamReaderProtocol below it."""
 

@@ -89,7 +89,7 @@ def parse_mail(
     A source route in the reverse-path is dropped, as RFC 5321 appendix C asks. Raises Refused.
     """
     try:
-        _, sender, rest = addresses.read_path(_after("FROM:", argument), any_dots=any_dots)
+        _, sender, rest = addresses.read_path(after("FROM:", argument), any_dots=any_dots)
     except addresses.AddressError as error:
         raise Refused(501, "5.1.7", str(error)) from None
     if sender and "@" not in sender:
@@ -111,7 +111,7 @@ def parse_rcpt(
     A source route is refused; ``refuse_routing`` refuses its other spellings. Raises Refused.
     """
     try:
-        route, address, rest = addresses.read_path(_after("TO:", argument), any_dots=any_dots)
+        route, address, rest = addresses.read_path(after("TO:", argument), any_dots=any_dots)
     except addresses.AddressError as error:
         raise Refused(501, "5.1.3", str(error)) from None
     if not address:
@@ -188,7 +188,8 @@ def _bad(text: str) -> Refused:
     return Refused(501, "5.5.4", text)
 
 
-def _after(keyword: str, argument: str) -> str:
+def after(keyword: str, argument: str) -> str:
+    """What follows FROM: or TO:. Raises Refused."""
     if not argument.startswith(keyword) and argument[: len(keyword)].upper() != keyword:
         raise _bad(f"Syntax: {'MAIL' if keyword == 'FROM:' else 'RCPT'} {keyword}<address>")
     return argument[len(keyword) :]

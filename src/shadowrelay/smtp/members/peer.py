@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from shadowrelay.core.identifiers import Mark
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
@@ -38,6 +38,8 @@ class PeerReceiver(Receiver, Protocol):
 class PeerSession(ReceiveSession):
     """One session of a peer, or of a client that claims to be one. The grammar is that of a subclass."""
 
+    ours: ClassVar[frozenset[str]] = ReceiveSession.ours | {"XSHADOW", "XQDISCARD", "XOPERATE"}
+
     answering: PeerReceiver
     introduced: Greeting | None = None
 
@@ -65,13 +67,13 @@ class PeerSession(ReceiveSession):
         return Reply(reply.code, reply.enhanced, (*before, f"{last} {mark}"))
 
     @syntax("XSHADOW <name> <lineage>")
-    async def smtp_XSHADOW(self, argument: str | None) -> None:
+    async def smtp_XSHADOW(self, argument: str) -> None:
         if not self.client.helo:
             return await self.answer(Reply(503, "5.5.1", "Say hello first"))
         if self.transaction is not None:
             return await self.answer(Reply(503, "5.5.1", "A transaction is under way"))
         try:
-            theirs = self.read_greeting(argument or "")
+            theirs = self.read_greeting(argument)
         except Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
         ours = await self.answering.greet(self.client, theirs)
@@ -79,11 +81,11 @@ class PeerSession(ReceiveSession):
         return await self.answer(Reply(250, "2.0.0", self.spell_greeting(ours)))
 
     @syntax("XQDISCARD <query>")
-    async def smtp_XQDISCARD(self, argument: str | None) -> None:
+    async def smtp_XQDISCARD(self, argument: str) -> None:
         if self.introduced is None:
             return await self.answer(XSHADOW_NEEDED)
         try:
-            query = self.read_query(argument or "")
+            query = self.read_query(argument)
         except Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
         said = await self.answering.ask(query)

@@ -98,11 +98,11 @@ class MemberSession(PeerSession):
         return lines
 
     @syntax("XOPERATE <job> <action> <scope> <arguments>")
-    async def smtp_XOPERATE(self, argument: str | None) -> None:
+    async def smtp_XOPERATE(self, argument: str) -> None:
         if self.introduced is None:
             return await self.answer(XSHADOW_NEEDED)
         try:
-            act = xoperate.parse_act(argument or "")
+            act = xoperate.parse_act(argument)
         except xshadow.Malformed as error:
             raise Refused(501, "5.5.4", str(error)) from error
         answer = await self.answering.operate(act)
@@ -115,22 +115,22 @@ class MemberSession(PeerSession):
         return await self.answer(Reply(250, "2.0.0", lines))
 
     @syntax("MAIL FROM:<address>")
-    async def smtp_MAIL(self, argument: str | None) -> None:
+    async def smtp_MAIL(self, argument: str) -> None:
         if self.introduced is None:
             return await self.answer(XSHADOW_NEEDED)
         await super().smtp_MAIL(argument)
         return None
 
     @syntax("DATA")
-    async def smtp_DATA(self, argument: str | None) -> None:
+    async def smtp_DATA(self, argument: str) -> None:
         if self._version > 1:
             # A copy needs its digest, which comes with the last chunk.
             return await self.answer(Reply(502, "5.5.1", "Between members content comes by BDAT"))
         return await super().smtp_DATA(argument)
 
     @syntax("BDAT <octets> [LAST] [<digest>]")
-    async def smtp_BDAT(self, argument: str | None) -> None:
-        chunk, _, digest = (argument or "").rpartition(" ")
+    async def smtp_BDAT(self, argument: str) -> None:
+        chunk, _, digest = argument.rpartition(" ")
         if self._version > 1 and is_digest(digest):
             self.answering.promised(Digest(digest))
             argument = chunk

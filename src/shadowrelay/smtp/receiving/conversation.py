@@ -92,7 +92,7 @@ class Conversation:
         limits: Mapping[str, int],
         lost: asyncio.Event,
     ) -> None:
-        self.verb = ""  # of the command that is served
+        self.verb = self.argument = ""  # of the command that is served
         self.junk = 0  # commands since the last message
         self._session, self._duplex, self._options = session, duplex, options
         self._limits, self._longest_command = limits, max(limits.values())
@@ -162,7 +162,7 @@ class Conversation:
             return NOT_UTF8
         if not verb.isascii():  # ``upper`` could make it ASCII
             return UNKNOWN_COMMAND
-        self.verb = verb = verb.upper()
+        self.verb, self.argument = verb, argument = verb.upper(), argument.lstrip(" \t")
         self._grouped = verb in _GROUPED
         if len(line) > self._limits.get(verb, self._options.max_command_line):
             return LINE_TOO_LONG

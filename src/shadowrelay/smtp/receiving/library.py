@@ -176,9 +176,11 @@ class LibrarySession(SMTP):
 
     _checking: asyncio.Task[bool] | None = None  # of a name and a password
 
-    # Deprecated, or of a timer that closes in the middle of a commit: nothing calls these.
+    # Deprecated, of a timer that closes in the middle of a commit, or of MAIL and RCPT: nothing calls these.
     _auth_interact = None  # type: ignore[assignment]
     _timeout_cb = None  # type: ignore[assignment]
+    _strip_command_keyword = None  # type: ignore[assignment]
+    _getparams = None  # type: ignore[assignment]
 
     def __init__(self, options: ConnectorOptions, handler: object) -> None:
         self.options = options

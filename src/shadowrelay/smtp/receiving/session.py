@@ -1,7 +1,8 @@
 """A receiving session: from the first octet to the last, and its verbs.
 
 A connector with verbs of its own subclasses ReceiveSession: a method ``smtp_XVERB(argument)`` is the verb
-XVERB, and ``keywords`` and the two parameter sets say what EHLO, MAIL and RCPT know besides.
+XVERB, and is named in ``ours``. ``keywords`` and the two parameter sets say what EHLO, MAIL and RCPT know
+besides.
 """
 
 from __future__ import annotations
@@ -17,17 +18,30 @@ from aiosmtpd.proxy_protocol import ProxyData
 
 from shadowrelay.core.values import replace
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receiving.content import LOCAL_ERROR, Body, read_chunk, read_data
+from shadowrelay.smtp.receiving.content import (
+    LOCAL_ERROR,
+    MESSAGE_TOO_BIG,
+    Body,
+    read_chunk,
+    read_data,
+)
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, Delayed, Hangup, Receiver, Service
-from shadowrelay.smtp.receiving.conversation import MAIL_NEEDED, Conversation
+from shadowrelay.smtp.receiving.conversation import GREETING_NEEDED, MAIL_NEEDED, Conversation
 from shadowrelay.smtp.receiving.library import CommandReader, HeaderReader, LibrarySession, client_of, syntax
 from shadowrelay.smtp.receiving.limits import STOPPING, Register
-from shadowrelay.smtp.receiving.transaction import HOOKS, MailTransaction
+from shadowrelay.smtp.receiving.transaction import (
+    HOOKS,
+    RECIPIENT_OK,
+    SENDER_OK,
+    TOO_MANY_RECIPIENTS,
+    MailTransaction,
+)
 from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
     RcptTo,
+    after,
     parse_mail,
     parse_rcpt,
     refuse_routing,
@@ -57,6 +71,7 @@ def _name(argument: str | None) -> str:
 class ReceiveSession(LibrarySession):
     """One SMTP or LMTP session. ``register`` counts it; ``receiver`` is told of its transactions."""
 
+    ours: ClassVar[frozenset[str]] = frozenset({"MAIL", "RCPT", "DATA", "BDAT"})
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset()
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset()
 
@@ -188,8 +203,20 @@ class ReceiveSession(LibrarySession):
             await self.turn_away(refusal)
         return refusal is None
 
-    def next_command(self) -> Awaitable[bytes]:
-        return self.conversation.next_command()
+    async def next_command(self) -> bytes:
+        """The next command for the library. A verb that is ours is served here: the library's loop would look
+        once more for all that the conversation has looked for.
+        """
+        conversation = self.conversation
+        while self.transport is not None:
+            command = await conversation.next_command()
+            if conversation.verb not in self.ours:
+                return command
+            try:
+                await self._smtp_methods[conversation.verb](conversation.argument)
+            except Exception as error:
+                await self.answer(await self.handle_exception(error))
+        raise Interrupted(Why.GONE)
 
     def knows(self, verb: str) -> bool:
         """Whether there is such a verb, and it is offered."""
@@ -275,46 +302,54 @@ class ReceiveSession(LibrarySession):
         except Exception:
             log.exception("receiver_reset_failed", session=self.client.id)
 
-    @syntax("RCPT TO:<address>", extended=" [SP <parameters>]")
-    async def smtp_RCPT(self, arg: str | None) -> None:
-        if (transaction := self.transaction) is not None:
-            transaction.refused += 1  # until the opposite is known
-        await super().smtp_RCPT(arg)
-
-    def _getaddr(self, arg: str) -> tuple[str, str]:
-        """Parse what follows FROM: or TO:; VRFY's argument is returned as it is. The library gets the address
-        alone: it knows too few parameters, and wants them in upper case.
-        """
-        if self.conversation.verb == "MAIL":
-            return self._sender(arg), ""
-        return (self._recipient(arg) if self.conversation.verb == "RCPT" else arg), ""
-
-    def _sender(self, path: str) -> str:
-        envelope = self.envelope
+    @syntax("MAIL FROM: <address>", extended=" [SP <mail-parameters>]")
+    async def smtp_MAIL(self, argument: str) -> None:
+        envelope, options = self.envelope, self.options
+        if not self.client.helo:
+            return await self.answer(GREETING_NEEDED)
         if self.transaction is not None or envelope is None:
+            after("FROM:", argument)
             raise Refused(503, "5.5.1", "A transaction is under way")
         keywords = self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
-        envelope.mail = parse_mail(f"FROM:{path}", keywords=keywords, any_dots=self.options.any_dots)
-        return envelope.mail.sender or "<>"  # the library takes '' for no address
+        envelope.mail = mail = parse_mail(argument, keywords=keywords, any_dots=options.any_dots)
+        if mail.size is not None and mail.size > options.max_message_size:
+            return await self.answer(MESSAGE_TOO_BIG)
+        reply = await self.receiver.mail(self.client, mail) or SENDER_OK
+        if reply.positive:
+            envelope.mail_from = mail.sender
+        return await self.answer(reply)
 
-    def _recipient(self, path: str) -> str:
-        transaction = self.transaction
+    @syntax("RCPT TO:<address>", extended=" [SP <parameters>]")
+    async def smtp_RCPT(self, argument: str) -> None:
+        transaction, options = self.transaction, self.options
         if transaction is None:
-            raise Refused(503, "5.5.1", "MAIL needed first")
+            return await self.answer(MAIL_NEEDED if self.client.helo else GREETING_NEEDED)
+        transaction.refused += 1  # until the opposite is known
         if transaction.chunking:
+            after("TO:", argument)
             raise Refused(503, "5.5.1", "BDAT is under way")
         keywords = self._parameters(RCPT_KEYWORDS, self.extra_rcpt_parameters)
-        utf8, dots = transaction.mail.smtputf8, self.options.any_dots
-        rcpt = parse_rcpt(f"TO:{path}", smtputf8=utf8, keywords=keywords, any_dots=dots)
+        utf8, dots = transaction.mail.smtputf8, options.any_dots
+        rcpt = parse_rcpt(argument, smtputf8=utf8, keywords=keywords, any_dots=dots)
         self.judge(rcpt)
-        transaction.rcpt = rcpt
-        return rcpt.address
+        accepted = tuple(transaction.recipients)
+        if len(accepted) >= options.max_recipients_per_message:
+            return await self.answer(TOO_MANY_RECIPIENTS)
+        reply = await self.receiver.rcpt(self.client, transaction.mail, rcpt, accepted) or RECIPIENT_OK
+        if reply.positive:
+            transaction.refused -= 1
+            transaction.recipients.append(rcpt)
+        return await self.answer(reply)
+
+    def _getaddr(self, arg: str) -> tuple[str, str]:
+        """VRFY's argument is returned as it is."""
+        return arg, ""
 
     # Every end of data ends the transaction, whatever its reply is (RFC 5321 section 4.1.1.4, RFC 3030
     # section 2): what a client sends behind it is never taken for more of the same envelope.
 
     @syntax("DATA")
-    async def smtp_DATA(self, argument: str | None) -> None:
+    async def smtp_DATA(self, argument: str) -> None:
         transaction = self.transaction
         if argument:
             return await self.answer(Reply(501, "5.5.4", "Syntax: DATA"))
@@ -333,8 +368,8 @@ class ReceiveSession(LibrarySession):
         return await self._finish(transaction, body)
 
     @syntax("BDAT <octets> [LAST]")
-    async def smtp_BDAT(self, argument: str | None) -> None:
-        found = _CHUNK.fullmatch(argument or "")
+    async def smtp_BDAT(self, argument: str) -> None:
+        found = _CHUNK.fullmatch(argument)
         if found is None:
             # The octets that follow cannot be told from commands.
             await self.answer(Reply(501, "5.5.4", "Syntax: BDAT octets [LAST]"))

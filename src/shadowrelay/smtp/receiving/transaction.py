@@ -10,7 +10,7 @@ from aiosmtpd.proxy_protocol import ProxyData
 from aiosmtpd.smtp import Envelope, Session
 
 from shadowrelay.smtp.duplex import Interrupted, Why
-from shadowrelay.smtp.receiving.content import MESSAGE_TOO_BIG, Body, ContentCheck
+from shadowrelay.smtp.receiving.content import Body, ContentCheck
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Receiver, Service
 from shadowrelay.smtp.receiving.conversation import OK
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
@@ -31,7 +31,6 @@ class MailTransaction(Envelope):
     def __init__(self, options: ConnectorOptions) -> None:
         super().__init__()
         self.mail: MailFrom
-        self.rcpt: RcptTo  # the one that is being judged
         self.recipients: list[RcptTo] = []
         self.refused = 0
         self.body: Body | None = None
@@ -118,41 +117,6 @@ class Hooks:
         return [await server.greeted("LMTP" if server.options.lmtp else "ESMTP", name)]
 
     @staticmethod
-    async def handle_MAIL(
-        server: Hooked, session: Session, envelope: MailTransaction, address: str, options: list[str]
-    ) -> Reply:
-        del session, options
-        mail = envelope.mail
-        if mail.size is not None and mail.size > server.options.max_message_size:
-            return MESSAGE_TOO_BIG
-        try:
-            reply = await server.receiver.mail(server.client, mail) or SENDER_OK
-        except ConnectionResetError as error:
-            raise _ours(error) from error
-        if reply.positive:
-            envelope.mail_from = address
-        return reply
-
-    @staticmethod
-    async def handle_RCPT(
-        server: Hooked, session: Session, envelope: MailTransaction, address: str, options: list[str]
-    ) -> Reply:
-        del session, options
-        rcpt = envelope.rcpt
-        if len(envelope.recipients) >= server.options.max_recipients_per_message:
-            return TOO_MANY_RECIPIENTS
-        accepted = tuple(envelope.recipients)
-        try:
-            reply = await server.receiver.rcpt(server.client, envelope.mail, rcpt, accepted) or RECIPIENT_OK
-        except ConnectionResetError as error:
-            raise _ours(error) from error
-        if reply.positive:
-            envelope.refused -= 1
-            envelope.recipients.append(rcpt)
-            envelope.rcpt_tos.append(address)
-        return reply
-
-    @staticmethod
     async def handle_RSET(server: Hooked, session: Session, envelope: MailTransaction) -> Reply:
         del session, envelope
         await server.forget()
@@ -164,13 +128,6 @@ class Hooks:
         del session, envelope
         await server.answer(BYE)
         raise Interrupted(Why.OVER)
-
-
-def _ours(error: ConnectionResetError) -> OSError:
-    """A reset of a connection of our own, as another error: the library would take it for the client's, and
-    send no reply.
-    """
-    return OSError(f"not the client's connection: {error}")
 
 
 # The library's constructor looks at the hooks for every session; this spares it most of that.
