@@ -13,8 +13,7 @@ from shadowaudit.core.fingerprint import digest, weights
 from shadowaudit.core.text import number_in
 from shadowaudit.logs.cells import Cells, keys
 from shadowaudit.logs.kinds import KINDS, is_any
-from shadowaudit.logs.loops import NONE
-from shadowaudit.logs.rows import Table, members, moments, uniques
+from shadowaudit.logs.rows import NONE, Table, members, moments, uniques
 from shadowaudit.logs.steps import Learnt, Steps
 
 COLUMNS = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shadowaudit.logs import loops
 from shadowaudit.logs.cells import Cells, Long
 from shadowaudit.logs.lines import Block
-from shadowaudit.logs.rows import is_text, read
+from shadowaudit.logs.rows import not_text, read
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,7 @@ def split(block: Block, fields: Sequence[str], wanted: Sequence[str]) -> Grid:
             begin[place] = end[place] = 0
     state = np.empty(block.rows, dtype=np.uint8)
     loops.cut(block.begins, block.ends, block.octets, block.marks, columns, begin, end, state)
-    if not is_text(block.data):
-        some = (row for row in range(block.rows) if not is_text(block.row(row)))
-        state[np.fromiter(some, dtype=np.int64)] = loops.DOUBTFUL
+    state[not_text(block)] = loops.DOUBTFUL
     found = Grid(
         {name: Cells(block.octets, begin[place], end[place]) for place, name in enumerate(wanted)},
         np.arange(block.rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,15 @@ from pyarrow import csv
 
 from shadowaudit.core.events import listed
 from shadowaudit.core.text import moment_in, split_row
-from shadowaudit.logs.lines import Block
-from shadowaudit.logs.loops import NONE
+from shadowaudit.logs.layout import BOM
+from shadowaudit.logs.lines import BLOCK, Block
 
 Text = Any  # a pyarrow StringArray: pyarrow has no types
+
+NONE: int = np.iinfo(np.int64).min
+"""In place of a moment that was not understood."""
+
+_QUOTE, _COMMA, _LF, _CR = b'",\n\r'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +49,61 @@ class Table:
 def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: bool) -> Table:
     """The wanted columns of a block; columns that ``fields`` does not name are empty.
 
-    ``strict``: the row must have exactly these fields. Whatever the rows hold, nothing is raised: those that
-    cannot be read are named in ``unreadable``.
+    Each row has the cells that ``core.text.split_row`` finds in it. Whatever the rows hold, nothing is
+    raised: those that cannot be read are named in ``unreadable``.
     """
-    present = [name for name in wanted if name in fields]
-    columns = None if strict and not is_text(block.data) else _fast(block, fields, present, strict=strict)
-    index = np.arange(block.rows, dtype=np.int64)
-    bad: tuple[int, ...] = ()
-    if columns is None:
-        columns, index, bad = _slow(block, fields, present, strict=strict)
-    empty = pa.array([""], pa.string()).take(pa.array(np.zeros(len(index), dtype=np.int32)))
-    for name in wanted:
-        columns.setdefault(name, empty)
-    return Table(columns, index, bad)
+    places = {name: fields.index(name) for name in wanted if name in fields}
+    odd = _odd(block, strict=strict)
+    columns, index = _fast(block, ~odd, len(fields), places)
+    if odd.any():
+        more, others = _slow(block, odd, len(fields), places, strict=strict)
+        index = np.concatenate([index, others])
+        order = pa.array(np.argsort(index, kind="stable"))
+        columns = {name: pa.concat_arrays([columns[name], more[name]]).take(order) for name in places}
+        index.sort()
+    empty = pa.repeat(pa.scalar("", pa.string()), len(index))
+    unreadable = np.setdiff1d(np.arange(block.rows), index)
+    return Table({name: columns.get(name, empty) for name in wanted}, index, tuple(unreadable.tolist()))
 
 
-def is_text(data: bytes | memoryview) -> bool:
+def _odd(block: Block, *, strict: bool) -> NDArray[np.bool_]:
+    """Rows that the parser may take for others: quotes or line ends are not where they belong, octets are no
+    text, or they are too many.
+    """
+    data = np.frombuffer(block.data, np.uint8)
+    lengths = block.ends - block.begins
+    ends = np.cumsum(lengths)
+    odd: NDArray[np.bool_] = data[ends - 1] != _LF
+    odd |= (block.octets[block.begins] == BOM[0]) | (lengths > BLOCK)
+    if strict:
+        odd |= data[ends - 2] != _CR
+    for octet, before_end in ((_CR, 2), (_LF, 1)):
+        found = data == octet
+        found[ends - before_end] = False
+        odd[np.searchsorted(ends, np.flatnonzero(found), "right")] = True
+    quotes = np.flatnonzero(data == _QUOTE)
+    if len(quotes):
+        rows = np.searchsorted(ends, quotes, "right")
+        first = np.searchsorted(quotes, ends - lengths)
+        opens = (np.arange(len(quotes)) - first[rows]) % 2 == 0
+        beside = data[np.where(opens, quotes - 1, np.minimum(quotes + 1, len(data) - 1))]
+        odd[rows[~np.isin(beside, (_COMMA, _QUOTE, _CR, _LF))]] = True
+        odd |= np.bincount(rows, minlength=block.rows) % 2 == 1
+    odd[not_text(block)] = True
+    return odd
+
+
+def not_text(block: Block) -> list[int]:
+    """The rows that are not UTF-8."""
+    data = np.frombuffer(block.data, np.uint8)
+    if _is_text(data.data):
+        return []
+    ends = np.cumsum(block.ends - block.begins)
+    rows = np.unique(np.searchsorted(ends, np.flatnonzero(data > 127), "right"))
+    return [row for row in rows.tolist() if not _is_text(block.row(row))]
+
+
+def _is_text(data: bytes | memoryview) -> bool:
     """Is it UTF-8? Without a copy of it."""
     ends = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
     text = pa.Array.from_buffers(pa.large_string(), 1, [None, ends, pa.py_buffer(data)])
@@ -71,55 +115,52 @@ def is_text(data: bytes | memoryview) -> bool:
 
 
 def _fast(
-    block: Block, fields: Sequence[str], present: Sequence[str], *, strict: bool
-) -> dict[str, Text] | None:
-    """By Arrow's parser; None when it does not see the rows that the line ends tell of."""
-    if len(set(fields)) != len(fields):
-        return None
-    try:
-        table = csv.read_csv(
-            pa.BufferReader(block.data),
-            read_options=csv.ReadOptions(
-                use_threads=False, block_size=max(len(block.data) + 1, 64), column_names=list(fields)
-            ),
-            parse_options=csv.ParseOptions(newlines_in_values=True),
-            convert_options=csv.ConvertOptions(
-                include_columns=list(present),
-                column_types={name: pa.string() for name in present},
-                check_utf8=not strict,  # it was looked at as a whole
-                strings_can_be_null=False,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    if table.num_rows != block.rows:
-        return None
-    return {name: table.column(name).combine_chunks() for name in present}
+    block: Block, which: NDArray[np.bool_], count: int, places: Mapping[str, int]
+) -> tuple[dict[str, Text], NDArray[np.int64]]:
+    """By Arrow's parser; and which of these rows have so many fields."""
+    index = np.flatnonzero(which)
+    if not len(index):
+        return dict.fromkeys(places, pa.array([], pa.string())), index
+    data = block.only(which).data
+    short: list[int] = []
+
+    def skip(row: csv.InvalidRow) -> str:
+        short.append(row.number - 1)
+        return "skip"
+
+    table = csv.read_csv(
+        pa.BufferReader(data),
+        read_options=csv.ReadOptions(
+            use_threads=False, block_size=max(len(data) + 1, 64), column_names=[*map(str, range(count))]
+        ),
+        parse_options=csv.ParseOptions(invalid_row_handler=skip),
+        convert_options=csv.ConvertOptions(
+            include_columns=[*map(str, places.values())],
+            column_types={str(place): pa.string() for place in places.values()},
+            check_utf8=False,  # it was looked at as a whole
+            strings_can_be_null=False,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    columns = {name: table.column(str(place)).combine_chunks() for name, place in places.items()}
+    return columns, np.delete(index, short)
 
 
 def _slow(
-    block: Block, fields: Sequence[str], present: Sequence[str], *, strict: bool
-) -> tuple[dict[str, Text], NDArray[np.int64], tuple[int, ...]]:
-    """Row by row, as forgiving as ``strict`` allows."""
-    places = {name: fields.index(name) for name in present}
-    found: dict[str, list[str]] = {name: [] for name in present}
-    index: list[int] = []
-    bad: list[int] = []
-    for number in range(block.rows):
-        cells = split_row(block.row(number), len(fields), strict=strict)
-        if cells is None:
-            bad.append(number)
-            continue
-        index.append(number)
-        for name, place in places.items():
-            found[name].append(cells[place])
-    columns = {name: pa.array(cells, pa.string()) for name, cells in found.items()}
-    return columns, np.array(index, dtype=np.int64), tuple(bad)
+    block: Block, which: NDArray[np.bool_], count: int, places: Mapping[str, int], *, strict: bool
+) -> tuple[dict[str, Text], NDArray[np.int64]]:
+    """The same row by row, as forgiving as ``strict`` allows."""
+    rows = ((row, split_row(block.row(row), count, strict=strict)) for row in np.flatnonzero(which).tolist())
+    found = {row: cells for row, cells in rows if cells is not None}
+    columns = {
+        name: pa.array([cells[place] for cells in found.values()], pa.string())
+        for name, place in places.items()
+    }
+    return columns, np.array([*found], dtype=np.int64)
 
 
 def moments(texts: Text) -> NDArray[np.int64]:
-    """Times as milliseconds since 1970; ``loops.NONE`` for a text that is not a time."""
+    """Times as milliseconds since 1970; ``NONE`` for a text that is not a time."""
     try:
         found = pc.cast(texts, pa.timestamp("ms", "UTC"))
     except pa.ArrowInvalid:

@@ -21,7 +21,7 @@ from shadowaudit.logs import exchange
 from shadowaudit.logs.grid import split
 from shadowaudit.logs.layout import NAME, Layout, comments, encoding_of
 from shadowaudit.logs.lines import Block, Readable, Reading, Room
-from shadowaudit.logs.rows import is_text, read
+from shadowaudit.logs.rows import not_text, read
 from shadowaudit.spark.columns import (
     ARROW,
     DATABASE,
@@ -262,10 +262,9 @@ class _Events:
         for where, text in made.problems():
             for row in rows.index[where].tolist():
                 found.setdefault(row, []).append(text)
-        if not self._ours and not is_text(block.data):
-            for row in rows.index.tolist():
-                if not is_text(block.row(row)):
-                    found.setdefault(row, []).append(_OCTETS)
+        if not self._ours:
+            for row in np.intersect1d(not_text(block), rows.index).tolist():
+                found.setdefault(row, []).append(_OCTETS)
         if not found:
             return none, none
         told: list[str | None] = [None] * block.rows
