@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +19,17 @@ from test_audit_verdicts import EVIDENCE, row
 
 from shadowaudit.cli import main
 from shadowaudit.core.events import Event, Kind
+from shadowaudit.core.evidence import Segment
 from shadowaudit.core.findings import Class
+from shadowaudit.core.fingerprint import key_of
 from shadowaudit.core.judge import judge
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
+from shadowaudit.core.weighing import weigh
+from shadowaudit.engine.exact import looked_at
+from shadowaudit.logs.extract import Piece, Source, in_file
+from shadowaudit.logs.file import digest_file
+from shadowaudit.logs.manifest import open_logs
+from shadowaudit.logs.unclosed import Unclosed
 from shadowlab.generate.message import Message
 from shadowlab.generate.writing import NodeLog
 
@@ -80,8 +90,8 @@ def test_a_word_is_a_proof_only_if_the_log_of_who_told_it_may_lack_the_row(
     assert summed.totals["suspects"] == 1
 
 
-def word(node: str, sequence: int, teller: str, mark: int) -> Event:
-    entries, reference = {"TellerDb": teller}, f"a:{mark}"
+def word(node: str, sequence: int, teller: str, mark: int, boot: str = "a") -> Event:
+    entries, reference = {"TellerDb": teller}, f"{boot}:{mark}"
     told = row(node, sequence, Kind.HADISCARD, "mx1", "ExplicitlyDiscarded")
     return replace(told, entries=entries, reference=reference)
 
@@ -134,6 +144,20 @@ def test_a_log_denies_a_word_only_if_it_is_whole_up_to_then(changed: dict[str, b
     found = classes(*HELD[:1], *HELD[2:], word("mx2", 3, "mx1", 5), **changed)
     assert what in found
     assert len(found & {Class.HOLDERS_WORD, Class.PREMATURE_DISCARD, Class.UNPROVEN_LOSS}) == 1
+
+
+@pytest.mark.parametrize(
+    ("boot", "what"), [("a", Class.UNPROVEN_LOSS), ("b", Class.PREMATURE_DISCARD)], ids=["given up", "new"]
+)
+def test_a_word_from_a_life_whose_end_was_given_up_is_not_denied_by_the_next_one(
+    boot: str, what: Class
+) -> None:
+    """An older state was put back, which had all rows of the closed files: the next life goes on behind them,
+    and gives out the numbers of the rows that are gone.
+    """
+    lives = (Segment("a", 1, 10, 0), Segment("b", 11, 30, 100))
+    found = classes(*HELD[:1], *HELD[2:], word("mx2", 3, "mx1", 20, boot), segments=lives)
+    assert found & {Class.HOLDERS_WORD, Class.PREMATURE_DISCARD, Class.UNPROVEN_LOSS} == {what}
 
 
 def test_a_word_from_a_log_that_goes_on_behind_what_is_at_hand_waits_for_its_next_file() -> None:
@@ -251,3 +275,51 @@ def test_a_word_of_an_older_version_rests_on_what_its_teller_writes(
         mail(1, 1500, mx1, mx2, lambda one: one.deliver(0))
         mx1.leave_open(BEGIN + 2000)
     assert verified(tmp_path / "logs")[0] == status
+
+
+def test_an_open_log_is_read_once_and_none_of_it_is_kept_but_where_rows_are(tmp_path: Path) -> None:
+    """Also after its node has closed it, and somebody has taken it away."""
+    mx1, mx2 = log(tmp_path, "mx1", LOST, "a"), log(tmp_path, "mx2", OTHER, "c")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    for number in (1, 2):
+        mail(number, 1000, mx1, mx2, Message.accepted)
+    mx1.close(BEGIN + 1500)
+    mail(1, 2000, mx1, mx2, lambda one: one.deliver(0))
+    for attempt in range(4000):
+        mail(3, 2000 + attempt, mx1, mx2, lambda one: one.defer(0))
+    mail(2, 8000, mx1, mx2, lambda one: one.deliver(0))
+    said = {"names": ("", ""), "custom": f";S:TellerDb={LOST}", "reference": f"{'a' * 16}:{mx1.sequence}"}
+    for number in (1, 2):
+        mail(number, 9000, mx1, mx2, lambda one: one.discard(0, **said))
+    mx2.close(BEGIN + 9000)
+    path = mx1.leave_open(BEGIN + 9000)
+    digests = [digest_file(one) for one in sorted(tmp_path.rglob("MSGTRK*.LOG"))]
+    evidence = weigh([facts for facts, _ in digests], allow_open=True, opened=open_logs([tmp_path]))
+    unclosed, size = Unclosed(), path.stat().st_size
+    pieces = {
+        number: [
+            Piece(Source.of(facts), row["file_from"], row["file_to"])
+            for facts, table in digests
+            for row in table.to_pylist()
+            if row["low"] == key_of(mail_id(number))[1]
+        ]
+        for number in (1, 2)
+    }
+    looked_at(key_of(mail_id(1)), pieces[1], evidence, in_file, Unclosed())  # what is loaded then stays
+    found = {}
+    tracemalloc.start()
+    for number, some in pieces.items():
+        found[number] = looked_at(key_of(mail_id(number)), some, evidence, in_file, unclosed)
+        path.unlink(missing_ok=True)
+    gc.collect()
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    for events, judgement in found.values():
+        assert Kind.DELIVER in {one.kind for one in events}
+        assert judgement.findings == ()
+    assert kept < size / 4, "the octets of the log are not kept"
+
+
+def mail_id(number: int) -> str:
+    return f"0190b5c4-0000-7000-8000-{number:012x}"

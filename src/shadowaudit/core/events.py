@@ -202,11 +202,13 @@ class Event:
         return f"by {by}{f': {reason}' if reason else ''}" if by and self.source == ADMIN else ""
 
     @property
-    def teller(self) -> tuple[str, int]:
-        """Of HADISCARD: the database whose word it was, and which row its log had got to. Or "" and -1."""
-        told = number_in(self.reference.rpartition(":")[2])
-        database = self.entries.get("TellerDb", "")
-        return (database, told) if database and told >= 0 else ("", -1)
+    def teller(self) -> tuple[str, tuple[str, int]]:
+        """Of HADISCARD: the database whose word it was, and its mark then: in which incarnation its log had
+        got to which row. Or "" and such a mark.
+        """
+        boot, _, told = self.reference.rpartition(":")
+        database, row = self.entries.get("TellerDb", ""), number_in(told)
+        return (database, (boot, row)) if database and row >= 0 else ("", ("", -1))
 
     @property
     def by_a_hop(self) -> bool:

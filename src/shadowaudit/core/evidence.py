@@ -45,6 +45,13 @@ class Database:
         """From its first row to its last one no row is missing."""
         return self.whole and self.from_start
 
+    def reaches(self, boot: str, row: int) -> bool:
+        """Is that row of that incarnation among these? One that an older state gave up is none of those that
+        have its number. Without an incarnation the number decides.
+        """
+        lasts = [segment.last for segment in self.segments if boot in ("", segment.boot)]
+        return max(lasts, default=-1) >= row
+
     @property
     def ends(self) -> bool:
         """Is there a row for everything that can have happened in it?"""

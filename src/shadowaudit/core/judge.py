@@ -495,12 +495,20 @@ class Involved:
         self.lost = any(one.lost or one.rolled_back for one in databases)
         self.open = any(not one.closed and not one.lost and one.segments for one in databases)
         missing = any(not one.lost and not (one.whole and self._from_start(one)) for one in databases)
-        self.unknown = missing or any(not self._of(name) for name in servers)
+        given_up = any(self._given_up(*event.teller) for event in events if event.kind is Kind.HADISCARD)
+        self.unknown = missing or given_up or any(not self._of(name) for name in servers)
 
     def _of(self, node: str) -> tuple[str, ...]:
         databases = self._evidence.databases.values()
         without = (one.id for one in databases if one.node == node and not one.segments)
         return (*self._evidence.nodes.get(node, ()), *without)
+
+    def _given_up(self, name: str, mark: tuple[str, int]) -> bool:
+        """Does a later life have the number of that row, and nothing tells that the first one lost its end?"""
+        database = self._evidence.databases.get(name)
+        if database is None or _lost_an_end(database):
+            return False
+        return database.last >= mark[1] and not database.reaches(*mark)
 
     def _from_start(self, database: Database) -> bool:
         """Is nothing about this message in front of what is here of that log?"""
@@ -713,12 +721,12 @@ def weighed(
         heard[row.database] |= set(row.recipients)
     for row in rows:
         named = recipients & set(row.recipients)
-        teller, told = row.teller
+        teller, mark = row.teller
         if not teller:
             found.alone |= named
             continue
         trace = traces.get(teller)
-        if _may_lack(teller, told, trace, evidence):
+        if _may_lack(teller, mark, trace, evidence):
             gone = _lost_an_end(evidence.databases.get(teller))
         else:
             denied = _denied(named, trace)
@@ -731,10 +739,10 @@ def weighed(
     return found
 
 
-def _may_lack(name: str, told: int, trace: Trace | None, evidence: Evidence) -> bool:
-    """May rows about the message be missing, up to that row of that database?"""
+def _may_lack(name: str, mark: tuple[str, int], trace: Trace | None, evidence: Evidence) -> bool:
+    """May rows about the message be missing, up to that mark of that database?"""
     database = evidence.databases.get(name)
-    if database is None or not database.whole or database.rolled_back or database.last < told:
+    if database is None or not database.whole or database.rolled_back or not database.reaches(*mark):
         return True
     return not (database.from_start or (trace is not None and trace.begun))
 

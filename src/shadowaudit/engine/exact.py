@@ -42,9 +42,19 @@ def arrow_schema() -> Any:
 def judged(suspects: Iterable[Suspect], asked: Asked, octets: Octets = in_file) -> Iterator[dict[str, Any]]:
     """The findings about these messages, as rows of ``SCHEMA``. ``octets`` reads a part of a file."""
     sources: dict[int, Source] = {}
-    unclosed = Unclosed()
+    unclosed = _of_this(asked)
     for key, parts in suspects:
         yield from _findings(key, parts, asked, sources, octets, unclosed)
+
+
+_UNDER_WAY: list[tuple[Asked, Unclosed]] = []
+
+
+def _of_this(asked: Asked) -> Unclosed:
+    """One for all messages that a process judges of an audit: each open log is read once in it."""
+    if not _UNDER_WAY or _UNDER_WAY[0][0] is not asked:
+        _UNDER_WAY[:] = [(asked, Unclosed())]
+    return _UNDER_WAY[0][1]
 
 
 def _findings(
