@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from auditing import Auditor
 from plainly import judged
 
 from shadowaudit.core.events import listed
@@ -66,6 +67,20 @@ def test_logs_of_each_generation_are_read_by_their_own_fields(tmp_path: Path, ye
     verdict, found = judged(tmp_path)
     assert (verdict.status, found, verdict.evidence.weaker) == (PROVEN, {}, True)
     assert "weaker proof" in verdict.sentence
+
+
+def test_a_list_and_its_members_end_once_each_in_the_report(here: Auditor, tmp_path: Path) -> None:
+    members = [f"{name}@contoso.com" for name in "abc"]
+    rows = [
+        row(2016, "RECEIVE", to="all@contoso.com"),
+        row(2016, "EXPAND", to=";".join(members), related_recipient_address="all@contoso.com"),
+        *(row(2016, "DELIVER", to=one) for one in members),
+    ]
+    log(tmp_path / "logs", 2016, rows)
+    told = here(tmp_path / "logs").recipients
+    assert told == {
+        "accepted": 4, "delivered": 3, "bounced": 0, "otherwise": 1, "open": 0, "again": 0
+    }  # fmt: skip
 
 
 def test_a_list_member_with_a_semicolon_is_one_member() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 from collections import defaultdict
@@ -11,6 +12,7 @@ import pytest
 from auditing import Auditor
 from click.testing import CliRunner
 from pyarrow import parquet
+from resealing import event, logs, resealed, rows
 
 from shadowaudit.cli import main
 from shadowlab.generate.cluster import generate
@@ -42,6 +44,32 @@ def verified(out: Path) -> Found:
     for one in parquet.read_table(out / "findings.parquet", columns=columns).to_pylist():
         found[one["id"]].append((one["class"], one["severity"], one["detail"]))
     return {name: sorted(some) for name, some in found.items()}
+
+
+@pytest.mark.parametrize("fault", ["sent-again-past-a-hop", "resubmitted"])
+def test_a_message_that_is_given_back_is_told_with_its_new_id(tmp_path: Path, fault: str) -> None:
+    generate(tmp_path / "logs", messages=5, faults={fault: 1}, seed=3)
+    rows = [line for path in (tmp_path / "logs").rglob("*.LOG") for line in path.read_text().splitlines()]
+    (given,) = (cells for cells in csv.reader(rows) if len(cells) > 9 and cells[8] == "RESUBMIT")
+    new, original = given[11], given[17].partition("/")[0]
+    told = CliRunner().invoke(main, ["explain", original, str(tmp_path / "logs")])
+    assert f"as{new}" in "".join(told.stdout.split()), told.stdout
+
+
+def test_explain_shows_no_row_that_verify_cannot_read(here: Auditor, tmp_path: Path) -> None:
+    """All rows of a file have the schema-version of its first row."""
+    generate(tmp_path / "logs", messages=5, faults={}, seed=3)
+    for path in logs(tmp_path / "logs"):
+        changed = [row for row in rows(path) if event(row) == "DELIVER"]
+        if changed:
+            break
+    other = changed[0].replace(b"01.00.0001.000", b"01.00.0000.000")
+    path.write_bytes(path.read_bytes().replace(changed[0], other))
+    resealed(tmp_path / "logs")
+    assert any("row that cannot be read" in gap.what for gap in here(tmp_path / "logs").evidence.gaps)
+    message = changed[0].split(b",")[11].decode()
+    _, shown = explained(message, tmp_path / "logs")
+    assert not [line for line in shown[message] if event(line.encode()) == "DELIVER"]
 
 
 @pytest.mark.parametrize("spoilt", [None, *FILE_FAULTS])

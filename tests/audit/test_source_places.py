@@ -15,6 +15,7 @@ from resealing import logs as files_of
 from shadowaudit.spark import places
 from shadowaudit.spark.columns import ARROW, COLUMNS
 from shadowaudit.spark.event_rows import batches
+from shadowaudit.spark.options import OptionError, Options
 from shadowaudit.spark.places import Choice, Log
 from shadowaudit.spark.planning import Wanted, needed
 from shadowlab.generate.cluster import generate
@@ -106,6 +107,14 @@ def test_a_pattern_takes_directories_and_files(logs: Path, pattern: str, nodes: 
         else:
             with pytest.raises((FileNotFoundError, ValueError)):
                 places.find([place])
+
+
+@pytest.mark.parametrize("pattern", ["mx[z-a]", "{mx1,mx[3-1]*}/MSG*"])
+def test_a_pattern_without_a_meaning_is_named(logs: Path, pattern: str) -> None:
+    with pytest.raises(OSError, match=r"mx.*: no pattern: bad character range (z-a|3-1)"):
+        places.find([f"{logs}/{pattern}"])
+    with pytest.raises(OptionError, match=r"pathGlobFilter '.*': no pattern: bad character range"):
+        Options.of({"path": str(logs), "pathGlobFilter": pattern})
 
 
 def test_a_question_mark_is_one_character_of_a_path_and_begins_the_options_of_a_uri(

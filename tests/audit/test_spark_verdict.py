@@ -154,12 +154,15 @@ def test_a_small_audit_is_a_few_tasks_also_where_a_session_has_those_of_a_cluste
     generate(tmp_path / "logs", messages=30, faults={"lost": 1}, seed=1)
     was = spark_session.conf.get(SHUFFLE)
     spark_session.conf.set(SHUFFLE, "200")
+    others = dict(spark_session.conf.getAll)
     before = tasks_done(spark_session)
     try:
         found = verdict(SparkEngine(spark_session), list(find([tmp_path / "logs"])), tmp_path / "out")
+        kept = {name: spark_session.conf.get(name) for name in others}
     finally:
         spark_session.conf.set(SHUFFLE, was)
     assert found.status == 1
+    assert kept == others, "the session is the user's: a larger audit in it has the tasks of a cluster"
     assert 0 < tasks_done(spark_session) - before < 50
 
 

@@ -504,7 +504,7 @@ class Involved:
         return (*self._evidence.nodes.get(node, ()), *without)
 
     def _given_up(self, name: str, mark: tuple[str, int]) -> bool:
-        """Does a later life have the number of that row, and nothing tells that the first one lost its end?"""
+        """Does a later life have the number of that row, and nothing tells that the first lost its end?"""
         database = self._evidence.databases.get(name)
         if database is None or _lost_an_end(database):
             return False

@@ -18,7 +18,7 @@ from shadowaudit.logs.steps import Learnt, Steps
 
 COLUMNS = (
     "date-time", "client-hostname", "server-hostname", "source-context", "source", "event-id", "message-id",
-    "network-message-id", "recipient-address", "recipient-count", "custom-data",
+    "network-message-id", "recipient-address", "recipient-count", "related-recipient-address", "custom-data",
 )  # fmt: skip
 
 PLAIN = (Kind.RECEIVE, Kind.SENDEXTERNAL, Kind.DELIVER, Kind.FAIL, Kind.DEFER, Kind.OTHER)
@@ -49,6 +49,11 @@ class ExchangeSteps:
         lists, which = uniques(table["recipient-address"])
         parsed = [tuple(digest(one) for one in members(text)) for text in lists]
         count = np.array([len(one) for one in parsed], dtype=np.int64)[which]
+        expanded = is_any(kind, Kind.EXPAND)
+        if expanded.any():  # it ends the list: its members have ends of their own
+            replaced, by = uniques(table["related-recipient-address"])
+            sizes = np.array([max(len(members(text)), 1) for text in replaced], dtype=np.int64)
+            count = np.where(expanded, sizes[by], count)
         print_ = np.array([weights(one) for one in parsed], dtype=np.int64)[which]
         salt = digest(learnt.database)
         salted = np.array([weights(one, salt=salt) for one in parsed], dtype=np.int64)[which]

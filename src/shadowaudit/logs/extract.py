@@ -59,20 +59,23 @@ class Source:
     flavour: str
     fields: tuple[str, ...]
     later: tuple[tuple[int, tuple[str, ...]], ...] = ()  # from there on, the columns are these
+    schema: str = ""  # of our logs: the schema-version of the first row, which all others have, too
 
     @classmethod
     def of(cls, facts: FileFacts, octets: Octets = in_file) -> Source:
         """Raises OSError."""
         layout = Layout()
         first = min((*facts.headers, _HEAD))
-        for line in comments(octets(facts.path, 0, first)):
+        head = octets(facts.path, 0, first)
+        for line in comments(head):
             layout.comment(line)
         fields, later = layout.fields, []
         for begin in facts.headers:
             layout.comment(octets(facts.path, begin, begin + _HEAD).partition(b"\n")[0] + b"\n")
             later.append((begin, layout.fields))
         named = (facts.path, facts.node, facts.database, facts.boot, facts.flavour)
-        return cls(*named, fields, tuple(later))
+        schema = _schema(head, fields) if facts.flavour == Flavour.RELAY else ""
+        return cls(*named, fields, tuple(later), schema)
 
     def fields_at(self, offset: int) -> tuple[str, ...]:
         """The columns of a row that begins there."""
@@ -86,6 +89,12 @@ class Piece:
     source: Source
     begin: int
     end: int
+
+
+def _schema(head: bytes, fields: tuple[str, ...]) -> str:
+    rows = (split_row(line, len(fields), strict=True) for line in records(head) if line[:1] != b"#")
+    first = next((cells for cells in rows if cells is not None), None)
+    return dict(zip(fields, first, strict=True)).get("schema-version", "") if first else ""
 
 
 def rows_of(key: Key, pieces: Iterable[Piece], octets: Octets = in_file) -> list[Event]:
@@ -197,6 +206,7 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         has |= forms.marks(event_id, cell.get("source-context", ""))
         has |= {forms.DIGESTS} if own.keys() & {"Content", "Envelope"} else set()
         version = cell.get("schema-version", "")
+        sound = sound and version == (source.schema or version)
         sound = sound and not forms.unfit(event_id, cell.get("source", ""), version, has)
     else:
         recipients = tuple(digest(address.lower()) for address in addresses)

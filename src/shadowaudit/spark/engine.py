@@ -45,9 +45,6 @@ class SparkEngine:
         self._spark = spark
         self._tasks = Tasks(spark)
         self._held: _Held | None = None
-        self._most = int(spark.conf.get(SHUFFLE))
-        for name, value in _SETTINGS.items():
-            spark.conf.set(name, value)
         spark.dataSource.register(States)
 
     @property
@@ -62,17 +59,15 @@ class SparkEngine:
         """What was read before is let go."""
         if self._held is not None:
             self._held.forget()
-        with _failing():
-            size = sum(log.size for log in logs)
-            self._spark.conf.set(SHUFFLE, str(merging_tasks(size, self._most)))
+        with _failing(), _settings(self._spark, 0):
             self._held = _Held(self._spark, [_located(one) for one in logs])
         return self._held
 
 
 class _Held:
     def __init__(self, spark: Any, logs: Sequence[Log]) -> None:
-        self._logs = logs
-        size = sum(log.size for log in logs)
+        self._logs, self._spark = logs, spark
+        self._size = size = sum(log.size for log in logs)
         frame = (
             spark.read.format(NAME)
             .option("logs", told(logs))
@@ -103,7 +98,7 @@ class _Held:
         blocks = self._states.where(F.col(BUCKET).isNotNull()).select(BUCKET, BLOCK)
         merge = merging(asked, [log.uri for log in self._logs], _SUSPECTS)
         judge = judging(asked, [log for log in self._logs if log.uri in counted])
-        with _failing(), ExitStack() as stack:
+        with _failing(), _settings(self._spark, self._size), ExitStack() as stack:
             merged = stack.enter_context(_kept(blocks.groupBy(BUCKET).applyInArrow(merge, MERGED)))
             suspects = merged.where(F.col("suspects").isNotNull()).select("bucket", "part", "suspects")
             judged = stack.enter_context(
@@ -134,6 +129,21 @@ def _part(size: int, cores: int) -> int:
 def _cores(spark: Any) -> int:
     """How many tasks run at a time. A Connect server does not say."""
     return 1 if on_server(spark) else int(spark.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def _settings(spark: Any, octets: int) -> Iterator[None]:
+    """What work on so many octets of logs needs, while the context lasts: the session is somebody else's."""
+    tasks = merging_tasks(octets, int(spark.conf.get(SHUFFLE)))
+    wanted = {**_SETTINGS, SHUFFLE: str(tasks)}
+    before = {name: spark.conf.get(name) for name in wanted}
+    try:
+        for name, value in wanted.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 @contextmanager

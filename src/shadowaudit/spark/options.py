@@ -56,7 +56,7 @@ class Options:
         return cls(
             tuple(map(places.absolute, told)),
             Choice(
-                given["pathGlobFilter"],
+                given.pattern("pathGlobFilter"),
                 given.moment("modifiedAfter"),
                 given.moment("modifiedBefore"),
                 deep=given.is_true("recursiveFileLookup", unless_told=True),
@@ -115,6 +115,14 @@ class _Given:
         if text.lower() not in ("true", "false"):
             raise OptionError(f"{name} is true or false, not {text!r}")
         return text.lower() == "true"
+
+    def pattern(self, name: str) -> str | None:
+        text = self[name]
+        try:
+            places.compiled(text or "")
+        except ValueError as problem:
+            raise OptionError(f"{name} {text!r}: {problem}") from None
+        return text
 
     def moment(self, name: str) -> int | None:
         """Nanoseconds since 1970."""

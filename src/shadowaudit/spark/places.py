@@ -65,10 +65,7 @@ class Choice:
 
     def takes(self, log: Log) -> bool:
         return (
-            (
-                self.like is None
-                or re.fullmatch(_expression(self.like), name_of(log.uri), re.DOTALL) is not None
-            )
+            (self.like is None or compiled(self.like).fullmatch(name_of(log.uri)) is not None)
             and (self.after is None or log.modified > self.after)
             and (self.before is None or log.modified < self.before)
         )
@@ -206,7 +203,10 @@ def _below(place: str, choice: Choice) -> list[Log]:
         _packed(base, infos, choice)
         return [_log(base, info) for info in infos if _is_log(info)]
     below = "(/.*)?" if choice.deep else "(/[^/]*)?"
-    wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{pattern}{below}", re.DOTALL)
+    try:
+        wanted = re.compile(f"{re.escape(path.rstrip('/'))}/{compiled(pattern).pattern}{below}", re.DOTALL)
+    except ValueError as problem:
+        raise OSError(f"{plain_uri(place)}: {problem}") from None
     chosen = [info for info in infos if wanted.fullmatch(info.path)]
     if not chosen:
         raise FileNotFoundError(f"nothing is like {plain_uri(place)}")
@@ -228,7 +228,7 @@ def _packed(place: str, infos: Sequence[Any], choice: Choice) -> None:
 
 
 def _split(place: str) -> tuple[str, str | None]:
-    """The directory above the first part with a pattern, and what follows it as an expression."""
+    """The directory above the first part with a pattern, and what follows it."""
     told = _SCHEME.fullmatch(place)
     if told is None and os.path.lexists(place):
         return place, None
@@ -239,7 +239,7 @@ def _split(place: str) -> tuple[str, str | None]:
         return place, None
     end = path.rfind("/", 0, first.start())
     base = path[:end] or "/"
-    pattern = _expression(path[end + 1 :].rstrip("/"))
+    pattern = path[end + 1 :].rstrip("/")
     return (urlunsplit(parts._replace(path=base)) if parts else base), pattern
 
 
@@ -248,8 +248,15 @@ _PATTERN = re.compile(
 )
 
 
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A pattern as Hadoop's, of names. Raises ValueError for one that can have no meaning."""
+    try:
+        return re.compile(_expression(pattern), re.DOTALL)
+    except re.error as problem:
+        raise ValueError(f"no pattern: {problem.msg}") from None
+
+
 def _expression(pattern: str) -> str:
-    """As a regular expression."""
     found, at = [], 0
     for one in _PATTERN.finditer(pattern):
         found.append(re.escape(pattern[at : one.start()]))
