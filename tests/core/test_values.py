@@ -45,6 +45,18 @@ def test_a_copy_has_what_was_changed_and_shares_the_rest() -> None:
     assert replace(one) is not one
 
 
+def test_a_field_may_have_any_name() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Awkward:
+        old: int
+        new: int
+        kind: str = ""
+        copy: int = 0
+
+    assert replace(Awkward(1, 2), kind="a", new=3, old=4, copy=5) == Awkward(4, 3, "a", 5)
+    assert replace(Awkward(1, 2), kind="b") == Awkward(1, 2, "b")
+
+
 def test_values_that_are_equal_have_one_hash() -> None:
     assert len({Named("a", ("x",)), Named("a", ("x",), ["compared by nobody"]), Named("b")}) == 2
 

@@ -23,22 +23,28 @@ else:
 
     def replace(value, /, **changes):
         """As ``dataclasses.replace``. Raises AttributeError for a name that is no field."""
-        kind = type(value)
-        copied = (_COPIERS.get(kind) or _copier(kind))(value)
-        for name, changed in changes.items():
-            setattr(copied, name, changed)
-        if hasattr(kind, "__post_init__"):
-            copied.__post_init__()
-        return copied
+        return _COPIERS[type(value), *changes](value, **changes)
 
-    _COPIERS = {}
+    class _Copiers(dict):
+        """For a class and the fields that change: a function that copies field by field. Its code is
+        generated, like the library's ``__init__``.
+        """
 
-    def _copier(kind):
-        """A function that copies field by field; its code is generated, like the library's ``__init__``."""
-        assignments = "".join(f" new.{field.name} = old.{field.name}\n" for field in dataclasses.fields(kind))
-        names = {"make": object.__new__, "kind": kind}
-        exec(f"def copy(old):\n new = make(kind)\n{assignments} return new", names)  # noqa: S102 - of names of fields
-        return _COPIERS.setdefault(kind, names["copy"])
+        def __missing__(self, key):
+            kind, *changes = key
+            fields = [field.name for field in dataclasses.fields(kind)]
+            if unknown := set(changes).difference(fields):
+                raise AttributeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
+            lines = [f"_new.{name} = {name if name in changes else f'_old.{name}'}" for name in fields]
+            lines += ["_new.__post_init__()"] * hasattr(kind, "__post_init__")
+            names = {"_make": object.__new__, "_kind": kind}
+            source = "\n ".join(
+                [f"def copy({', '.join(['_old', *changes])}):", "_new = _make(_kind)", *lines]
+            )
+            exec(f"{source}\n return _new", names)  # noqa: S102 - of names of fields
+            return self.setdefault(key, names["copy"])
+
+    _COPIERS = _Copiers()
 
 
 __all__ = ["dataclass", "replace"]
