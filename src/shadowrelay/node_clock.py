@@ -92,7 +92,7 @@ class NodeClock:
         self.read = read
         # Decisions ask for the time all the time, and it takes the boot clock alone.
         self._boot = _boot if read is of_machine else lambda: self.read().boot
-        self._reckoning = reckoning or begun(read())
+        self._reckon(reckoning or begun(read()))
         self._told: dict[ServerName, _Told] = {}
         self._confirmed = False
         self._doubts: frozenset[Doubt] = frozenset()
@@ -104,8 +104,11 @@ class NodeClock:
         began = clock()
         return cls(read=lambda: ClockReading(now := clock(), now - began, ""))
 
+    def _reckon(self, reckoning: Reckoning) -> None:
+        self._reckoning, self._began = reckoning, reckoning.time - reckoning.boot
+
     def __call__(self) -> datetime:
-        return self._reckoning.at(self._boot())
+        return self._began + self._boot()
 
     @property
     def reckoning(self) -> Reckoning:
@@ -113,7 +116,8 @@ class NodeClock:
 
     def ahead(self) -> timedelta:
         """How far the wall clock is ahead of reckoned time."""
-        return self._reckoning.ahead_now(self.read())
+        reading = self.read()
+        return reading.wall - reading.boot - self._began
 
     def wall(self, at: datetime) -> datetime:
         """What the wall clock says for a reckoned time: for people and logs."""
@@ -130,11 +134,10 @@ class NodeClock:
 
     def endings(self) -> Endings:
         """What may end now. The wall clock is looked at once a second: ages do not depend on it."""
-        reading = self.read()
-        if self._looked_at is None or reading.boot - self._looked_at >= OFTEN:
+        boot = self._boot()
+        if self._looked_at is None or boot - self._looked_at >= OFTEN:
             self.look()
-        found = self._reckoning
-        return Endings(found.at(reading.boot), found.doubtful, bool(self._doubts))
+        return Endings(self._began + boot, self._reckoning.doubtful, bool(self._doubts))
 
     async def watch(self) -> None:
         """Look each second until cancelled: a node that has nothing to do doubts its clock, too."""
@@ -153,7 +156,8 @@ class NodeClock:
             confirmed=self._confirmed,
             settles=self.settles,
         )
-        self._reckoning, self._looked_at = found.reckoning, reading.boot
+        self._reckon(found.reckoning)
+        self._looked_at = reading.boot
         if self._confirmed and not self._differ(differences):
             self._confirmed = False
         if found.doubts != self._doubts:
@@ -206,6 +210,6 @@ class NodeClock:
 
     def confirm(self) -> Judgement:
         """An operator says that the wall clock is right now."""
-        self._reckoning = agreed(self._reckoning, self.read())
+        self._reckon(agreed(self._reckoning, self.read()))
         self._confirmed = True
         return self.look()

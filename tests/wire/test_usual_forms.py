@@ -5,8 +5,10 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shadowrelay.smtp.receiving.conversation import any_words, words
 from shadowrelay.wire.addresses import AddressError, read_any_path, read_path
 from shadowrelay.wire.replies import parse_reply, usual
+from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
 CODES = st.sampled_from(["250", "251", "354", "421", "550", "199", "2500", "25", "٢50"])
 ENHANCED = st.sampled_from(["", "2.0.0", "2.1.5", "4.7.0", "5.1.1", "2.6.0000", "2.0", "3.0.0"])
@@ -63,3 +65,22 @@ def _read(reader: object, path: str, any_dots: bool) -> object:
         return reader(path, any_dots=any_dots)  # type: ignore[operator]
     except AddressError as error:
         return str(error)
+
+
+@given(
+    st.text(st.sampled_from("MAILmail FROM:<@>\t\r\x01\xe9\u0131-9"), max_size=20),
+    st.sampled_from(["\r\n", "\n"]),
+)
+@example("MAIL FROM:<a@b>", "\r\n")
+@example("MAIL  FROM:<a@b> ", "\r\n")
+@example("DATA ", "\r\n")
+def test_a_command_in_its_usual_form_is_read_as_any_other(line: str, end: str) -> None:
+    octets = (line + end).encode()
+    assert words(octets) == any_words(octets)
+
+
+@given(st.text(st.sampled_from("a~!+=; \t\xe9B2"), max_size=12))
+def test_text_of_any_form_comes_back_from_xtext(text: str) -> None:
+    spelt = encode_xtext(text)
+    assert decode_xtext(spelt) == text
+    assert not set(spelt) & set("= \t\xe9")

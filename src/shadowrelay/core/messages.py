@@ -298,12 +298,13 @@ class Copy:
     @property
     def unfinished(self) -> bool:
         """This node is the primary server, and the message is in transit, or waits for an operator."""
-        return self.role is Role.PRIMARY and self.stage in {Stage.QUEUED, Stage.SET_ASIDE}
+        stage = self.stage
+        return self.role is Role.PRIMARY and (stage is Stage.QUEUED or stage is Stage.SET_ASIDE)
 
     @property
     def redundant(self) -> bool:
         """Is a member on another machine known to hold a copy?"""
-        return any(holder.state is HolderState.HOLDING for holder in self.holders)
+        return HolderState.HOLDING in [holder.state for holder in self.holders]
 
     @property
     def exposed(self) -> bool:
@@ -312,8 +313,9 @@ class Copy:
         What is set aside may yet be sent, so its loss would be as bad; but if it is damaged, no member has
         anything to lose.
         """
-        lost = self.stage is Stage.SET_ASIDE and self.damaged
-        return self.unfinished and not self.redundant and not lost
+        if self.stage is Stage.SET_ASIDE and self.damaged:
+            return False
+        return self.unfinished and not self.redundant
 
     @property
     def suspended_until(self) -> datetime | None:

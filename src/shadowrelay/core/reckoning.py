@@ -97,7 +97,8 @@ class Reckoning:
     @property
     def doubtful(self) -> list[Span]:
         """The time that may not have passed."""
-        return joined((*self.spans, self.pending) if self.pending else self.spans)
+        spans = (*self.spans, self.pending) if self.pending else self.spans
+        return joined(spans) if spans else []
 
 
 def begun(reading: ClockReading) -> Reckoning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any
+from operator import attrgetter
 
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.switches import Switch
@@ -24,12 +24,8 @@ class LivePolicy(Policy):
         object.__setattr__(self, "now", policy)
 
 
-def _of_now(name: str) -> Any:
-    return property(lambda current: getattr(current.now, name))
-
-
 for _tunable in fields(Policy):
-    setattr(LivePolicy, _tunable.name, _of_now(_tunable.name))
+    setattr(LivePolicy, _tunable.name, property(attrgetter(f"now.{_tunable.name}")))
 
 
 class EffectivePolicy:

@@ -56,6 +56,7 @@ class Duplex:
         self._input = bytearray()
         self._output = bytearray()
         self._over = self._paused = self._blocked = False
+        self._came = False  # something arrived since the reader looked
         self._waiting: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._deadline = math.inf
@@ -67,7 +68,8 @@ class Duplex:
 
     def received(self, data: bytes) -> None:
         self._input += data
-        if len(self._input) > MOST_WAITING and not self._paused:
+        self._came = True
+        if not self._paused and len(self._input) > MOST_WAITING:
             self._paused = True
             self._transport.pause_reading()
         _wake(self._waiting)
@@ -136,17 +138,18 @@ class Duplex:
 
         The whole line must arrive within the inactivity timeout, even if it drips.
         """
-        deadline = self._loop.time() + self._inactivity
-        searched, too_long = 0, False
-        while (end := self._input.find(b"\n", searched)) < 0:
-            if len(self._input) > most:
-                self._input.clear()
-                too_long = True
-            searched = len(self._input)
-            await self._fill(deadline)
+        too_long = False
+        if (end := self._input.find(b"\n")) < 0:
+            deadline, searched = self._loop.time() + self._inactivity, 0
+            while (end := self._input.find(b"\n", searched)) < 0:
+                if len(self._input) > most:
+                    self._input.clear()
+                    too_long = True
+                searched = len(self._input)
+                await self._fill(deadline)
         line = bytes(self._input[: end + 1])
         del self._input[: end + 1]
-        return None if too_long or len(line) > most else line
+        return None if too_long or end >= most else line
 
     async def read_block(self, most: int, deadline: float) -> bytes:
         """Between one and ``most`` octets, as soon as there are any."""
@@ -159,7 +162,7 @@ class Duplex:
             block = bytes(self._input[:most])
             del self._input[:most]
         # Resume now, not at the next wait: the end of an idle connection must be noticed.
-        if len(self._input) <= MOST_WAITING:
+        if self._paused and len(self._input) <= MOST_WAITING:
             self._resume()
         return block
 
@@ -168,13 +171,14 @@ class Duplex:
         self._input[:0] = data
 
     async def _fill(self, deadline: float) -> None:
-        before = len(self._input)
-        await self.flush()
-        if self._until is not None:
-            deadline = min(deadline, self._until)
-        if len(self._input) == before:
+        self._came = False
+        if self._output or self._blocked:
+            await self.flush()
+        if self._until is not None and self._until < deadline:
+            deadline = self._until
+        if self._paused and not self._came:
             self._resume()
-        while len(self._input) == before:
+        while not self._came:
             if self._interrupted is not None:
                 raise Interrupted(self._interrupted)
             if self._over:
@@ -190,9 +194,8 @@ class Duplex:
 
     def _resume(self) -> None:
         """Let more arrive."""
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        self._paused = False
+        self._transport.resume_reading()
 
     def _ring_at(self, deadline: float) -> None:
         """Wake the reader at that time. One timer serves many waits: it may ring early, never late."""

@@ -7,7 +7,7 @@ as they were given.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from types import MappingProxyType
 from typing import Any
@@ -174,14 +174,15 @@ def extensions(reply: Reply) -> dict[str, str]:
     return offered
 
 
-def _command(start: str, parameters: Collection[tuple[str, str | None]]) -> bytes:
-    words = [start, *(f"{key}={value}" if value else key for key, value in parameters)]
-    line = " ".join(words)
+def _command(line: str, parameters: Iterable[tuple[str, str | None]]) -> bytes:
+    for key, value in parameters:
+        word = f"{key}={value}" if value else key
+        if " " in word:
+            raise ValueError("space in a parameter")
+        line = f"{line} {word}"
     if _CONTROL.search(line):
         raise ValueError("control character in a command")
-    if any(" " in word for word in words[1:]):
-        raise ValueError("space in a parameter")
-    return line.encode("utf-8") + b"\r\n"
+    return f"{line}\r\n".encode()
 
 
 def _bad(text: str) -> Refused:

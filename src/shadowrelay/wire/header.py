@@ -81,19 +81,19 @@ class HeaderScan:
         self.section, self.rest = bytes(self._pending[:end]), bytes(self._pending[body:])
         self._pending.clear()
         self.complete = True
-        for line in _UNFOLD.sub(b" ", self.section).split(b"\r\n"):
-            if found := _FIELD.match(line):
-                self._field(found[1].lower().decode("ascii"), found[2].strip())
+        lines = _UNFOLD.sub(b" ", self.section).split(b"\r\n")
+        fields = [found for found in map(_FIELD.match, lines) if found]
+        names = str(b"\n".join([found[1] for found in fields]).lower(), "ascii").split("\n")
+        self.names = set(names).difference(("",))
+        self.received = names.count("received")
+        if "message-id" in self.names:
+            self.message_id = _text(fields[names.index("message-id")])[:_SUBJECT_LENGTH]
+        if "subject" in self.names:
+            self.subject = _kept(_text(fields[names.index("subject")]))
 
-    def _field(self, name: str, value: bytes) -> None:
-        first = name not in self.names
-        self.names.add(name)
-        if name == "received":
-            self.received += 1
-        elif name == "message-id" and first:
-            self.message_id = value.decode("utf-8", "replace")[:_SUBJECT_LENGTH]
-        elif name == "subject" and first:
-            self.subject = _kept(value.decode("utf-8", "replace"))
+
+def _text(field: re.Match[bytes]) -> str:
+    return str(field[2].strip(), "utf-8", "replace")
 
 
 def _kept(subject: str) -> str:

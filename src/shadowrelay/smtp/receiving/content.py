@@ -129,15 +129,15 @@ class ContentCheck:
         return all_paired(data[:-1] if self._after_cr else data)
 
     def _lines_fit(self, data: bytes, most: int) -> bool:
-        begin = -self._line  # where the current line began, seen from this block
-        while begin + most < len(data):
+        begin, end = -self._line, len(data)  # where the current line began, seen from this block
+        while begin + most < end:
             # The last line end within reach: every line before it is shorter still.
-            newline = data.rfind(b"\n", max(begin, 0), begin + most)
+            newline = data.rfind(b"\n", begin if begin > 0 else 0, begin + most)
             if newline < 0:
                 return False
             begin = newline + 1
-        newline = data.rfind(b"\n", max(begin, 0))
-        self._line = len(data) - (newline + 1 if newline >= 0 else begin)
+        newline = data.rfind(b"\n", begin if begin > 0 else 0)
+        self._line = end - (newline + 1 if newline >= 0 else begin)
         return True
 
 

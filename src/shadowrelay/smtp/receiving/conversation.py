@@ -57,6 +57,8 @@ _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
 
 _PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
+_USUAL = re.compile(rb"([A-Za-z]+)(?: ([!-~](?:[ -~]*[!-~])?))?\r\n")
+"""A command line as nearly all are: printable ASCII, one space behind the verb, none at the end."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -153,16 +155,10 @@ class Conversation:
         self._grouped = False
         if line is None:
             return LINE_TOO_LONG
-        if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
-            return BARE_LINE_END
-        command = line[:-2].rstrip(b" \t")
-        try:
-            verb, _, argument = command.decode("utf-8").partition(" ")
-        except UnicodeDecodeError:
-            return NOT_UTF8
-        if not verb.isascii():  # ``upper`` could make it ASCII
-            return UNKNOWN_COMMAND
-        self.verb, self.argument = verb, argument = verb.upper(), argument.lstrip(" \t")
+        found = words(line)
+        if isinstance(found, Reply):
+            return found
+        self.verb, self.argument = verb, argument = found
         self._grouped = verb in _GROUPED
         if len(line) > self._limits.get(verb, self._options.max_command_line):
             return LINE_TOO_LONG
@@ -176,7 +172,7 @@ class Conversation:
                 client = self._session.client
                 log.info("session_ended_by_junk", session=client.id, client=client.address)
                 return TOO_MANY_COMMANDS
-        return command
+        return line[:-2].rstrip(b" \t")
 
     # Replies
 
@@ -241,6 +237,26 @@ class Conversation:
         except TimeoutError:
             return
         raise Interrupted(Why.GONE)
+
+
+def words(line: bytes) -> tuple[str, str] | Reply:
+    """Verb and argument of a command line, or the reply that refuses it."""
+    if found := _USUAL.fullmatch(line):
+        return str(found[1], "ascii").upper(), str(found[2] or b"", "ascii")
+    return any_words(line)
+
+
+def any_words(line: bytes) -> tuple[str, str] | Reply:
+    """As ``words``, for a line of any form."""
+    if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
+        return BARE_LINE_END
+    try:
+        verb, _, argument = line[:-2].rstrip(b" \t").decode("utf-8").partition(" ")
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    if not verb.isascii():  # ``upper`` could make it ASCII
+        return UNKNOWN_COMMAND
+    return verb.upper(), argument.lstrip(" \t")
 
 
 def is_junk(verb: str, argument: str) -> bool:

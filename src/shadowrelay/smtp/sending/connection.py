@@ -80,7 +80,7 @@ class HopProtocol(SMTPProtocol):
         self._replies: deque[Reply] = deque()
         self._outstanding = 1  # the greeting
         self._broken: Exception | None = None
-        self._news = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
         self.marked = False  # the hop ends its replies with its mark, which we keep and take off
         self.mark: Mark | None = None  # of the last reply
 
@@ -99,7 +99,7 @@ class HopProtocol(SMTPProtocol):
         except ReplyError as error:
             self._break(unreadable(error.said or str(error)))
             self.abort()
-        self._news.set()
+        self._wake()
 
     def eof_received(self) -> bool:
         self._break_off(SMTPServerDisconnected("closed by the next hop"))
@@ -139,18 +139,26 @@ class HopProtocol(SMTPProtocol):
         """
         if self._replies:
             return self._next()
+        alarm = None if timeout is None else self._loop.call_later(timeout, self._too_late)
         try:
-            async with asyncio.timeout(timeout):
-                while not self._replies:
-                    if self._broken:
-                        raise self._broken
-                    self._news.clear()
-                    await self._news.wait()
-        except TimeoutError:
-            error = self._break_off(SMTPReadTimeoutError("no reply in time"))
-            self.abort()
-            raise error from None
+            while not self._replies:
+                if self._broken:
+                    raise self._broken
+                self._waiting = self._loop.create_future()
+                await self._waiting
+        finally:
+            self._waiting = None
+            if alarm is not None:
+                alarm.cancel()
         return self._next()
+
+    def _too_late(self) -> None:
+        self._break_off(SMTPReadTimeoutError("no reply in time"))
+        self.abort()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def _next(self) -> Reply:
         reply = self._replies.popleft()
@@ -200,7 +208,7 @@ class HopProtocol(SMTPProtocol):
     def _break(self, error: Exception) -> Exception:
         """Returns the first error of all, which counts."""
         self._broken = self._broken or error
-        self._news.set()
+        self._wake()
         return self._broken
 
 

@@ -263,7 +263,7 @@ class DeliverySession:
             self._needs_reset = transaction.needs_reset
             results |= transaction.results
             overflow = transaction.overflow
-        taken = any(result.ending in {Ending.ACCEPTED, Ending.DUPLICATE} for result in results.values())
+        taken = any(result.ending in (Ending.ACCEPTED, Ending.DUPLICATE) for result in results.values())
         if taken and tracking:
             tracking.owes = True
         return DeliveryResult(

@@ -110,7 +110,8 @@ class DeliveryTransaction:
         if reply.code == 421 and self.reused:
             # The server had given up waiting for us: that says nothing about this message.
             raise ConnectionFailed("mail", "session closed", reply=one_line(reply), reused=True)
-        self._leave_at_421(reply)
+        if reply.code == 421:
+            self._give_up(lambda number: refused(number, reply))
         if not reply.positive:
             self._settle(lambda number: refused(number, reply))
 
@@ -199,7 +200,8 @@ class DeliveryTransaction:
             # Behind what cannot be read nobody can say which answer is whose.
             said = no_reply(error)
             self._give_up(lambda number: unread(number, said) if said else in_doubt(number))
-        self._leave_at_421(reply)
+        if reply.code == 421:
+            self._give_up(lambda number: refused(number, reply))
         self.results.update((number, final(number, reply)) for number in numbers)
         if not (reply.positive or reply.transient or reply.permanent):
             self._give_up(lambda number: unread(number, one_line(reply)))
@@ -222,15 +224,12 @@ class DeliveryTransaction:
         if reply.code == 421 and self.reused and self._open:
             # The server has had enough of this session, of its messages or recipients. A fresh one may do.
             raise ConnectionFailed(step, "session closed", reply=one_line(reply), reused=True)
-        self._leave_at_421(reply)
+        if reply.code == 421:
+            self._give_up(lambda number: refused(number, reply))
         return reply
 
     def _wait_for(self, what: Literal["mail", "rcpt", "data", "content", "final dot"]) -> None:
         self.connection.client.awaits.begin(what)
-
-    def _leave_at_421(self, reply: Reply) -> None:
-        if reply.code == 421:
-            self._give_up(lambda number: refused(number, reply))
 
     def _settle(self, result: Callable[[int], RecipientResult]) -> None:
         self.results.update((number, result(number)) for number in self._open)
