@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-BENCHES = {"relay": "tests.bench.relay", "audit": "tests.bench.audit"}
+BENCHES = {"relay": "tests.bench.relay", "calls": "tests.bench.calls", "audit": "tests.bench.audit"}
 DEFAULT = "relay"
 
 _HELP = ("-h", "--help")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -38,10 +38,11 @@ class Session:
         if not line.startswith(code.encode("ascii")):
             raise BenchError(f"{code} was expected, and not {line!r}")
 
-    async def send(self, content: bytes) -> float:
+    async def send(self, content: bytes, recipients: Sequence[str] = (RECIPIENT,)) -> float:
         """One message; returns the seconds between its last octet and the reply."""
         await self.command(f"MAIL FROM:<{SENDER}>", "250")
-        await self.command(f"RCPT TO:<{RECIPIENT}>", "250")
+        for recipient in recipients:
+            await self.command(f"RCPT TO:<{recipient}>", "250")
         await self.command("DATA", "354")
         self.writer.write(content)
         await self.writer.drain()
