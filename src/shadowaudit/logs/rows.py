@@ -62,7 +62,7 @@ def read(block: Block, fields: Sequence[str], wanted: Sequence[str], *, strict: 
         columns = {name: pa.concat_arrays([columns[name], more[name]]).take(order) for name in places}
         index.sort()
     empty = pa.repeat(pa.scalar("", pa.string()), len(index))
-    unreadable = np.setdiff1d(np.arange(block.rows), index)
+    unreadable = np.delete(np.arange(block.rows), index)
     return Table({name: columns.get(name, empty) for name in wanted}, index, tuple(unreadable.tolist()))
 
 

@@ -6,7 +6,6 @@ Only what the file holds is told so: what keeps it from being read at all raises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -18,10 +17,9 @@ import pyarrow.compute as pc
 
 from shadowaudit.core.facts import Fault, Flavour
 from shadowaudit.logs import exchange
-from shadowaudit.logs.grid import split
 from shadowaudit.logs.layout import NAME, Layout, comments, encoding_of
 from shadowaudit.logs.lines import Block, Readable, Reading, Room
-from shadowaudit.logs.rows import not_text, read
+from shadowaudit.logs.rows import Table, not_text, read
 from shadowaudit.spark.columns import (
     ARROW,
     DATABASE,
@@ -54,6 +52,8 @@ ROWS = 10_000
 
 _ENTRIES = {DATABASE: "Db", INCARNATION: "Boot", SEQUENCE: "Seq", EPOCH: "Epoch"}
 _TYPED = ("date-time", "internal-message-id", "total-bytes", "recipient-count")
+_LOOKED_AT = (*_TYPED, "event-id", "server-hostname", "client-hostname", "custom-data")
+"""Whatever is asked for."""
 _OCTETS = "octets that are not UTF-8 are shown as U+FFFD"
 
 _HEAD = 16 << 10  # octets of a file that its header is in
@@ -111,15 +111,6 @@ def _good(batch: Batch, uri: str, mode: Mode) -> Batch:
         line = batch.column(LINE)[first].as_py()
         raise MalformedError(f"{uri}{'' if line is None else f', line {line}'}: {problems[first].as_py()}")
     return batch.filter(problems.is_null())
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of a block that could be read. ``index``: each row's number in the block."""
-
-    index: Any
-    unreadable: tuple[int, ...]
-    cell: Callable[[str], Array]  # a column of the log as texts; all null if the log does not have it
 
 
 def _between(block: Block, begin: int, end: int | None) -> Block:
@@ -184,11 +175,11 @@ class _Events:
         if self.faults:
             yield self._told()
 
-    def _has_times(self, rows: _Rows) -> bool:
+    def _has_times(self, rows: Table) -> bool:
         """May one of the rows be of a time that is wanted? One without a time is of none."""
         if self.wants_times is None:
             return True
-        found = pc.min_max(times(rows.cell("date-time")))
+        found = pc.min_max(times(nothing_as_null(rows["date-time"])))
         first, last = found["min"].as_py(), found["max"].as_py()
         return first is not None and self.wants_times(first, last)
 
@@ -196,35 +187,20 @@ class _Events:
     def _ours(self) -> bool:
         return self.reading.layout.flavour is Flavour.RELAY
 
-    def _rows(self, block: Block) -> _Rows:
-        found = self._relays(block) if self._ours else self._exchanges(block)
-        if self.node is None and len(found.index):
-            self.node = _server(found) or (None if self._ours else Path(self.uri).parent.name or None)
-        return found
-
-    def _relays(self, block: Block) -> _Rows:
+    def _rows(self, block: Block) -> Table:
         fields = self.reading.layout.fields
-        grid = split(block, fields, tuple(dict.fromkeys(fields)))
-        none = pa.nulls(len(grid), pa.string())
-        return _Rows(
-            grid.index, grid.unreadable, lambda name: texts(grid[name]) if name in grid.columns else none
-        )
-
-    def _exchanges(self, block: Block) -> _Rows:
-        fields = self.reading.layout.fields
-        table = read(block, fields, tuple(dict.fromkeys((*fields, "custom-data"))), strict=False)
-        if exchange.is_ours(table):
+        asked = (field for field in fields if named(field) in self.schema.names)
+        table = read(block, fields, (*_LOOKED_AT, *asked), strict=self._ours)
+        if not self._ours and exchange.is_ours(table):
             self.faults[Fault.WRONG_HEADER] = None
             self.reading.layout.flavour = Flavour.RELAY  # then it is read as what it is
-            return self._relays(block)
-        none = pa.nulls(len(table), pa.string())
-        return _Rows(
-            table.index,
-            table.unreadable,
-            lambda name: nothing_as_null(table[name]) if name in table.columns else none,
-        )
+            return self._rows(block)
+        if self.node is None and len(table):
+            other = None if self._ours else Path(self.uri).parent.name or None
+            self.node = exchange.first_server(table) or other
+        return table
 
-    def _batch(self, block: Block, rows: _Rows) -> Batch:
+    def _batch(self, block: Block, rows: Table) -> Batch:
         """All rows of the block, those that cannot be read among them."""
         good, count = rows.index, block.rows
         made = _Made(rows, self.reading.layout.fields, ours=self._ours)
@@ -250,7 +226,7 @@ class _Events:
                 arrays.append(column if order is None else column.take(order))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _problems(self, block: Block, rows: _Rows, made: _Made) -> tuple[Array, Array]:
+    def _problems(self, block: Block, rows: Table, made: _Made) -> tuple[Array, Array]:
         """What is wrong with each row, and the text of those with something wrong."""
         none = pa.nulls(block.rows, pa.string())
         if not self.checks:
@@ -324,7 +300,7 @@ _TOLD = ((LINE, pa.int64()), (PROBLEM, pa.string()))
 class _Made:
     """Typed columns of a block's rows, each made once."""
 
-    def __init__(self, rows: _Rows, fields: tuple[str, ...], *, ours: bool) -> None:
+    def __init__(self, rows: Table, fields: tuple[str, ...], *, ours: bool) -> None:
         self._rows = rows
         self._fields = {named(field): field for field in fields}
         self._ours = ours
@@ -368,7 +344,8 @@ class _Made:
 
     def _cell(self, field: str) -> Array:
         if field not in self._cells:
-            self._cells[field] = self._rows.cell(field)
+            made = texts if self._ours else nothing_as_null
+            self._cells[field] = made(self._rows[field]) if field in self._rows.columns else self._none()
         return self._cells[field]
 
     def _entries(self) -> Entries:
@@ -377,16 +354,9 @@ class _Made:
         return self._taken
 
     def _none(self) -> Array:
-        return pa.nulls(len(self._rows.index), pa.string())
+        return pa.nulls(len(self._rows), pa.string())
 
 
 def _both(one: Array, other: Array | None = None) -> Any:
     found = one if other is None else pc.and_(one, other)
     return np.flatnonzero(found.to_numpy(zero_copy_only=False))
-
-
-def _server(rows: _Rows) -> str:
-    """The server that wrote the log, by its rows."""
-    names = ("event-id", "server-hostname", "client-hostname")
-    columns = {name: pc.fill_null(rows.cell(name), "") for name in names}
-    return exchange.first_server(columns)  # type: ignore[arg-type]

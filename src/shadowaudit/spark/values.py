@@ -9,42 +9,24 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from shadowaudit.core.events import listed
 from shadowaudit.core.text import restored
-from shadowaudit.logs import loops
-from shadowaudit.logs.cells import Cells, Long
-from shadowaudit.spark.columns import ARROW, INT, LIST, LONG, MAP, TEXT, TIME
+from shadowaudit.spark.columns import ARROW, INT, LIST, LONG, MAP, TIME
 
 Array = Any  # of pyarrow, which has no types
 
-_APOSTROPHE = ord("'")
 _DIGITS = {LONG: r"\A[0-9]{1,18}\z", INT: r"\A[0-9]{1,9}\z"}
 
 
-def texts(cells: Cells) -> Array:
+def texts(column: Array) -> Array:
     """A column of our logs, without the apostrophes that keep spreadsheets from taking cells for formulas."""
-    begin, end = _without_apostrophes(cells), cells.end
-    offsets = np.zeros(len(cells) + 1, dtype=np.int64)
-    np.cumsum(end - begin, out=offsets[1:])
-    total = int(offsets[-1])
-    if not total:
-        return pa.nulls(len(cells), ARROW[TEXT])
-    data = np.empty(total, dtype=np.uint8)
-    loops.gathered(begin, end, cells.data, data)
-    ends = pa.py_buffer(offsets.astype(np.int32))
-    return nothing_as_null(pa.StringArray.from_buffers(len(cells), ends, pa.py_buffer(data)))
-
-
-def _without_apostrophes(cells: Cells) -> Long:
-    quoted = (cells.lengths > 0) & (cells.data[np.minimum(cells.begin, len(cells.data) - 1)] == _APOSTROPHE)
-    if not quoted.any():
-        return cells.begin
-    begin = cells.begin.copy()
-    for row in np.flatnonzero(quoted).tolist():
-        text = cells.text(row)
-        begin[row] += len(text) - len(restored(text))
-    return begin
+    quoted = pc.starts_with(column, "'")
+    if pc.any(quoted).as_py():
+        plain = pa.array([restored(text) for text in column.filter(quoted).to_pylist()], pa.string())
+        column = pc.replace_with_mask(column, quoted, plain)
+    return nothing_as_null(column)
 
 
 def nothing_as_null(column: Array) -> Array:
@@ -78,14 +60,13 @@ def numbers(column: Array, kind: str) -> Array:
 
 def lists(column: Array) -> Array:
     """Members as ``core.events.listed`` takes them apart."""
-    if _holds(column, "'"):
-        return _each(column, listed)
-    return pc.cast(pc.split_pattern(column, ";"), ARROW[LIST])
+    return _split(column, pc.match_substring(column, "'"), listed)
 
 
 def statuses(column: Array) -> Array:
     """The same, where a member in brackets may hold semicolons: Exchange does not always quote those."""
-    return _each(column, _status) if _holds(column, "'") or _holds(column, "[{") else lists(column)
+    odd = pc.or_(pc.match_substring(column, "'"), pc.match_substring(column, "[{"))
+    return _split(column, odd, _status)
 
 
 def _status(text: str) -> Sequence[str]:
@@ -98,14 +79,15 @@ def _status(text: str) -> Sequence[str]:
     return found
 
 
-def _holds(column: Array, text: str) -> bool:
-    return bool(pc.any(pc.match_substring(column, text)).as_py())
-
-
-def _each(column: Array, split: Callable[[str], Sequence[str]]) -> Array:
-    encoded = column.dictionary_encode()
-    distinct = pa.array([split(text) for text in encoded.dictionary.to_pylist()], ARROW[LIST])
-    return distinct.take(encoded.indices)
+def _split(column: Array, odd: Array, split: Callable[[str], Sequence[str]]) -> Array:
+    """What stands between semicolons; of odd cells what ``split`` says."""
+    made = pc.cast(pc.split_pattern(column, ";"), ARROW[LIST])
+    if not pc.any(odd).as_py():
+        return made
+    which = pc.fill_null(odd, False).to_numpy(zero_copy_only=False)
+    found = [split(text) for text in column.filter(odd).to_pylist()]
+    place = np.where(which, len(column) + np.cumsum(which) - 1, np.arange(len(column)))
+    return pa.concat_arrays([made, pa.array(found, ARROW[LIST])]).take(pa.array(place))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +98,7 @@ class Entries:
     """
 
     rows: int
-    row: Long
+    row: NDArray[np.int64]
     names: Array
     texts: Array
 
