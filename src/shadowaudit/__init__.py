@@ -47,13 +47,14 @@ def views(events: Any) -> None:
     create(events)
 
 
-def tables(spark: Any, uri: str) -> Any:
-    """Make temporary views of the tables that ``shadowaudit ingest --tables`` keeps there, as they are now.
+def tables(spark: Any, uri: str, version: int | None = None) -> Any:
+    """Make temporary views of the tables that ``shadowaudit ingest --tables`` keeps there, as they are now, or
+    were in that ``version``.
 
     Each has the name of its table (docs/reference/tables.md); ``recipients`` has a row for each recipient of
-    each message. A repeated call replaces the views. Returns what they show, with its ``manifest``. Raises
+    each message. A repeated call replaces the views. Returns what they show, with its ``version``. Raises
     ``spark.tables.store.TablesError`` if there are none, and OSError.
     """
     from shadowaudit.spark.tables.reading import create
 
-    return create(spark, uri)
+    return create(spark, uri, version)

@@ -81,13 +81,13 @@ def command(
         raise options.Refused(str(problem)) from None
     except (OSError, pa.ArrowInvalid) as problem:
         raise options.Refused(f"the tables in {shown} cannot be read: {problem}") from None
-    version = current.manifest.version
+    version = current.version
     if html is not None:
         from shadowaudit.summary.page import page
 
-        _write(html, page(summary, shown, version, current.manifest.made_at))
+        _write(html, page(summary, shown, version, current.made_at))
     if as_json:
-        told = {"tables": shown, "version": version, "made_at": current.manifest.made_at, **summary.as_dict()}
+        told = {"tables": shown, "version": version, "made_at": current.made_at, **summary.as_dict()}
         print(json.dumps(told, ensure_ascii=False))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -43,7 +43,7 @@ def keep(
         shown = Shown()
         place = beforehand.tables_at(uri)
         beforehand.apart(place, where)
-        manifest = place.manifest()
+        current = store.state(place)
         if every:
             beforehand.awaited(where, shown)
         logs = [] if every else beforehand.found(where)
@@ -54,8 +54,8 @@ def keep(
             tell_of_problems(shown, unread)
             options.tell_of_open_logs(shown, open_logs(here))
 
-        if not every and manifest.version and not Known.of(place, manifest).new(logs):
-            tell(manifest.version, (0, 0, 0), {})  # without Spark: quick
+        if not every and current.version and not Known.of(current).new(logs):
+            tell(current.version, (0, 0, 0), {})  # without Spark: quick
             return
         beforehand.writable(place)
         with shown.step("Starting Spark"):

@@ -1,4 +1,4 @@
-"""The gold tables that a summary needs, read by pyarrow from the files that the newest manifest names."""
+"""The gold tables that a summary needs, read by pyarrow from the files that the current versions have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyarrow import compute, parquet
 
 from shadowaudit.core.workers import nodes_of
 from shadowaudit.spark.tables.schemas import TABLES
-from shadowaudit.spark.tables.store import Current, DataFile, TablesError
+from shadowaudit.spark.tables.store import Current, DataFile, Place, TablesError
 from shadowaudit.summary.model import FLOWS, Asked
 from shadowaudit.summary.sums import empty, having
 
@@ -76,19 +76,16 @@ def read(current: Current, asked: Asked) -> Gold:
 
     Findings and files have no day: all of them are read.
     """
-    shapes = {
-        name: _shape(name, asked)
-        for name in COLUMNS
-        if name != "findings" or current.manifest.verdict is not None
-    }
+    verdict = current.verdict
+    shapes = {name: _shape(name, asked) for name in COLUMNS if name != "findings" or verdict is not None}
     with ThreadPoolExecutor(_at_a_time(current)) as pool:
         reads = {
-            name: [pool.submit(_part, current, one, shape) for one in _files(current, name, asked)]
+            name: [pool.submit(_part, current.place, name, one, shape) for one in _files(current, name, asked)]
             for name, shape in shapes.items()
         }
         parts = {name: [empty(shapes[name]), *(one.result() for one in some)] for name, some in reads.items()}
     tables = {name: pa.concat_tables(some).unify_dictionaries() for name, some in parts.items()}
-    return Gold(tables, current.manifest.verdict, current.manifest.rows("messages"))
+    return Gold(tables, verdict, current.rows("messages"))
 
 
 def _at_a_time(current: Current) -> int:
@@ -98,7 +95,7 @@ def _at_a_time(current: Current) -> int:
 def _files(current: Current, name: str, asked: Asked) -> Iterator[DataFile]:
     since = asked.since.isoformat() if asked.since else ""
     until = asked.until.isoformat() if asked.until else ""
-    for one in current.manifest.files(name):
+    for one in current.files(name):
         chosen = bool(one.day) and since <= (one.day or "") and (not until or (one.day or "") < until)
         if one.rows and (chosen or name in _WHOLE):
             yield one
@@ -111,10 +108,10 @@ def _shape(name: str, asked: Asked) -> Any:
     return pa.schema([(one, _NAMES if one in _REPEATED else known.field(one).type) for one in wanted])
 
 
-def _part(current: Current, file: DataFile, shape: Any) -> Any:
+def _part(place: Place, name: str, file: DataFile, shape: Any) -> Any:
     """The rows of one file. A column that an old file has not is null."""
     try:
-        with current.place.system.open_input_file(current.place.path(file.path)) as opened:
+        with place.system.open_input_file(place.path(name, file.path)) as opened:
             found = _opened(opened, shape).read(shape.names, use_threads=False)
         if found.schema.equals(shape):
             return found
@@ -122,7 +119,7 @@ def _part(current: Current, file: DataFile, shape: Any) -> Any:
             found = found.append_column(missing, pa.nulls(len(found), missing.type))
         return found.select(shape.names).cast(shape)
     except (pa.ArrowInvalid, OSError) as problem:
-        raise TablesError(f"{file.path} of the tables cannot be read: {problem}") from None
+        raise TablesError(f"{name}/{file.path} of the tables cannot be read: {problem}") from None
 
 
 def _opened(file: Any, shape: Any) -> Any:

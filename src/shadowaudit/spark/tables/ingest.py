@@ -18,12 +18,12 @@ from pyspark.sql import functions as f
 from shadowaudit.core.events import DELIVERIES
 from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
-from shadowaudit.spark.tables import gold, parts, silver, source, writer
+from shadowaudit.spark.tables import gold, silver, source, writer
+from shadowaudit.spark.tables.data import Written, write
 from shadowaudit.spark.tables.logs import Known
-from shadowaudit.spark.tables.parts import Written
-from shadowaudit.spark.tables.publishing import Run
-from shadowaudit.spark.tables.schemas import EVENTS, FILES, GOLD, LATENCIES, MESSAGES, TABLES
-from shadowaudit.spark.tables.store import DataFile, Manifest, Place
+from shadowaudit.spark.tables.publishing import SWEPT, Run, sweep
+from shadowaudit.spark.tables.schemas import EVENTS, LATENCIES, MESSAGES, TABLES
+from shadowaudit.spark.tables.store import DataFile, Place, state
 from shadowaudit.spark.views import BEGINS
 
 TURN = 4 << 30
@@ -89,8 +89,8 @@ class Ingest:
 
         If there is nothing to read, it is one turn with nothing in it. Raises what ``fold`` raises.
         """
-        base = self.place.manifest()
-        new = sorted(Known.of(self.place, base).new(logs), key=lambda log: (log.modified, log.uri))
+        base = state(self.place)
+        new = sorted(Known.of(base).new(logs), key=lambda log: (log.modified, log.uri))
         if not new:
             yield Told(base.version)
         for some in planning.parts(new, TURN):
@@ -102,78 +102,61 @@ class Ingest:
         ``logs``: looked for before the events are read; ``listed``: the events are of just these. Whatever is
         raised, what was current stays so: TakenError if another run was faster, OSError, what Spark raises.
         """
-        base = self.place.manifest()
-        run = Run(self.place, base, now)
-        turn = _Turn(self.spark, run, Known.of(self.place, base), self.step)
-        try:
-            tables, told = turn.made(events, {log.uri: log for log in logs}, listed=listed)
-            if not tables:
-                return Told(base.version)
-            run.publish(base.following(tables, now))
-        except BaseException:
-            run.discard(turn.written)
-            raise
+        run = Run.begun(self.place, now)
+        told = _Turn(self.spark, run, self.step).made(events, {log.uri: log for log in logs}, listed=listed)
+        if told.version % SWEPT == 0 and told.version > run.base.version:
+            sweep(self.place)
         return told
 
 
 class _Turn:
-    def __init__(self, spark: SparkSession, run: Run, known: Known, step: Step) -> None:
-        self.spark, self.run, self.known, self.step = spark, run, known, step
-        self.base: Manifest = run.base
-        self.written: list[str] = []
+    """What it writes is committed table by table; ``run`` makes all of it current at once."""
+
+    def __init__(self, spark: SparkSession, run: Run, step: Step) -> None:
+        self.spark, self.run, self.step = spark, run, step
+        self.base, self.place = run.base, run.base.place
+        self.known = Known.of(run.base)
         self.doubtful: list[str] = []
 
-    def made(
-        self, events: DataFrame, logs: Mapping[str, Log], *, listed: bool
-    ) -> tuple[dict[str, Sequence[DataFile]], Told]:
-        """All tables that change."""
+    def made(self, events: DataFrame, logs: Mapping[str, Log], *, listed: bool) -> Told:
         with self.step("Reading logs"):
-            new = self._write(events.withColumn("day", f.to_date("date_time")), EVENTS)
-        read = {uri for one in new for uri in one.logs} | (set(logs) if listed else set())
-        if not read:
-            return {}, Told(self.base.version)
-        gone, rewritten, removed = self._rewritten(read)
-        current = [one for one in self.base.files(EVENTS) if one.path not in gone]
-        current += [one.file for one in (*rewritten, *new)]
+            new = self._written(events.withColumn("day", f.to_date("date_time")), EVENTS)
         fresh = [one.file for one in new]
         facts = self.spark.sql(_FACTS, events=self._frame(EVENTS, fresh)).toArrow().to_pylist()
-        self.known = self.known.following(
-            facts,
-            {uri: log for uri, log in logs.items() if uri in read},
-            new,
-            rewritten,
-            gone,
-        )
+        read = {row["file"] for row in facts} | (set(logs) if listed else set())
+        if not read:
+            return Told(self.base.version)
+        old, changed = self._replaced(read)
+        self.run.commit(EVENTS, new)
+        current = self.run.files(EVENTS)
+        self.known = self.known.following(facts, {uri: log for uri, log in logs.items() if uri in read})
         self.doubtful = self.known.doubtful()
-        days = {one.day for one in (*fresh, *removed) if one.day}
+        days = {one.day for one in (*fresh, *old) if one.day}
         with self.step("Writing messages"):
-            changed = self._frame(EVENTS, fresh, silver.COLUMNS)
-            if removed:
-                old = self._frame(EVENTS, removed, silver.COLUMNS)
-                changed = changed.unionByName(old.where(f.col("file").isin(sorted(read))))
-            messages, many, further = self._messages(changed, current, days, {one.path for one in fresh})
-        tables: dict[str, Sequence[DataFile]] = {EVENTS: current, MESSAGES: messages}
+            changed = changed.unionByName(self._frame(EVENTS, fresh, silver.COLUMNS))
+            many, further = self._messages(changed, current, days, {one.path for one in fresh})
         with self.step("Writing sums"):
-            tables |= self._sums(current, messages, days, days | further)
-        tables[FILES] = self.known.write(self.run)
-        self.written += [one.path for one in tables[FILES]]
+            self._sums(current, days, days | further)
+        version = self.run.publish(self.known.write(self.place))
         unread = {row["file"]: row["problems"] for row in facts if row["problems"]}
-        return tables, Told(self.base.version + 1, len(read), sum(one.file.rows for one in new), many, unread)
+        return Told(version, len(read), sum(one.rows for one in fresh), many, unread)
 
-    def _rewritten(self, read: set[str]) -> tuple[set[str], list[Written], list[DataFile]]:
-        """Data files with older events of logs that were read again, and what takes their place."""
-        again = read & self.known.rows.keys()
-        gone = self.known.parts_of(again)
-        old = [one for one in self.base.files(EVENTS) if one.path in gone]
-        if not old:
-            return set(), [], []
-        kept = self._frame(EVENTS, old).where(~f.col("file").isin(sorted(again)))
-        return gone, self._write(kept, EVENTS), old
+    def _replaced(self, read: set[str]) -> tuple[list[DataFile], DataFrame]:
+        """Take away older events of logs that were read again: data files that had them, and these events."""
+        again = sorted(read & self.known.rows.keys())
+        of_days = self.known.days_of(again)
+        old = [one for one in self.base.files(EVENTS) if one.day in of_days]
+        gone = self._frame(EVENTS, old, silver.COLUMNS).where(f.col("file").isin(again))
+        if again:
+            names = ", ".join("'{}'".format(one.replace("'", "''")) for one in again)
+            when = f"day BETWEEN '{min(of_days)}' AND '{max(of_days)}' OR " if of_days else ""
+            self.run.delete(EVENTS, f"({when}day IS NULL) AND file IN ({names})")
+        return old, gone
 
     def _messages(
         self, changed: DataFrame, current: Sequence[DataFile], days: set[str], new_events: set[str]
-    ) -> tuple[list[DataFile], int, set[str]]:
-        """The table of messages, how many were made anew, and other days whose latencies change."""
+    ) -> tuple[int, set[str]]:
+        """Write the table of messages: how many were made anew, and other days whose latencies change."""
         with_id = changed.withColumn("id", f.expr(silver.ID)).where("id IS NOT NULL")
         touched = with_id.select("id").distinct()
         base = self.base.files(MESSAGES)
@@ -195,8 +178,9 @@ class _Turn:
             others = touched.withColumnRenamed("id", "network_message_id")
             kept = self._frame(MESSAGES, of_days).join(others, "network_message_id", "left_anti")
             made = made.unionByName(kept.select(made.columns))
-        new = [one.file for one in self._write(made.hint("rebalance", "day"), MESSAGES)]
-        many = sum(one.rows for one in new) - sum(one.rows for one in of_days) + sum(row[2] for row in spans)
+        new = self._written(made.hint("rebalance", "day"), MESSAGES)
+        self.run.commit(MESSAGES, new, of_days)
+        many = sum(one.file.rows for one in new) - sum(one.rows for one in of_days) + sum(row[2] for row in spans)
         further: set[str] = set()
         if concerned - days:
             began = with_id.where(BEGINS).select("id").distinct()
@@ -204,13 +188,15 @@ class _Turn:
             found = sent.join(began, "id", "left_semi").select("day").distinct().collect()
             further = {row.day.isoformat() for row in found}
         touched.unpersist()
-        return [one for one in base if one.day not in replaced] + new, many, further
+        return many, further
 
-    def _sums(
-        self, current: Sequence[DataFile], messages: Sequence[DataFile], days: set[str], passed: set[str]
-    ) -> dict[str, Sequence[DataFile]]:
+    def _sums(self, current: Sequence[DataFile], days: set[str], passed: set[str]) -> None:
         """Gold: of ``days``, and latencies of the days ``passed``."""
-        begun = [one for one in messages if one.day and (one.last or "") >= min(passed, default="9999")]
+        begun = [
+            one
+            for one in self.run.files(MESSAGES)
+            if one.day and (one.last or "") >= min(passed, default="9999")
+        ]
         first = min((one.day or "" for one in begun), default="")
         last = max((one.last or "" for one in begun), default="")
         with_origins = [one for one in current if one.day and first <= one.day <= last]
@@ -224,28 +210,21 @@ class _Turn:
         of_days = self._frame(EVENTS, [one for one in current if one.day in days], silver.COLUMNS)
         silver.once(of_days, self.doubtful).createOrReplaceTempView("events")
         frames |= {name: self.spark.sql(query) for name, query in gold.SUMS.items()}
+        anew = {name: passed if name == LATENCIES else days for name in frames}
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # they are small: Spark has room for several
-            made = dict(zip(frames, pool.map(self._summed, frames, frames.values()), strict=True))
-        found: dict[str, Sequence[DataFile]] = {}
-        for name in GOLD:
-            anew = passed if name == LATENCIES else days
-            found[name] = [one for one in self.base.files(name) if one.day not in anew] + made[name]
-        return found
+            list(pool.map(self._summed, frames, frames.values(), anew.values()))
 
-    def _summed(self, name: str, rows: DataFrame) -> list[DataFile]:
+    def _summed(self, name: str, rows: DataFrame, days: set[str]) -> None:
         """A table of sums, which is as small as its days are few: this process writes it."""
         told = rows.select(*TABLES[name].names).toArrow()
-        found = [one.file for one in parts.write(self.run.place, name, self.run.prefix, told.to_batches())]
-        self.written += [one.path for one in found]
-        return found
+        gone = [one for one in self.base.files(name) if one.day in days]
+        self.run.commit(name, write(self.place, name, told.to_batches()), gone)
 
     def _frame(self, table: str, files: Sequence[DataFile], columns: Sequence[str] = ()) -> DataFrame:
-        return source.frame(self.spark, self.run.place, table, files, columns)
+        return source.frame(self.spark, self.place, table, files, columns)
 
-    def _write(self, rows: DataFrame, table: str) -> list[Written]:
-        found = writer.write(rows.select(*TABLES[table].names), self.run, table)
-        self.written += [one.file.path for one in found]
-        return found
+    def _written(self, rows: DataFrame, table: str) -> list[Written]:
+        return writer.written(rows.select(*TABLES[table].names), self.place, table)
 
 
 def _days(first: date, last: date) -> list[str]:

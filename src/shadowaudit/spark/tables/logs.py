@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +12,9 @@ import pyarrow as pa
 from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset
-from shadowaudit.spark.tables import parts
-from shadowaudit.spark.tables.parts import Written
-from shadowaudit.spark.tables.publishing import Run
+from shadowaudit.spark.tables.data import Written, write
 from shadowaudit.spark.tables.schemas import FILES, TABLES
-from shadowaudit.spark.tables.store import DataFile, Manifest, Place
+from shadowaudit.spark.tables.store import Current, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +24,9 @@ class Known:
     rows: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def of(cls, place: Place, manifest: Manifest) -> Known:
-        """Raises OSError."""
-        found = place.dataset(FILES, manifest.files(FILES)).to_table().to_pylist()
+    def of(cls, current: Current) -> Known:
+        """Raises TablesError, OSError."""
+        found = current.dataset(FILES).to_table().to_pylist()
         return cls({row["file"]: row for row in found})
 
     def new(self, logs: Iterable[Log]) -> list[Log]:
@@ -44,9 +42,15 @@ class Known:
             found.setdefault(directory, {})[name] = row["size"]
         return found
 
-    def parts_of(self, uris: Iterable[str]) -> set[str]:
-        """The data files that have events of these logs."""
-        return {path for uri in uris if uri in self.rows for path in self.rows[uri]["parts"]}
+    def days_of(self, uris: Iterable[str]) -> set[str]:
+        """The days in which these logs may have events."""
+        return {
+            (first + timedelta(days=n)).isoformat()
+            for row in (self.rows[uri] for uri in uris if uri in self.rows)
+            if row["first_at"]
+            for first, last in [(row["first_at"].date(), row["last_at"].date())]
+            for n in range((last - first).days + 1)
+        }
 
     def doubtful(self) -> list[str]:
         """Logs that may have rows of another one: ours by their sequences, and all of Exchange's."""
@@ -65,35 +69,18 @@ class Known:
                     reach, name = last, uri
         return sorted(found)
 
-    def following(
-        self,
-        facts: Sequence[Mapping[str, Any]],
-        listed: Mapping[str, Log],
-        new: Sequence[Written],
-        rewritten: Sequence[Written],
-        gone: set[str],
-    ) -> Known:
-        """With these logs read anew. ``facts``: rows of the table but for sizes and parts; ``rewritten`` data
-        files take the place of those that are ``gone``."""
-        rows = {
-            uri: dict(row, parts=[path for path in row["parts"] if path not in gone])
-            for uri, row in self.rows.items()
-        }
-        told = {row["file"]: row for row in facts}
-        for uri in [*told, *(uri for uri in listed if uri not in told)]:
-            log = listed.get(uri)
-            empty = dict.fromkeys(TABLES[FILES].names) | {"file": uri, "events": 0, "problems": 0}
-            rows[uri] = empty | dict(told.get(uri, {})) | {"parts": [], **_listed(log)}
-        for one in (*rewritten, *new):
-            for uri in one.logs:
-                rows[uri]["parts"].append(one.file.path)
+    def following(self, facts: Sequence[Mapping[str, Any]], listed: Mapping[str, Log]) -> Known:
+        """With these logs read anew. ``facts``: rows of the table but for sizes and times of logs."""
+        rows, told = dict(self.rows), {row["file"]: row for row in facts}
+        empty = dict.fromkeys(TABLES[FILES].names) | {"events": 0, "problems": 0}
+        for uri in (*told, *listed):
+            rows[uri] = empty | {"file": uri} | dict(told.get(uri, {})) | _listed(listed.get(uri))
         return replace(self, rows=rows)
 
-    def write(self, run: Run) -> list[DataFile]:
-        """As the table of these logs. Raises OSError."""
-        schema = TABLES[FILES].arrow
-        told = pa.Table.from_pylist([self.rows[uri] for uri in sorted(self.rows)], schema=schema)
-        return [one.file for one in parts.write(run.place, FILES, run.prefix, told.to_batches())]
+    def write(self, place: Place) -> list[Written]:
+        """As data files of the table of these logs. Raises OSError."""
+        told = pa.Table.from_pylist([self.rows[uri] for uri in sorted(self.rows)], schema=TABLES[FILES].arrow)
+        return write(place, FILES, told.to_batches())
 
 
 def _listed(log: Log | None) -> dict[str, Any]:

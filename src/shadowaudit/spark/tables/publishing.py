@@ -1,47 +1,48 @@
-"""Publish what a run made, and remove what was current long before it. Knows no Spark.
+"""Commit data files, and make a version of all tables current. Knows no Spark.
 
-Only one run can publish a number. Local directories and HDFS create a file exclusively. Object stores that
-pyarrow reaches cannot, so runs claim the number first and look whether somebody else did: a store that lists
-what was written shows each of two claims to at least one of the two runs, and that one withdraws.
+Of each table a run says which data files it has then, beside those of the version that it began with. Whatever
+is in a newer version of that table is of a run that died, or of one that goes on beside: it is taken back. So
+the version that a run has committed holds what it began with and its own changes, and nothing else; and which
+of two runs counts is decided by their last commit, that of ``files``.
 """
 
 from __future__ import annotations
 
-import os
 import random
-import re
-import secrets
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from pyarrow import fs
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
 
 from shadowaudit.spark.places import shown
+from shadowaudit.spark.tables.data import Written, remove
+from shadowaudit.spark.tables.schemas import FILES, SCHEMA, TABLES
 from shadowaudit.spark.tables.store import (
-    MANIFESTS,
-    Manifest,
+    MADE_AT,
+    SCHEMA_KEY,
+    Current,
+    DataFile,
     Place,
-    Replaced,
     TablesError,
-    name_of,
+    files_of,
+    state,
     sync,
 )
 
-KEPT_VERSIONS, KEPT_TIME = 10, timedelta(hours=1)
-"""A data file that is replaced stays for so many manifests and for so long: somebody may be reading it."""
+KEPT = "interval 1 hours"
+"""A data file that is replaced stays for so long at first: somebody may be reading it."""
 
 SWEPT = 50
-"""At each so-manieth manifest, files are looked for that no manifest names: of runs that died."""
+"""At each so-manieth version, old data files are removed, and those of runs that died."""
 
-_CLAIMS = "claims"
-_CLAIM_ENDS = 600.0  # seconds: whoever claimed a number publishes it at once, or is dead
+_RETENTION = "delta.deletedFileRetentionDuration"
 _TRIES, _WAIT = 20, 0.2
-_NUMBER = re.compile(r"([0-9]{8})[-.]")
 
 
 class TakenError(TablesError):
@@ -50,162 +51,158 @@ class TakenError(TablesError):
 
 @dataclass(slots=True)
 class Run:
-    """One attempt to go on from ``base``. ``token`` is in the names of all its files."""
+    """One attempt to go on from ``base``. ``versions``: of the tables, with what this run has committed."""
 
-    place: Place
-    base: Manifest
+    base: Current
     now: datetime
-    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    versions: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def prefix(self) -> str:
-        """What names of its data files begin with."""
-        return f"{self.base.version + 1:08d}-{self.token}"
+    @classmethod
+    def begun(cls, place: Place, now: datetime) -> Run:
+        """From what is current there; the tables are made if there are none. Raises TablesError, OSError."""
+        base = state(place)
+        if not base.version:
+            _create(place)
+        return cls(base, now, dict(base.versions) or dict.fromkeys(TABLES, 0))
 
-    def publish(self, manifest: Manifest) -> Manifest:
-        """Make it current, and remove what is old. Raises TakenError, and OSError."""
-        kept, old = _outdated(manifest, self.now)
-        _create(self.place, self.token, kept)
-        with suppress(OSError):  # what stays is found by a later run
-            _remove(self.place, [*old, *_old_manifests(self.place, kept, self.now)])
-            if kept.version % SWEPT == 0:
-                sweep(self.place, kept, self.now)
-        return kept
+    def files(self, table: str) -> list[DataFile]:
+        """The data files of the table, with what this run has committed. Raises TablesError, OSError."""
+        return files_of(self.base.place.table(table, self.versions[table]))
 
-    def discard(self, paths: Iterable[str]) -> None:
-        """Remove data files that will never be current."""
-        self.place.remove(paths)
-
-
-def _outdated(manifest: Manifest, now: datetime) -> tuple[Manifest, list[str]]:
-    """Which data files may go, and the manifest without a word of them."""
-    staying: list[Replaced] = []
-    going: list[Replaced] = []
-    for one in manifest.replaced:
-        old = one.version <= manifest.version - KEPT_VERSIONS
-        (going if old and now - datetime.fromisoformat(one.at) >= KEPT_TIME else staying).append(one)
-    return replace(manifest, replaced=tuple(staying)), [one.path for one in going]
-
-
-def _old_manifests(place: Place, manifest: Manifest, now: datetime) -> list[str]:
-    chosen = fs.FileSelector(place.path(MANIFESTS), allow_not_found=True)
-    found = []
-    for info in place.system.get_file_info(chosen):
-        number = _NUMBER.match(info.base_name)
-        if number and int(number[1]) <= manifest.version - KEPT_VERSIONS and _is_old(info, now):
-            found.append(f"{MANIFESTS}/{info.base_name}")
-    return found
-
-
-def _is_old(info: Any, now: datetime) -> bool:
-    return info.mtime is not None and now - info.mtime.astimezone(UTC) >= KEPT_TIME
-
-
-def sweep(place: Place, manifest: Manifest, now: datetime) -> list[str]:
-    """Remove data files of runs that died: no manifest names them, and their number is long published.
-
-    Returns their paths below the tables. Raises OSError.
-    """
-    named = {one.path for files in manifest.tables.values() for one in files}
-    named |= {one.path for one in manifest.replaced}
-    found = []
-    for table in manifest.tables:
-        chosen = fs.FileSelector(place.path(table), allow_not_found=True, recursive=True)
-        for info in place.system.get_file_info(chosen):
-            path = info.path[len(place.root) + 1 :] if info.path.startswith(f"{place.root}/") else ""
-            number = _NUMBER.match(info.base_name)
-            ended = number and int(number[1]) <= manifest.version - KEPT_VERSIONS
-            if info.type == fs.FileType.File and ended and path and path not in named and _is_old(info, now):
-                found.append(path)
-    _remove(place, found)
-    return found
-
-
-def _remove(place: Place, paths: Iterable[str]) -> None:
-    for path in paths:
-        with suppress(FileNotFoundError):
-            place.system.delete_file(place.path(path))
-
-
-def _create(place: Place, token: str, manifest: Manifest) -> None:
-    text, name = manifest.as_json().encode(), name_of(manifest.version)
-    if place.versions()[-1:] >= [manifest.version]:  # its own file may be so old that it is gone
-        created = False
-    elif place.is_local:
-        created = _link(Path(place.path(MANIFESTS)), name, token, text)
-    elif place.system.type_name == "hdfs":
-        created = _move(place, name, token, text)
-    else:
-        created = _claim(place, name, token, text)
-    if not created:
-        raise TakenError(
-            f"another run has published version {manifest.version} of the tables in {shown(place.uri)} "
-            "meanwhile: nothing of it is lost, and nothing of this run is kept. Run it again"
-        )
-
-
-def _link(directory: Path, name: str, token: str, text: bytes) -> bool:
-    directory.mkdir(parents=True, exist_ok=True)
-    draft = directory / f".{name}.{token}"
-    with draft.open("xb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(draft, directory / name)
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink()
-    sync(str(directory))
-    return True
-
-
-def _move(place: Place, name: str, token: str, text: bytes) -> bool:
-    """HDFS moves a file to a name only if nothing has it."""
-    place.system.create_dir(place.path(MANIFESTS), recursive=True)
-    draft = place.path(MANIFESTS, f".{name}.{token}")
-    with place.system.open_output_stream(draft) as file:
-        file.write(text)
-    try:
-        place.system.move(draft, place.path(MANIFESTS, name))
-    except OSError:
-        place.system.delete_file(draft)
-        if place.system.get_file_info(place.path(MANIFESTS, name)).type == fs.FileType.NotFound:
+    def commit(self, table: str, new: Sequence[Written], gone: Iterable[DataFile] = ()) -> None:
+        """Add these data files to the table, and take away those. Raises TakenError, TablesError, OSError."""
+        actions = _actions(table, new, gone, self.now)
+        try:
+            if actions:
+                self._commit(table, lambda found: _append(found, table, actions, _once()))
+        except TakenError:
+            remove(self.base.place, table, new)
             raise
-        return False
-    return True
 
+    def keep(self, hours: int) -> None:
+        """Keep data files that are replaced for so long from now on. Raises what ``commit`` raises."""
+        told = {_RETENTION: f"interval {hours} hours"}
+        for name in TABLES:
+            self._commit(name, lambda found: found.alter.set_table_properties(told, commit_properties=_once()))
 
-def _claim(place: Place, name: str, token: str, text: bytes) -> bool:
-    for _ in range(_TRIES):
-        with _claimed(place, name, token) as others:
-            if place.system.get_file_info(place.path(MANIFESTS, name)).type != fs.FileType.NotFound:
-                return False
-            if not others:
-                with place.system.open_output_stream(place.path(MANIFESTS, name)) as file:
-                    file.write(text)
-                return True
-        time.sleep(random.uniform(0, _WAIT))  # noqa: S311  # so that one of two goes first
-    raise TakenError(f"other runs publish in {shown(place.uri)} at this moment: run it again")
+    def delete(self, table: str, predicate: str) -> None:
+        """Take away the rows of which that is true. Raises what ``commit`` raises."""
+        self._commit(table, lambda found: found.delete(predicate, commit_properties=_once()))
 
+    def compact(self, table: str) -> None:
+        """Put the rows of many small data files into few. Raises what ``commit`` raises."""
+        self._commit(table, lambda found: found.optimize.compact(commit_properties=_once()))
 
-@contextmanager
-def _claimed(place: Place, name: str, token: str) -> Iterator[bool]:
-    """While it lasts, the number is claimed. True if somebody else claims it, too."""
-    mine = f"{name}.{token}"
-    with place.system.open_output_stream(place.path(_CLAIMS, mine)) as file:
-        file.write(b"")
-    try:
-        infos = {
-            one.base_name: one for one in place.system.get_file_info(fs.FileSelector(place.path(_CLAIMS)))
-        }
-        now = infos[mine].mtime
-        yield any(
-            other != mine
-            and other.startswith(f"{name}.")
-            and (now - info.mtime).total_seconds() < _CLAIM_ENDS
-            for other, info in infos.items()
+    def publish(self, new: Sequence[Written] | None = None) -> int:
+        """Make all that was committed current, with these data files of ``files``, if they are told.
+
+        Returns the version. Raises TakenError, TablesError, OSError.
+        """
+        place = self.base.place
+        files = place.table(FILES)
+        if (files.transaction_version(FILES) or 0) != self.base.version:
+            raise self._taken()
+        version = files.version() + 1
+        gone = self.base.files(FILES) if new is not None else []
+        actions = _actions(FILES, new or (), gone, self.now)
+        told = self.versions | {FILES: version, MADE_AT: int(self.now.timestamp())}
+        try:
+            _append(files, FILES, actions, _once([Transaction(*one) for one in told.items()]))
+        except CommitFailedError:
+            remove(place, FILES, new or ())
+            raise self._taken() from None
+        _on_disk(place, FILES, version)
+        return version
+
+    def _commit(self, table: str, change: Callable[[DeltaTable], Any]) -> None:
+        place = self.base.place
+        for _ in range(_TRIES):
+            try:
+                found = _as_of(place, table, self.versions[table])
+                before = found.version()
+                change(found)
+                self.versions[table] = max(found.version(), before + 1)
+            except CommitFailedError:
+                if state(place).version != self.base.version:
+                    break
+                time.sleep(random.uniform(0, _WAIT))  # noqa: S311  # so that one of two goes first
+            except DeltaError as problem:
+                told = " ".join(str(problem).split())
+                raise TablesError(f"{table} of the tables cannot be written: {told}") from None
+            else:
+                _on_disk(place, table, self.versions[table])
+                return
+        raise self._taken()
+
+    def _taken(self) -> TakenError:
+        return TakenError(
+            f"another run has published version {self.base.version + 1} of the tables in "
+            f"{shown(self.base.place.uri)} meanwhile: nothing of it is lost, and nothing of this run is kept. "
+            "Run it again"
         )
-    finally:
-        place.system.delete_file(place.path(_CLAIMS, mine))
+
+
+def sweep(place: Place) -> list[str]:
+    """Remove data files that were replaced longer ago than the tables keep them, and those of runs that died.
+
+    Returns their paths below the tables. Raises TablesError, OSError.
+    """
+    found = []
+    for name, version in state(place).versions.items():
+        table = _as_of(place, name, version)
+        with suppress(CommitFailedError):  # another run is at it: it sweeps, or the next one does
+            found += [f"{name}/{path}" for path in table.vacuum(dry_run=False, full=True)]
+    return found
+
+
+def _create(place: Place) -> None:
+    """All tables, ``files`` last: where it is, the others are."""
+    for name in sorted(TABLES, key=lambda one: one == FILES):
+        uri, options = place.named(name)
+        with suppress(CommitFailedError):  # another run makes it at this moment
+            DeltaTable.create(
+                uri,
+                TABLES[name].arrow,
+                mode="ignore",
+                partition_by=TABLES[name].partition.names or None,
+                configuration={_RETENTION: KEPT, SCHEMA_KEY: str(SCHEMA)},
+                storage_options=options,
+                raise_if_key_not_exists=False,
+            )
+
+
+def _as_of(place: Place, name: str, version: int) -> DeltaTable:
+    """The table, so that its newest version has what that version has."""
+    table = place.table(name)
+    if table.version() != version and table.file_uris() != place.table(name, version).file_uris():
+        table.restore(version, commit_properties=_once())
+    return table
+
+
+def _append(table: DeltaTable, name: str, actions: Sequence[Any], properties: CommitProperties) -> None:
+    by = TABLES[name].partition.names
+    table.create_write_transaction(
+        list(actions), "append", TABLES[name].arrow, by, commit_properties=properties
+    )
+
+
+def _once(told: list[Transaction] | None = None) -> CommitProperties:
+    """Only if nobody has committed to that table meanwhile."""
+    return CommitProperties(max_commit_retries=0, app_transactions=told)
+
+
+def _actions(table: str, new: Iterable[Written], gone: Iterable[DataFile], now: datetime) -> list[Any]:
+    at = int(now.timestamp() * 1000)
+    add = [AddAction(one.file.path, one.file.size, _values(table, one.file), at, True, one.stats) for one in new]
+    return [*add, *(RemoveAction(one.path, True, at, one.size, _values(table, one)) for one in gone)]
+
+
+def _values(table: str, file: DataFile) -> dict[str, str | None]:
+    return dict.fromkeys(TABLES[table].partition.names, file.day)
+
+
+def _on_disk(place: Place, table: str, version: int) -> None:
+    if place.is_local:
+        log = place.path(table, "_delta_log")
+        sync(f"{log}/{version:020}.json")
+        sync(log)

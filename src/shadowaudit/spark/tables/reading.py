@@ -15,15 +15,17 @@ _RECIPIENTS = """
 """
 
 
-def create(spark: SparkSession, uri: str) -> Current:
+def create(spark: SparkSession, uri: str, version: int | None = None) -> Current:
     """Temporary views with the names of the tables, and ``recipients``. Returns what they show.
+
+    ``version``: as the tables were then, and not as they are now.
 
     Raises NoTablesError, TablesError, OSError.
     """
     source.register(spark)
-    found = store.current(uri)
+    found = store.current(uri, version)
     for name in TABLES:
-        rows = source.frame(spark, found.place, name, found.manifest.files(name))
+        rows = source.frame(spark, found.place, name, found.files(name))
         rows.createOrReplaceTempView(name)
     spark.sql(_RECIPIENTS).createOrReplaceTempView(RECIPIENTS)
     return found

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from shadowaudit.spark.columns import ARROW, COLUMNS, INT, LIST, LONG, TEXT, TIME
 
-SCHEMA = 1
+SCHEMA = 2
 """Rises when a column goes, or means something else. A new column is null in old files."""
 
 DAY, FLAG, DAYS = "date", "boolean", "array<date>"
@@ -37,7 +37,8 @@ TYPES = ARROW | {
 
 EVENTS, MESSAGES, FILES = "events", "messages", "files"
 TRAFFIC, LATENCIES, REASONS, DOMAINS, SIZES = "traffic", "latencies", "reasons", "domains", "sizes"
-PROMOTIONS, FINDINGS = "promotions", "findings"
+PROMOTIONS, FINDINGS, VERDICT = "promotions", "findings", "verdict"
+DAY_COLUMN = "day"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class Table:
     @property
     def arrow(self) -> pa.Schema:
         return pa.schema([(name, TYPES[type_]) for name, type_ in self.columns])
+
+    @property
+    def partition(self) -> pa.Schema:
+        """The columns that name directories: the day, where there is one."""
+        return pa.schema([(name, TYPES[type_]) for name, type_ in self.columns if name == DAY_COLUMN])
 
     @property
     def ddl(self) -> str:
@@ -109,7 +115,6 @@ TABLES = {
             last_sequence=LONG,
             first_at=TIME,
             last_at=TIME,
-            parts=LIST,
         ),
         _of(
             TRAFFIC,
@@ -124,6 +129,7 @@ TABLES = {
             promoted=LONG,
             exposed=LONG,
             resubmitted=LONG,
+            day=DAY,
         ),
         _of(LATENCIES, day=DAY, node=TEXT, next_hop=TEXT, step=INT, deliveries=LONG),
         _of(
@@ -148,6 +154,7 @@ TABLES = {
             exposed=LONG,
             evidence=TEXT,
         ),
+        _of(VERDICT, made_at=TIME, verdict=TEXT),
     )
 }
 GOLD = (TRAFFIC, LATENCIES, REASONS, DOMAINS, SIZES, PROMOTIONS)

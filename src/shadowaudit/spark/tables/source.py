@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
@@ -20,7 +19,7 @@ from shadowaudit.spark.source import MessageTracking, Part, Reader, StreamReader
 from shadowaudit.spark.tables import writer
 from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.schemas import TABLES
-from shadowaudit.spark.tables.store import DataFile, Place
+from shadowaudit.spark.tables.store import DataFile, Place, state
 
 NEW, PARTS = "message_tracking_new", "message_tables_parts"
 _NATIVE = ("local", "hdfs")
@@ -82,8 +81,7 @@ class BeyondReader(StreamReader):
         self.uri = uri
 
     def initialOffset(self) -> Offset:
-        place = Place.of(self.uri)
-        return Known.of(place, place.manifest()).offset
+        return Known.of(state(Place.of(self.uri))).offset
 
 
 def frame(
@@ -97,18 +95,18 @@ def frame(
     if not files:
         return spark.createDataFrame([], chosen.ddl)
     if place.system.type_name in _NATIVE:
-        paths = [_native(place, one) for one in files]
-        return spark.read.schema(chosen.ddl).parquet(*paths)
-    told = json.dumps([one.as_dict() for one in files])
+        base = _native(place, table)
+        paths = [f"{base}/{one.path}" for one in files]
+        return spark.read.schema(chosen.ddl).option("basePath", base).parquet(*paths)
+    told = json.dumps([astuple(one) for one in files])
     options = {"uri": place.uri, "table": table, "files": told}
     return spark.read.format(PARTS).schema(chosen.ddl).options(**options).load()
 
 
-def _native(place: Place, file: DataFile) -> str:
-    path = place.path(file.path)
+def _native(place: Place, table: str) -> str:
     if place.is_local:
-        return f"file://{path}"
-    return f"{place.uri.partition('?')[0].rstrip('/')}/{file.path}"
+        return f"file://{place.path(table)}"
+    return f"{place.uri.partition('?')[0].rstrip('/')}/{table}"
 
 
 class DataFiles(DataSource):
@@ -119,23 +117,20 @@ class DataFiles(DataSource):
         return PARTS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return FilesReader(
-            schema, self.options["uri"], list(map(DataFile.of, json.loads(self.options["files"])))
-        )
+        files = [DataFile(*one) for one in json.loads(self.options["files"])]
+        return FilesReader(schema, self.options["uri"], self.options["table"], files)
 
 
 class FilesReader(DataSourceReader):
     """Some data files in each task."""
 
-    def __init__(self, schema: StructType, uri: str, files: Sequence[DataFile]) -> None:
-        self.schema, self.uri, self.files = arrow(schema), uri, files
+    def __init__(self, schema: StructType, uri: str, table: str, files: Sequence[DataFile]) -> None:
+        self.schema, self.uri, self.table, self.files = arrow(schema), uri, table, files
 
     def partitions(self) -> list[InputPartition]:
         return [InputPartition(some) for some in planning.parts(self.files, _READ_AT_ONCE)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        place = Place.of(self.uri)
-        for one in partition.value:
-            with place.system.open_input_file(place.path(one.path)) as file:
-                for batch in parquet.ParquetFile(file).iter_batches(10_000, columns=self.schema.names):
-                    yield batch.select(self.schema.names).cast(self.schema)
+        rows = Place.of(self.uri).dataset(self.table, partition.value)
+        for batch in rows.to_batches(columns=self.schema.names, batch_size=10_000, use_threads=False):
+            yield batch.cast(self.schema)

@@ -1,10 +1,11 @@
-"""Where tables are kept: data files that never change, and manifests that say which of them are current.
+"""Where tables are kept: a Delta table for each, below one place. One version of ``files`` names one of each.
 
-    <uri>/<table>/day=YYYY-MM-DD/NNNNNNNN-<run>-<part>.parquet
-    <uri>/manifests/NNNNNNNN.json
+    <uri>/<table>/_delta_log/NNNNNNNNNNNNNNNNNNNN.json
+    <uri>/<table>/day=YYYY-MM-DD/<name>.parquet
 
-A manifest is published last, whole, and by one run alone; the highest number is current. So a run that dies
-leaves what was current before it. Reading needs pyarrow, and no Spark:
+Delta has no transaction over several tables. So a run commits all others first, and then ``files``, whose
+transaction identifiers are the versions of the others: whoever begins there sees one state. Versions that no
+``files`` names are of runs that died. Reading needs deltalake and pyarrow, and no Spark:
 
     tables = store.current("s3://audit/tables")
     tables.dataset("traffic").to_table(columns=["hour", "received"])
@@ -14,24 +15,27 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import fs
 
 from shadowaudit.spark import places
-from shadowaudit.spark.tables.schemas import SCHEMA, TABLES
+from shadowaudit.spark.tables.schemas import FILES, SCHEMA, TABLES, VERDICT
 
-MANIFESTS = "manifests"
-NO_DAY = "__HIVE_DEFAULT_PARTITION__"
-"""Where rows without a day are: what Hive, Spark, DuckDB and pyarrow call it."""
+SCHEMA_KEY = "shadowaudit.schema"
+MADE_AT = "made_at"
+"""The transaction identifier with the seconds since 1970 at which a version was published."""
 
-_MANIFEST = re.compile(r"([0-9]{8})\.json")
+_OLD = "manifests"
+"""What versions before 0.2 had."""
 
 
 class TablesError(Exception):
@@ -44,7 +48,7 @@ class NoTablesError(TablesError):
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """``path``: below the tables. ``day``: of its rows, YYYY-MM-DD; None for rows without one, and where days
+    """``path``: below its table. ``day``: of its rows, YYYY-MM-DD; None for rows without one, and where days
     do not matter. ``last``: of messages, the day of the latest event of any."""
 
     path: str
@@ -52,87 +56,6 @@ class DataFile:
     size: int
     day: str | None = None
     last: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON; what is None is left out."""
-        told = {"path": self.path, "rows": self.rows, "size": self.size, "day": self.day, "last": self.last}
-        return {name: value for name, value in told.items() if value is not None}
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
-        """Raises KeyError."""
-        return cls(told["path"], told["rows"], told["size"], told.get("day"), told.get("last"))
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """A data file that is current no more since that version, which was published at ``at``."""
-
-    path: str
-    version: int
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What is current. ``version`` 0: nothing yet."""
-
-    version: int = 0
-    made_at: str = ""  # ISO 8601, UTC
-    tables: Mapping[str, tuple[DataFile, ...]] = field(default_factory=dict)
-    replaced: tuple[Replaced, ...] = ()
-    verdict: Mapping[str, Any] | None = None  # of the findings: what ``verify --tables`` published
-
-    def files(self, table: str) -> tuple[DataFile, ...]:
-        return self.tables.get(table, ())
-
-    def rows(self, table: str) -> int:
-        return sum(one.rows for one in self.files(table))
-
-    def following(
-        self,
-        tables: Mapping[str, Iterable[DataFile]],
-        now: datetime,
-        verdict: Mapping[str, Any] | None = None,
-    ) -> Manifest:
-        """The next one, with these files for these tables, and all else as it is."""
-        new = dict(self.tables) | {name: tuple(files) for name, files in tables.items()}
-        version, at = self.version + 1, now.astimezone(UTC).isoformat(timespec="seconds")
-        kept = {one.path for files in new.values() for one in files}
-        gone = [one.path for files in self.tables.values() for one in files if one.path not in kept]
-        replaced = (*self.replaced, *(Replaced(path, version, at) for path in gone))
-        return Manifest(version, at, new, replaced, self.verdict if verdict is None else verdict)
-
-    def as_json(self) -> str:
-        told = {
-            "version": self.version,
-            "schema": SCHEMA,
-            "made_at": self.made_at,
-            "tables": {name: [one.as_dict() for one in files] for name, files in self.tables.items()},
-            "replaced": [[one.path, one.version, one.at] for one in self.replaced],
-            "verdict": self.verdict,
-        }
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-
-    @classmethod
-    def of(cls, text: str | bytes) -> Self:
-        """Raises TablesError for those of other versions of the schema, ValueError for what is none."""
-        try:
-            told = json.loads(text)
-            if told["schema"] != SCHEMA:
-                raise TablesError(
-                    f"these tables have schema {told['schema']}, and this version of shadowaudit has "
-                    f"{SCHEMA}: ingest the logs into a new place"
-                )
-            return cls(
-                told["version"],
-                told["made_at"],
-                {name: tuple(map(DataFile.of, files)) for name, files in told["tables"].items()},
-                tuple(Replaced(*one) for one in told["replaced"]),
-                told.get("verdict"),
-            )
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise ValueError(f"it is no manifest ({problem!r})") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +67,7 @@ class Place:
     root: str
 
     @classmethod
-    def of(cls, uri: str) -> Place:
+    def of(cls, uri: str) -> Self:
         """Raises OSError, and ValueError for a URI that is none."""
         absolute = places.absolute(uri)
         system, path = places.reached(absolute)
@@ -158,92 +81,144 @@ class Place:
         """Of something below it, for its file system."""
         return str(PurePosixPath(self.root, *parts))
 
-    def remove(self, paths: Iterable[str]) -> None:
-        """Remove these files below it, as far as that can be done: what stays is found by a later run."""
-        for path in paths:
-            with suppress(OSError):
-                self.system.delete_file(self.path(path))
+    def named(self, table: str) -> tuple[str, dict[str, str]]:
+        """That table for deltalake: its URI, and the options that reach it."""
+        if self.is_local:
+            return Path(self.path(table)).as_uri(), {}
+        parts = urlsplit(self.uri)
+        scheme = "s3" if parts.scheme == "s3a" else parts.scheme
+        host = parts.netloc.rpartition("@")[2]
+        return f"{scheme}://{host}{parts.path.rstrip('/')}/{table}", _options(self.uri) if scheme == "s3" else {}
 
-    def versions(self) -> list[int]:
-        """The numbers of the manifests that there are, in order. Raises OSError."""
-        chosen = fs.FileSelector(self.path(MANIFESTS), allow_not_found=True)
-        found = (_MANIFEST.fullmatch(info.base_name) for info in self.system.get_file_info(chosen))
-        return sorted(int(one[1]) for one in found if one)
-
-    def manifest(self) -> Manifest:
-        """The current one; version 0 if there is none. Raises OSError and TablesError."""
-        for _ in range(3):
-            versions = self.versions()
-            if not versions:
-                return Manifest()
-            try:
-                with self.system.open_input_stream(self.path(MANIFESTS, name_of(versions[-1]))) as file:
-                    return Manifest.of(file.read())
-            except FileNotFoundError:
-                continue  # it was old, and removed since the list was made: look again
-            except ValueError as problem:
-                raise TablesError(
-                    f"{name_of(versions[-1])} of the tables cannot be read: {problem}"
-                ) from None
-        raise TablesError("the manifests of the tables go away while they are read")
+    def table(self, name: str, version: int | None = None) -> DeltaTable:
+        """Raises NoTablesError if there is none, TablesError if it cannot be read, OSError."""
+        uri, options = self.named(name)
+        try:
+            return DeltaTable(uri, version=version, storage_options=options)
+        except TableNotFoundError:
+            raise NoTablesError(none_in(self)) from None
+        except DeltaError as problem:
+            raise TablesError(f"{name} of the tables cannot be read: {' '.join(str(problem).split())}") from None
 
     def dataset(self, table: str, files: Iterable[DataFile]) -> Any:
         """These data files of that table as a pyarrow dataset. Raises OSError."""
-        from pyarrow import dataset  # it brings pandas, which tasks that only write do without
+        from pyarrow import dataset  # it brings pandas, which a summary does without
 
-        schema = TABLES[table].arrow
-        paths = [self.path(one.path) for one in files]
+        schema, paths = TABLES[table].arrow, [self.path(table, one.path) for one in files]
         if not paths:
             return dataset.dataset(schema.empty_table())
-        return dataset.dataset(paths, schema=schema, format="parquet", filesystem=self.system)
+        days = dataset.partitioning(TABLES[table].partition, flavor="hive")
+        return dataset.dataset(paths, schema, format="parquet", filesystem=self.system, partitioning=days)
+
+
+def _options(uri: str) -> dict[str, str]:
+    """What deltalake wants to be told of what a URI of pyarrow says about S3. The rest is in the environment."""
+    parts = urlsplit(uri)
+    asked = dict(parse_qsl(parts.query))
+    told = {"conditional_put": "etag"}  # an object is created once, whoever is faster
+    if "endpoint_override" in asked:
+        scheme = asked.get("scheme", "https")
+        told |= {
+            "endpoint_url": f"{scheme}://{asked['endpoint_override'].rpartition('://')[2]}",
+            "allow_http": str(scheme == "http").lower(),
+        }
+    if "region" in asked:
+        told["region"] = asked["region"]
+    if parts.username:
+        told |= {"access_key_id": unquote(parts.username), "secret_access_key": unquote(parts.password or "")}
+    return {f"aws_{name}" if name != "conditional_put" else name: text for name, text in told.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The tables as one manifest has them. Later runs do not change what it reads."""
+    """The tables as one version of ``files`` has them; 0: nothing yet. Later runs do not change what it reads."""
 
     place: Place
-    manifest: Manifest
+    version: int = 0
+    made_at: str = ""  # ISO 8601, UTC
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Mapping[str, Any] | None:
+        """What ``verify --tables`` published last, and when; None if it never did."""
+        rows = self.dataset(VERDICT).to_table().to_pylist()
+        return json.loads(rows[0]["verdict"]) | {"made_at": rows[0]["made_at"].isoformat()} if rows else None
+
+    def files(self, table: str, since: str | None = None, until: str | None = None) -> list[DataFile]:
+        """The data files of that table; of the days from ``since`` to ``until``, YYYY-MM-DD, if told: then
+        none without a day. Raises KeyError for no table, TablesError, OSError."""
+        if not self.version:
+            return []
+        found = files_of(self.place.table(TABLES[table].name, self.versions[table]))
+        if since or until:
+            return [one for one in found if one.day and (since or "") <= one.day <= (until or "9999")]
+        return found
+
+    def rows(self, table: str) -> int:
+        return sum(one.rows for one in self.files(table))
 
     def dataset(self, table: str, *, since: str | None = None, until: str | None = None) -> Any:
-        """A table as a pyarrow dataset; of the days from ``since`` to ``until``, YYYY-MM-DD, if told.
-
-        Rows without a day are then left out. Raises KeyError for no table, and OSError.
-        """
-        files = self.manifest.files(TABLES[table].name)
-        if since or until:
-            files = tuple(
-                one for one in files if one.day and (since or "") <= one.day and one.day <= (until or "9999")
-            )
-        return self.place.dataset(table, files)
+        """A table as a pyarrow dataset. Parameters and errors as of ``files``."""
+        return self.place.dataset(table, self.files(table, since, until))
 
 
-def current(uri: str) -> Current:
-    """The tables at that place, as they are now. Raises NoTablesError, TablesError, OSError."""
-    place = Place.of(uri)
-    manifest = place.manifest()
-    if not manifest.version:
-        raise NoTablesError(none_in(place, places.shown(uri)))
-    return Current(place, manifest)
+def files_of(table: DeltaTable) -> list[DataFile]:
+    """The data files of a table, as one version has them."""
+    found = pa.table(table.get_add_actions(flatten=True)).to_pydict()
+    nothing = [None] * len(found["path"])
+    columns = (found["num_records"], found["size_bytes"], found.get("partition.day", nothing))
+    every = zip(found["path"], *columns, found.get("max.last_at", nothing), strict=True)
+    return [
+        DataFile(path, rows or 0, size, day and day.isoformat(), last and last.date().isoformat())
+        for path, rows, size, day, last in every
+    ]
 
 
-def none_in(place: Place, uri: str) -> str:
-    """A sentence about a place without tables. ``uri``: as users may see it."""
-    kind = place.system.get_file_info(place.root or "/").type
+def current(uri: str, version: int | None = None) -> Current:
+    """The tables at that place, as they are now, or were in that version.
+
+    Raises NoTablesError, TablesError, OSError.
+    """
+    found = state(Place.of(uri), version)
+    if not found.version:
+        raise NoTablesError(none_in(found.place))
+    return found
+
+
+def state(place: Place, version: int | None = None) -> Current:
+    """As ``current``; version 0 if nothing was published."""
+    try:
+        files = place.table(FILES, version)
+    except NoTablesError:
+        if place.system.get_file_info(place.path(_OLD)).type == fs.FileType.Directory:
+            raise TablesError(
+                f"the tables in {places.shown(place.uri)} are of a version of shadowaudit before 0.2, which this "
+                "one does not read: ingest the logs into a new place"
+            ) from None
+        return Current(place)
+    told = files.metadata().configuration.get(SCHEMA_KEY)
+    if told != str(SCHEMA):
+        raise TablesError(
+            f"these tables have schema {told}, and this version of shadowaudit has {SCHEMA}: ingest the logs into "
+            "a new place"
+        )
+    published = files.transaction_version(FILES)
+    if published is None:
+        return Current(place)
+    if published != files.version():
+        files.load_as_version(published)  # what came since removed old files, and no more
+    versions = {name: files.transaction_version(name) or 0 for name in TABLES}
+    made_at = datetime.fromtimestamp(files.transaction_version(MADE_AT) or 0, UTC)
+    return Current(place, published, made_at.isoformat(timespec="seconds"), versions)
+
+
+def none_in(place: Place) -> str:
+    """A sentence about a place without tables."""
+    uri, kind = places.shown(place.uri), place.system.get_file_info(place.root or "/").type
     if kind == fs.FileType.File:
         return f"{uri} is a file, and no directory of tables"
     missing = ", which does not exist" if kind == fs.FileType.NotFound else ""
     return f"there are no tables in {uri}{missing}: shadowaudit ingest URI… --tables URI"
-
-
-def name_of(version: int) -> str:
-    """The file name of that manifest."""
-    return f"{version:08d}.json"
-
-
-def directory_of(table: str, day: str | None) -> str:
-    """Where data files of that day are, below the tables."""
-    return f"{table}/day={day or NO_DAY}" if table not in ("files", "findings") else table
 
 
 def sync(path: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,10 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from shadowaudit.spark.tables import parts
-from shadowaudit.spark.tables.parts import Written
-from shadowaudit.spark.tables.publishing import Run
-from shadowaudit.spark.tables.store import DataFile, Place
+from shadowaudit.spark.tables.data import Written, remove, write
+from shadowaudit.spark.tables.store import Place
 
 NAME = "message_tables"
 
@@ -26,17 +24,17 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(MessageTables)
 
 
-def write(frame: DataFrame, run: Run, table: str) -> list[Written]:
-    """Data files with these rows, which have the table's columns. They are not current yet.
+def written(frame: DataFrame, place: Place, table: str) -> list[Written]:
+    """Data files with these rows, which have the table's columns. No version has them yet.
 
     Raises what Spark raises.
     """
     with TemporaryDirectory(prefix="shadowaudit-") as scratch:
-        receipt = Path(scratch) / "receipt.json"
-        told = {"uri": run.place.uri, "table": table, "prefix": run.prefix, "receipt": str(receipt)}
+        receipt = Path(scratch) / "receipt"
+        told = {"uri": place.uri, "table": table, "receipt": str(receipt)}
         frame.write.format(NAME).options(**told).mode("append").save()
-        found = json.loads(receipt.read_text("utf-8"))
-    return [Written(DataFile.of(one["file"]), one["logs"]) for one in found]
+        found: list[Written] = pickle.loads(receipt.read_bytes())  # noqa: S301  # this process wrote it
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +45,8 @@ class Made(WriterCommitMessage):
 
 
 class MessageTables(DataSource):
-    """What a read of the tables, and a write, needs.
-
-    To write: ``uri`` of the tables, ``table``, ``prefix`` of names, and ``receipt``: a file of the driver's
-    machine, to name the data files.
-    """
+    """What a write of a table needs: ``uri`` of the tables, ``table``, and ``receipt``: a file of the driver's
+    machine, to tell of the data files."""
 
     @classmethod
     def name(cls) -> str:
@@ -59,7 +54,7 @@ class MessageTables(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001
         del schema, overwrite
-        return Writer({name: self.options[name] for name in ("uri", "table", "prefix", "receipt")})
+        return Writer({name: self.options[name] for name in ("uri", "table", "receipt")})
 
 
 class Writer(DataSourceArrowWriter):
@@ -69,13 +64,14 @@ class Writer(DataSourceArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        place = Place.of(self.options["uri"])
-        return Made(tuple(parts.write(place, self.options["table"], self.options["prefix"], iterator)))
+        return Made(tuple(write(Place.of(self.options["uri"]), self.options["table"], iterator)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        found = [asdict(one) for message in messages if isinstance(message, Made) for one in message.files]
-        Path(self.options["receipt"]).write_text(json.dumps(found), "utf-8")
+        Path(self.options["receipt"]).write_bytes(pickle.dumps(_files(messages)))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        files = [one.file for message in messages if isinstance(message, Made) for one in message.files]
-        Place.of(self.options["uri"]).remove(one.path for one in files)
+        remove(Place.of(self.options["uri"]), self.options["table"], _files(messages))
+
+
+def _files(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    return [one for message in messages if isinstance(message, Made) for one in message.files]
