@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import parquet
 
+from shadowaudit.spark.tables.data import write
+from shadowaudit.spark.tables.publishing import Run
 from shadowaudit.spark.tables.schemas import GOLD, TABLES
-from shadowaudit.spark.tables.store import DataFile, Manifest, Place, directory_of, name_of
+from shadowaudit.spark.tables.store import Place
 
 Rows = Mapping[str, list[dict[str, Any]]]
 MADE = datetime(2026, 11, 26, tzinfo=UTC)
@@ -40,18 +42,25 @@ def by_day(rows: Rows) -> Iterable[tuple[date | None, dict[str, Any]]]:
 def publish(
     directory: Path, made: Iterable[tuple[date | None, Mapping[str, Any]]], *, verdict: Any = None
 ) -> Path:
-    """Write these tables below a directory, and a manifest that names them."""
-    place = Place.of(str(directory))
-    files: dict[str, list[DataFile]] = {}
-    for day, parts in made:
-        told = day.isoformat() if day else None
+    """Publish these tables below a directory, all at once."""
+    run, files = Run.begun(Place.of(str(directory)), MADE), defaultdict(list)
+    for _, parts in made:
         for name, table in parts.items():
-            path = Path(place.path(directory_of(name, told), "00000001-made-0.parquet"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            parquet.write_table(table, path)
-            below = str(path.relative_to(place.root))
-            files.setdefault(name, []).append(DataFile(below, len(table), path.stat().st_size, told))
-    manifest = Path(place.path("manifests", name_of(1)))
-    manifest.parent.mkdir(parents=True, exist_ok=True)
-    manifest.write_text(replace(Manifest().following(files, MADE), verdict=verdict).as_json(), "utf-8")
+            files[name] += write(run.base.place, name, whole(name, table).to_batches())
+    if verdict is not None:
+        told = {"made_at": datetime.fromisoformat(verdict.get("made_at", MADE.isoformat())), "verdict": json.dumps(verdict)}
+        table = pa.Table.from_pylist([told], schema=TABLES["verdict"].arrow)
+        files["verdict"] = write(run.base.place, "verdict", table.to_batches())
+    rows = files.pop("files", [])
+    for name, new in files.items():
+        run.commit(name, new)
+    run.publish(rows)
     return directory
+
+
+def whole(name: str, table: Any) -> Any:
+    """With all columns: a row of ``traffic`` has the day of its hour; others are null."""
+    schema, found = TABLES[name].arrow, {one: table[one] for one in table.column_names}
+    if "hour" in found:
+        found["day"] = found["hour"].cast(pa.date32())
+    return pa.table([found.get(one.name, pa.nulls(len(table), one.type)) for one in schema], schema=schema)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -472,13 +473,23 @@ def test_a_line_ends_where_the_terminal_does(hostile: Summary) -> None:
 # What cannot be read.
 
 
-def break_manifest(directory: Path) -> None:
-    (directory / "manifests" / "00000001.json").write_text("{", "utf-8")
+LOG = "files/_delta_log/00000000000000000000.json"
+
+
+def break_log(directory: Path) -> None:
+    (directory / LOG).write_text("{", "utf-8")
 
 
 def break_schema(directory: Path) -> None:
-    path = directory / "manifests" / "00000001.json"
-    path.write_text(path.read_text("utf-8").replace('"schema":1', '"schema":99'), "utf-8")
+    path = directory / LOG
+    told = path.read_text("utf-8").replace('"shadowaudit.schema":"2"', '"shadowaudit.schema":"99"')
+    path.write_text(told, "utf-8")
+
+
+def leave_old_ones(directory: Path) -> None:
+    shutil.rmtree(directory)
+    (directory / "manifests").mkdir(parents=True)
+    (directory / "manifests" / "00000001.json").write_text('{"schema":1}', "utf-8")
 
 
 def break_data(directory: Path) -> None:
@@ -498,11 +509,12 @@ def remove_data(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
-        (break_manifest, "00000001.json of the tables cannot be read"),
+        (break_log, "files of the tables cannot be read"),
         (break_schema, "schema 99"),
-        (break_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
-        (break_page, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
-        (remove_data, "domains/day=2026-11-20/00000001-made-0.parquet of the tables cannot be read"),
+        (leave_old_ones, "before 0.2, which this one does not read: ingest the logs into a new place"),
+        (break_data, ".parquet of the tables cannot be read"),
+        (break_page, ".parquet of the tables cannot be read"),
+        (remove_data, ".parquet of the tables cannot be read"),
     ],
 )
 def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, sentence: str) -> None:
@@ -510,6 +522,7 @@ def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, senten
     result = run("--tables", small)
     assert result.exit_code == 2
     assert sentence in result.output
+    assert ".parquet" not in sentence or "domains/day=2026-11-20/" in result.output
     assert "Traceback" not in result.output
 
 
@@ -517,8 +530,8 @@ def test_damaged_tables_are_named_with_status_2(small: Path, broken: Any, senten
     ("options", "sentence"),
     [
         (["--tables", "nowhere"], "there are no tables in nowhere, which does not exist: "),
-        (["--tables", "{small}/manifests"], "there are no tables in {small}/manifests: "),
-        (["--tables", "{small}/manifests/00000001.json"], "00000001.json is a file, and no directory"),
+        (["--tables", "{small}/files"], "there are no tables in {small}/files: "),
+        (["--tables", "{small}/" + LOG], "0.json is a file, and no directory"),
         (["--tables", "gopher://nowhere/x"], "gopher://nowhere/x cannot be read"),
         (["--tables", "{small}", "--node", "mx9"], "no node 'mx9' in these days; nodes are: mx1, mx2"),
         (["--tables", "{small}", "--since", "2026-11-22", "--until", "2026-11-22"], "later than --since"),

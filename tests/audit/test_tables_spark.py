@@ -235,9 +235,6 @@ def test_the_rule_of_the_page_is_enough_for_duckdb_and_pandas(
     )
     assert dict(names["owners"].fetchall()) == owners
     assert len(names["traffic"]) == store.current("tables").rows("traffic")
-    current = store.current(str(whole))
-    for name in TABLES:
-        [(count,)] = duckdb.sql("SELECT count(*) FROM rows", ).fetchall() if False else [(0,)]
 
 
 def bring(paths: Sequence[Path], logs: Path, to: Path, *, cut: bool = False) -> None:

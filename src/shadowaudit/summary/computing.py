@@ -42,8 +42,8 @@ def summarize(gold: Gold, asked: Asked) -> Summary:
     """What the tables say of the days and the node asked for. Raises NoSuchNodeError."""
     tables = (gold.of(asked.node) if asked.node else gold).tables
     traffic = tables["traffic"]
-    traffic = traffic.append_column("day", compute.cast(traffic["hour"], pa.date32()))
-    days = _flows(traffic, "day")
+    traffic = traffic.append_column("date", compute.cast(traffic["hour"], pa.date32()))
+    days = _flows(traffic, "date")
     domains = summed(tables["domains"], ["side", "domain"], ["messages", "addresses", "octets"])
     every = _every(min(days), max(days), timedelta(days=1)) if days else []
     return Summary(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,11 +23,10 @@ def publish_findings(uri: str, out: Path, now: datetime) -> int:
     """
     place = current(uri).place
     run = Run.begun(place, now)
-    verdict = {
-        "made_at": now.astimezone(UTC).replace(microsecond=0),
-        "verdict": (out / "verdict.json").read_text("utf-8"),
-    }
-    told = pa.Table.from_pylist([verdict], schema=TABLES[VERDICT].arrow)
+    verdict = json.loads((out / "verdict.json").read_text("utf-8"))
+    verdict["made_at"] = now.astimezone(UTC).isoformat(timespec="seconds")
+    row = {"made_at": now, "verdict": json.dumps(verdict, ensure_ascii=False)}
+    told = pa.Table.from_pylist([row], schema=TABLES[VERDICT].arrow)
     with parquet.ParquetFile(out / "findings.parquet") as file:
         run.commit(FINDINGS, write(place, FINDINGS, file.iter_batches(5000)), run.base.files(FINDINGS))
     run.commit(VERDICT, write(place, VERDICT, told.to_batches()), run.base.files(VERDICT))

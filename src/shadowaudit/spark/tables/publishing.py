@@ -167,6 +167,7 @@ def _create(place: Place) -> None:
                 partition_by=TABLES[name].partition.names or None,
                 configuration={_RETENTION: KEPT, SCHEMA_KEY: str(SCHEMA)},
                 storage_options=options,
+                commit_properties=_once(),
                 raise_if_key_not_exists=False,
             )
 

@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow import fs
+from pyarrow import fs, parquet
 
 from shadowaudit.spark import places
 from shadowaudit.spark.tables.schemas import FILES, SCHEMA, TABLES, VERDICT
@@ -96,7 +96,7 @@ class Place:
         try:
             return DeltaTable(uri, version=version, storage_options=options)
         except TableNotFoundError:
-            raise NoTablesError(none_in(self)) from None
+            raise NoTablesError(none_in(self, places.shown(self.uri))) from None
         except DeltaError as problem:
             raise TablesError(f"{name} of the tables cannot be read: {' '.join(str(problem).split())}") from None
 
@@ -141,8 +141,11 @@ class Current:
     @property
     def verdict(self) -> Mapping[str, Any] | None:
         """What ``verify --tables`` published last, and when; None if it never did."""
-        rows = self.dataset(VERDICT).to_table().to_pylist()
-        return json.loads(rows[0]["verdict"]) | {"made_at": rows[0]["made_at"].isoformat()} if rows else None
+        for one in self.files(VERDICT):
+            with self.place.system.open_input_file(self.place.path(VERDICT, one.path)) as file:
+                found: dict[str, Any] = json.loads(parquet.ParquetFile(file).read([VERDICT])[VERDICT][0].as_py())
+            return found
+        return None
 
     def files(self, table: str, since: str | None = None, until: str | None = None) -> list[DataFile]:
         """The data files of that table; of the days from ``since`` to ``until``, YYYY-MM-DD, if told: then
@@ -164,14 +167,16 @@ class Current:
 
 def files_of(table: DeltaTable) -> list[DataFile]:
     """The data files of a table, as one version has them."""
-    found = pa.table(table.get_add_actions(flatten=True)).to_pydict()
-    nothing = [None] * len(found["path"])
-    columns = (found["num_records"], found["size_bytes"], found.get("partition.day", nothing))
-    every = zip(found["path"], *columns, found.get("max.last_at", nothing), strict=True)
-    return [
-        DataFile(path, rows or 0, size, day and day.isoformat(), last and last.date().isoformat())
-        for path, rows, size, day, last in every
-    ]
+    found = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+
+    def column(name: str, kind: Any) -> list[Any]:
+        there = name in found.column_names
+        return [str(one) if one else None for one in found[name].cast(kind).to_pylist()] if there else nothing
+
+    nothing = [None] * len(found)
+    days, last = column("partition.day", pa.date32()), column("max.last_at", pa.date32())
+    told = (found[name].to_pylist() for name in ("path", "num_records", "size_bytes"))
+    return [DataFile(*one) for one in zip(*told, days, last, strict=True)]
 
 
 def current(uri: str, version: int | None = None) -> Current:
@@ -181,7 +186,7 @@ def current(uri: str, version: int | None = None) -> Current:
     """
     found = state(Place.of(uri), version)
     if not found.version:
-        raise NoTablesError(none_in(found.place))
+        raise NoTablesError(none_in(found.place, places.shown(uri)))
     return found
 
 
@@ -212,9 +217,9 @@ def state(place: Place, version: int | None = None) -> Current:
     return Current(place, published, made_at.isoformat(timespec="seconds"), versions)
 
 
-def none_in(place: Place) -> str:
-    """A sentence about a place without tables."""
-    uri, kind = places.shown(place.uri), place.system.get_file_info(place.root or "/").type
+def none_in(place: Place, uri: str) -> str:
+    """A sentence about a place without tables. ``uri``: as users may see it."""
+    kind = place.system.get_file_info(place.root or "/").type
     if kind == fs.FileType.File:
         return f"{uri} is a file, and no directory of tables"
     missing = ", which does not exist" if kind == fs.FileType.NotFound else ""
