@@ -48,7 +48,7 @@ def views(events: Any) -> None:
 
 
 def tables(spark: Any, uri: str, version: int | None = None) -> Any:
-    """Make temporary views of the tables that ``shadowaudit ingest --tables`` keeps there, as they are now, or
+    """Make temporary views of the tables that ``shadowaudit ingest --tables`` keeps there, as they are now or
     were in that ``version``.
 
     Each has the name of its table (docs/reference/tables.md); ``recipients`` has a row for each recipient of

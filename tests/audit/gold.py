@@ -48,7 +48,10 @@ def publish(
         for name, table in parts.items():
             files[name] += write(run.base.place, name, whole(name, table).to_batches())
     if verdict is not None:
-        told = {"made_at": datetime.fromisoformat(verdict.get("made_at", MADE.isoformat())), "verdict": json.dumps(verdict)}
+        told = {
+            "made_at": datetime.fromisoformat(verdict.get("made_at", MADE.isoformat())),
+            "verdict": json.dumps(verdict),
+        }
         table = pa.Table.from_pylist([told], schema=TABLES["verdict"].arrow)
         files["verdict"] = write(run.base.place, "verdict", table.to_batches())
     rows = files.pop("files", [])

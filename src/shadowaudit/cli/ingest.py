@@ -47,7 +47,7 @@ def command(
     """Read the closed logs below DIR that are new, and keep what they say. Run it as often as you like.
 
     With --state: for shadowaudit verify --state DIR. With --tables: for queries, shadowaudit summary and
-    whatever reads Parquet; the work is always Spark's. A file that comes late is merged like any other.
+    whatever reads Delta tables; the work is always Spark's. A file that comes late is merged like any other.
     """
     asked = options.Places.of(places)
     if not places:

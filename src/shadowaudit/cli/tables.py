@@ -39,7 +39,7 @@ def keep(
     named = [str(one) for one in where]
     here = options.Places.of(where).here
     kept = "the tables are as they were"
-    with options.told(f"interrupted: {kept}", what="ingest", so=kept), _plainly(), ExitStack() as stack:
+    with options.told(f"interrupted: {kept}", what="ingest", so=kept), plainly(), ExitStack() as stack:
         shown = Shown()
         place = beforehand.tables_at(uri)
         beforehand.apart(place, where)
@@ -82,13 +82,13 @@ def keep(
 
 def there_are(uri: str) -> None:
     """Tables to publish something with: to be known before an audit begins."""
-    with _plainly():
+    with plainly():
         store.current(uri)
 
 
 def publish(uri: str, out: Path) -> str:
     """Publish what an audit found with the tables at ``uri``. Returns a sentence that says so."""
-    with _plainly():
+    with plainly():
         version = publish_findings(uri, out, datetime.now(UTC))
     return f"Published: version {version} of the tables in {places.shown(uri)} has this verdict"
 
@@ -133,7 +133,7 @@ def tell_of_turn(version: int, counts: Counts, unread: int, *, as_json: bool, ti
 
 
 @contextmanager
-def _plainly() -> Iterator[None]:
+def plainly() -> Iterator[None]:
     """What a user can mend, as a sentence."""
     try:
         yield

@@ -80,7 +80,9 @@ def read(current: Current, asked: Asked) -> Gold:
     shapes = {name: _shape(name, asked) for name in COLUMNS if name != "findings" or verdict is not None}
     with ThreadPoolExecutor(_at_a_time(current)) as pool:
         reads = {
-            name: [pool.submit(_part, current.place, name, one, shape) for one in _files(current, name, asked)]
+            name: [
+                pool.submit(_part, current.place, name, one, shape) for one in _files(current, name, asked)
+            ]
             for name, shape in shapes.items()
         }
         parts = {name: [empty(shapes[name]), *(one.result() for one in some)] for name, some in reads.items()}

@@ -1,6 +1,6 @@
-"""The tables that ``shadowaudit ingest --tables`` keeps: events, messages, and sums of them, as Parquet.
+"""The tables that ``shadowaudit ingest --tables`` keeps: events, messages, and sums of them, as Delta tables.
 
-    store: which files are current, published whole ─▶ writer: rows of tasks ─▶ silver, gold: SQL ─▶ ingest
+    data: files of rows ─▶ publishing: one state of all tables ─▶ writer: tasks ─▶ silver, gold: SQL ─▶ ingest
 
-``schemas`` and ``store`` know no Spark: whoever only reads the tables needs pyarrow alone.
+``schemas``, ``store``, ``data`` and ``publishing`` know no Spark: who only reads needs deltalake and pyarrow.
 """

@@ -12,7 +12,7 @@ def _of_days(name: str, by: str) -> str:
 
 
 SUMS = {
-    TRAFFIC: f"SELECT *, to_date(hour) AS day FROM ({VIEWS['traffic']})",
+    TRAFFIC: "SELECT *, to_date(hour) AS day FROM ({view})".replace("{view}", VIEWS["traffic"]),
     REASONS: _of_days("reasons", "day, node,"),
     DOMAINS: _of_days("domains", "day, node,"),
     SIZES: worded("""

@@ -180,7 +180,11 @@ class _Turn:
             made = made.unionByName(kept.select(made.columns))
         new = self._written(made.hint("rebalance", "day"), MESSAGES)
         self.run.commit(MESSAGES, new, of_days)
-        many = sum(one.file.rows for one in new) - sum(one.rows for one in of_days) + sum(row[2] for row in spans)
+        many = (
+            sum(one.file.rows for one in new)
+            - sum(one.rows for one in of_days)
+            + sum(row[2] for row in spans)
+        )
         further: set[str] = set()
         if concerned - days:
             began = with_id.where(BEGINS).select("id").distinct()

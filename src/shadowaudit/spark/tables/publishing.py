@@ -1,9 +1,9 @@
 """Commit data files, and make a version of all tables current. Knows no Spark.
 
-Of each table a run says which data files it has then, beside those of the version that it began with. Whatever
-is in a newer version of that table is of a run that died, or of one that goes on beside: it is taken back. So
-the version that a run has committed holds what it began with and its own changes, and nothing else; and which
-of two runs counts is decided by their last commit, that of ``files``.
+A run commits its changes table by table. Whatever is in a version of a table that is newer than the one that
+the run goes on from is of a run that died, or of one that goes on beside: it is taken back. So a version that
+a run has committed holds what it began with and its own changes, and nothing else; which of two runs counts
+is decided by their last commit, that of ``files``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEPT = "interval 1 hours"
 SWEPT = 50
 """At each so-manieth version, old data files are removed, and those of runs that died."""
 
-_RETENTION = "delta.deletedFileRetentionDuration"
+RETENTION = "delta.deletedFileRetentionDuration"
 _TRIES, _WAIT = 20, 0.2
 
 
@@ -81,17 +81,32 @@ class Run:
 
     def keep(self, hours: int) -> None:
         """Keep data files that are replaced for so long from now on. Raises what ``commit`` raises."""
-        told = {_RETENTION: f"interval {hours} hours"}
+        told = {RETENTION: f"interval {hours} hours"}
+
+        def kept(found: DeltaTable) -> int:
+            found.alter.set_table_properties(told, commit_properties=_once())
+            return found.version()
+
         for name in TABLES:
-            self._commit(name, lambda found: found.alter.set_table_properties(told, commit_properties=_once()))
+            self._commit(name, kept)
 
     def delete(self, table: str, predicate: str) -> None:
         """Take away the rows of which that is true. Raises what ``commit`` raises."""
-        self._commit(table, lambda found: found.delete(predicate, commit_properties=_once()))
+
+        def without(found: DeltaTable) -> int:
+            found.delete(predicate, commit_properties=_once())
+            return found.version()
+
+        self._commit(table, without)
 
     def compact(self, table: str) -> None:
         """Put the rows of many small data files into few. Raises what ``commit`` raises."""
-        self._commit(table, lambda found: found.optimize.compact(commit_properties=_once()))
+
+        def compacted(found: DeltaTable) -> int:
+            found.optimize.compact(commit_properties=_once())
+            return found.version()
+
+        self._commit(table, compacted)
 
     def publish(self, new: Sequence[Written] | None = None) -> int:
         """Make all that was committed current, with these data files of ``files``, if they are told.
@@ -102,26 +117,23 @@ class Run:
         files = place.table(FILES)
         if (files.transaction_version(FILES) or 0) != self.base.version:
             raise self._taken()
-        version = files.version() + 1
         gone = self.base.files(FILES) if new is not None else []
         actions = _actions(FILES, new or (), gone, self.now)
-        told = self.versions | {FILES: version, MADE_AT: int(self.now.timestamp())}
+        told = self.versions | {FILES: files.version() + 1, MADE_AT: int(self.now.timestamp())}
         try:
-            _append(files, FILES, actions, _once([Transaction(*one) for one in told.items()]))
+            version = _append(files, FILES, actions, _once([Transaction(*one) for one in told.items()]))
         except CommitFailedError:
             remove(place, FILES, new or ())
             raise self._taken() from None
         _on_disk(place, FILES, version)
         return version
 
-    def _commit(self, table: str, change: Callable[[DeltaTable], Any]) -> None:
+    def _commit(self, table: str, change: Callable[[DeltaTable], int]) -> None:
         place = self.base.place
         for _ in range(_TRIES):
             try:
                 found = _as_of(place, table, self.versions[table])
-                before = found.version()
-                change(found)
-                self.versions[table] = max(found.version(), before + 1)
+                self.versions[table] = change(found)
             except CommitFailedError:
                 if state(place).version != self.base.version:
                     break
@@ -137,8 +149,8 @@ class Run:
     def _taken(self) -> TakenError:
         return TakenError(
             f"another run has published version {self.base.version + 1} of the tables in "
-            f"{shown(self.base.place.uri)} meanwhile: nothing of it is lost, and nothing of this run is kept. "
-            "Run it again"
+            f"{shown(self.base.place.uri)} meanwhile: nothing of it is lost, and nothing of this run is "
+            "kept. Run it again"
         )
 
 
@@ -155,6 +167,21 @@ def sweep(place: Place) -> list[str]:
     return found
 
 
+def tidy(place: Place, now: datetime, hours: int | None = None) -> int:
+    """Put small data files together, and sweep. ``hours``: keep what is replaced for so long from now on.
+
+    Returns the version. Raises TakenError, TablesError, OSError.
+    """
+    run = Run.begun(place, now)
+    if hours is not None:
+        run.keep(hours)
+    for name in TABLES:
+        run.compact(name)
+    version = run.publish()
+    sweep(place)
+    return version
+
+
 def _create(place: Place) -> None:
     """All tables, ``files`` last: where it is, the others are."""
     for name in sorted(TABLES, key=lambda one: one == FILES):
@@ -165,7 +192,7 @@ def _create(place: Place) -> None:
                 TABLES[name].arrow,
                 mode="ignore",
                 partition_by=TABLES[name].partition.names or None,
-                configuration={_RETENTION: KEPT, SCHEMA_KEY: str(SCHEMA)},
+                configuration={RETENTION: KEPT, SCHEMA_KEY: str(SCHEMA)},
                 storage_options=options,
                 commit_properties=_once(),
                 raise_if_key_not_exists=False,
@@ -180,11 +207,12 @@ def _as_of(place: Place, name: str, version: int) -> DeltaTable:
     return table
 
 
-def _append(table: DeltaTable, name: str, actions: Sequence[Any], properties: CommitProperties) -> None:
-    by = TABLES[name].partition.names
+def _append(table: DeltaTable, name: str, actions: Sequence[Any], properties: CommitProperties) -> int:
+    by, before = TABLES[name].partition.names, table.version()
     table.create_write_transaction(
         list(actions), "append", TABLES[name].arrow, by, commit_properties=properties
     )
+    return before + 1
 
 
 def _once(told: list[Transaction] | None = None) -> CommitProperties:
@@ -194,7 +222,9 @@ def _once(told: list[Transaction] | None = None) -> CommitProperties:
 
 def _actions(table: str, new: Iterable[Written], gone: Iterable[DataFile], now: datetime) -> list[Any]:
     at = int(now.timestamp() * 1000)
-    add = [AddAction(one.file.path, one.file.size, _values(table, one.file), at, True, one.stats) for one in new]
+    add = [
+        AddAction(one.file.path, one.file.size, _values(table, one.file), at, True, one.stats) for one in new
+    ]
     return [*add, *(RemoveAction(one.path, True, at, one.size, _values(table, one)) for one in gone)]
 
 

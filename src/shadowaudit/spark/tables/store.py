@@ -88,7 +88,9 @@ class Place:
         parts = urlsplit(self.uri)
         scheme = "s3" if parts.scheme == "s3a" else parts.scheme
         host = parts.netloc.rpartition("@")[2]
-        return f"{scheme}://{host}{parts.path.rstrip('/')}/{table}", _options(self.uri) if scheme == "s3" else {}
+        return f"{scheme}://{host}{parts.path.rstrip('/')}/{table}", _options(
+            self.uri
+        ) if scheme == "s3" else {}
 
     def table(self, name: str, version: int | None = None) -> DeltaTable:
         """Raises NoTablesError if there is none, TablesError if it cannot be read, OSError."""
@@ -98,7 +100,9 @@ class Place:
         except TableNotFoundError:
             raise NoTablesError(none_in(self, places.shown(self.uri))) from None
         except DeltaError as problem:
-            raise TablesError(f"{name} of the tables cannot be read: {' '.join(str(problem).split())}") from None
+            raise TablesError(
+                f"{name} of the tables cannot be read: {' '.join(str(problem).split())}"
+            ) from None
 
     def dataset(self, table: str, files: Iterable[DataFile]) -> Any:
         """These data files of that table as a pyarrow dataset. Raises OSError."""
@@ -112,7 +116,7 @@ class Place:
 
 
 def _options(uri: str) -> dict[str, str]:
-    """What deltalake wants to be told of what a URI of pyarrow says about S3. The rest is in the environment."""
+    """What a URI of pyarrow says about S3, as deltalake wants to be told it. The environment has the rest."""
     parts = urlsplit(uri)
     asked = dict(parse_qsl(parts.query))
     told = {"conditional_put": "etag"}  # an object is created once, whoever is faster
@@ -131,7 +135,7 @@ def _options(uri: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """The tables as one version of ``files`` has them; 0: nothing yet. Later runs do not change what it reads."""
+    """The tables as one version of ``files`` has them; 0: nothing yet. Later runs do not change it."""
 
     place: Place
     version: int = 0
@@ -143,7 +147,9 @@ class Current:
         """What ``verify --tables`` published last, and when; None if it never did."""
         for one in self.files(VERDICT):
             with self.place.system.open_input_file(self.place.path(VERDICT, one.path)) as file:
-                found: dict[str, Any] = json.loads(parquet.ParquetFile(file).read([VERDICT])[VERDICT][0].as_py())
+                found: dict[str, Any] = json.loads(
+                    parquet.ParquetFile(file).read([VERDICT])[VERDICT][0].as_py()
+                )
             return found
         return None
 
@@ -197,15 +203,15 @@ def state(place: Place, version: int | None = None) -> Current:
     except NoTablesError:
         if place.system.get_file_info(place.path(_OLD)).type == fs.FileType.Directory:
             raise TablesError(
-                f"the tables in {places.shown(place.uri)} are of a version of shadowaudit before 0.2, which this "
-                "one does not read: ingest the logs into a new place"
+                f"the tables in {places.shown(place.uri)} are of a version of shadowaudit before 0.2, which "
+                "this one does not read: ingest the logs into a new place"
             ) from None
         return Current(place)
     told = files.metadata().configuration.get(SCHEMA_KEY)
     if told != str(SCHEMA):
         raise TablesError(
-            f"these tables have schema {told}, and this version of shadowaudit has {SCHEMA}: ingest the logs into "
-            "a new place"
+            f"these tables have schema {told}, and this version of shadowaudit has {SCHEMA}: ingest the logs "
+            "into a new place"
         )
     published = files.transaction_version(FILES)
     if published is None:

@@ -45,8 +45,10 @@ class Made(WriterCommitMessage):
 
 
 class MessageTables(DataSource):
-    """What a write of a table needs: ``uri`` of the tables, ``table``, and ``receipt``: a file of the driver's
-    machine, to tell of the data files."""
+    """What a write of a table needs.
+
+    ``uri`` of the tables, ``table``, and ``receipt``: a file of the driver's machine, to tell of data files.
+    """
 
     @classmethod
     def name(cls) -> str:
