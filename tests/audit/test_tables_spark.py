@@ -262,7 +262,7 @@ def test_a_condition_on_the_day_reads_the_files_of_that_day_alone(
     del messages
     here = {f"file://{tables}/messages/{file.path}" for file in current.files("messages", str(one), str(one))}
     shadowaudit.tables(spark_session, str(whole))
-    found = spark_session.sql(asked.format(one).replace("count(*)", "DISTINCT _metadata.file_path")).collect()
+    found = spark_session.sql(asked.format(one).replace("count(*)", "DISTINCT input_file_name()")).collect()
     assert {row[0].replace(str(whole), str(tables)) for row in found} == here
 
 
