@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shadowrelay.smtp.receiving.conversation import any_words, words
 from shadowrelay.wire.addresses import AddressError, read_any_path, read_path
 from shadowrelay.wire.replies import parse_reply, usual
+from shadowrelay.wire.xqdiscard import parse_any_line, parse_line
+from shadowrelay.wire.xshadow import Malformed, parse_any_offer, parse_offer
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
 CODES = st.sampled_from(["250", "251", "354", "421", "550", "199", "2500", "25", "٢50"])
@@ -84,3 +88,46 @@ def test_text_of_any_form_comes_back_from_xtext(text: str) -> None:
     spelt = encode_xtext(text)
     assert decode_xtext(spelt) == text
     assert not set(spelt) & set("= \t\xe9")
+
+
+UUID = "01890a5d-ac96-774b-bcce-b302099a8057"
+DIGEST = "xxh3-128:" + "0a" * 16
+IDS = st.sampled_from([UUID, UUID, UUID[:-1], UUID.upper(), "-"])
+NUMBERS = st.sampled_from(["0", "1", "7", "007", "9" * 13, "9" * 15, "9" * 18, "9" * 19, "", "-", "x"])
+MARKS = st.sampled_from(["0123456789abcdef:7", "0123456789abcdef:", "0123456789abcdef", "123:7"])
+LINE = st.tuples(
+    NUMBERS, IDS, NUMBERS,
+    st.sampled_from(["delivered", "delivered=", "pending=1", "taken=mx1"])
+    | st.builds("delivered={}@{}".format, st.sampled_from(["", "relayed", "removed", "no"]), NUMBERS),
+    st.sampled_from(["*", "*", "1-3,7", "0"]),
+)  # fmt: skip
+OFFER = st.tuples(
+    IDS,
+    NUMBERS,
+    NUMBERS,
+    MARKS,
+    NUMBERS,
+    st.sampled_from([DIGEST, DIGEST, "md5:00"]),
+    st.sampled_from(["", ";mx1"]),
+)
+
+
+def _tried(reader: Callable[[str], object], text: str) -> object:
+    try:
+        return reader(text)
+    except Malformed as error:
+        return str(error)
+
+
+@given(LINE)
+@example(("7", UUID, "1", "delivered=@1700000000000", "*"))
+def test_a_line_of_an_answer_in_its_usual_form_is_read_as_any_other(words: tuple[str, ...]) -> None:
+    text = " ".join(words)
+    assert _tried(parse_line, text) == _tried(parse_any_line, text)
+
+
+@given(OFFER)
+@example((UUID, "0", "1", "0123456789abcdef:7", "12", DIGEST, ""))
+def test_an_offer_in_its_usual_form_is_read_as_any_other(words: tuple[str, ...]) -> None:
+    text = ";".join(words[:-1]) + words[-1]
+    assert _tried(parse_offer, text) == _tried(parse_any_offer, text)

@@ -99,7 +99,7 @@ class Lineage:
 
     @property
     def mark(self) -> Mark:
-        return Mark(self.incarnation, self.sequence)
+        return Mark(self.beginnings[-1].incarnation, self.sequence)
 
     def at(self, sequence: int) -> Lineage:
         """The same lineage with a later sequence; an earlier sequence changes nothing."""

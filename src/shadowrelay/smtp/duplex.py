@@ -72,7 +72,8 @@ class Duplex:
         if not self._paused and len(self._input) > MOST_WAITING:
             self._paused = True
             self._transport.pause_reading()
-        _wake(self._waiting)
+        if self._waiting is not None:
+            _wake(self._waiting)
 
     def ended(self) -> None:
         """Nothing more will arrive; what did arrive is still read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import unicodedata
+from functools import lru_cache
 
 MAX_LOCAL_PART = 64
 MAX_DOMAIN = 255
@@ -155,6 +156,7 @@ def _groups(address: str) -> int:
     return len(written) + ("." in written[-1] if written else 0)
 
 
+@lru_cache(maxsize=1024)
 def is_domain(text: str) -> bool:
     """Is the text a domain name of at most 255 octets?"""
     return _DOMAIN.fullmatch(text) is not None and _octets(text) <= MAX_DOMAIN
@@ -175,7 +177,7 @@ def is_routed(address: str) -> bool:
     Our next hop might obey it, and this relay would be an open relay by proxy.
     """
     local, _ = split(address)
-    return any(mark in local for mark in "%!@")
+    return "%" in local or "!" in local or "@" in local
 
 
 def _octets(text: str) -> int:

@@ -84,7 +84,7 @@ class Reply:
 def _encoded(reply: Reply, most: int | None) -> bytes:
     """Cached, because nearly every reply is one of a few."""
     start = f"{reply.enhanced} " if reply.enhanced else ""
-    lines = reply.lines or ("",)
+    lines = (reply.text,) if isinstance(reply.text, str) else reply.text or ("",)
     room = None if most is None else most - 6 - len(start)
     encoded = [
         f"{reply.code}{'-' if number < len(lines) else ' '}{start}{_UNPRINTABLE.sub('?', line)[:room]}\r\n"

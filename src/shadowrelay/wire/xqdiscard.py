@@ -31,7 +31,7 @@ from datetime import datetime
 
 from shadowrelay.core.decisions import Verdict, VerdictKind
 from shadowrelay.core.events.discard_notices import unread_said
-from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.claims import Claim, Sighting
 from shadowrelay.core.members.conversation import MAX_LINES, MAX_QUESTIONS, Line, Query, Question, Revocation
 from shadowrelay.core.members.damage import Wanted
@@ -70,6 +70,11 @@ _ARGUMENTS = {
     VerdictKind.PENDING: _RANK,
     VerdictKind.DAMAGED: _RANK,
 }
+_DELIVERED = re.compile(
+    r"([0-9]{1,18}) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) ([0-9]{1,18}) "
+    r"delivered=(relayed|failed|removed|)@([0-9]{1,15}) \*"
+)
+"""What is said of nearly every message: all its recipients are settled."""
 _KEYWORDS = frozenset({"AT", "AFTER", "CHECK", "REVOKE", "SEEN", "CLAIM", "FETCH"})
 _TIMED = frozenset({VerdictKind.DELIVERED, VerdictKind.SUSPENDED, VerdictKind.RESUMED})
 _ORDERS = frozenset({VerdictKind.SUSPENDED, VerdictKind.RESUMED})
@@ -223,6 +228,15 @@ def _in_version(verdict: Verdict, version: int) -> Verdict:
 
 def parse_line(text: str) -> Line:
     """Read one line of the answer. Raises Malformed; the caller skips only that line."""
+    if found := _DELIVERED.fullmatch(text):
+        event, of, epoch, outcome, at = found.groups()
+        said = Verdict(MessageId(of), int(epoch), VerdictKind.DELIVERED, outcome, (), moment(at))
+        return Line(int(event), said)
+    return parse_any_line(text)
+
+
+def parse_any_line(text: str) -> Line:
+    """As ``parse_line``, of any kind. Raises Malformed."""
     words = text.split(" ")
     if len(words) != 5:
         raise Malformed("an answer has five words")

@@ -54,6 +54,11 @@ MAX_LINE = 4096  # octets of a command or reply line between members, CRLF inclu
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,253}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_OFFER = re.compile(
+    r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12});([0-9]{1,18});([0-9]{1,18});"
+    rf"([0-9a-f]{{16}}):([0-9]{{1,18}});([0-9]{{1,13}});({digests.ALGORITHM}:[0-9a-f]{{32}})"
+)
+"""An offer of this version, of an owner's own message that is younger than three centuries."""
 _LAST = 221_845_392_000_000  # milliseconds: the year 9000; what a policy adds to a time stays a datetime
 _OLDEST = 31_556_952_000_000  # milliseconds: a thousand years, so that the time of reception is a datetime
 _LATER = {f"VERSION={version}": version for version in VERSIONS[1:]}
@@ -118,9 +123,9 @@ def milliseconds(at: datetime) -> int:
 
 def moment(text: str) -> datetime:
     """Read a time in milliseconds since 1970. Raises Malformed."""
-    if number(text) > _LAST:
+    if (since := number(text)) > _LAST:
         raise Malformed("bad time")
-    return _EPOCH + number(text) * _MILLISECOND
+    return _EPOCH + since * _MILLISECOND
 
 
 def incarnation(text: str) -> Incarnation:
@@ -161,7 +166,7 @@ def parse_mark(text: str) -> Mark:
 
 
 def format_mark(mark: Mark) -> str:
-    return str(mark)
+    return f"{mark.incarnation}:{mark.sequence}"
 
 
 def format_greeting(greeting: Greeting) -> str:
@@ -222,6 +227,16 @@ def format_offer(offer: OfferParameter) -> str:
 
 def parse_offer(text: str) -> OfferParameter:
     """Read MAIL's XSHADOW parameter. Raises Malformed."""
+    if found := _OFFER.fullmatch(text):
+        of, epoch, rank, name, sequence, age, envelope = found.groups()
+        mark = Mark(Incarnation(name), int(sequence))
+        length = int(age) * _MILLISECOND
+        return OfferParameter(MessageId(of), int(epoch), int(rank), mark, length, Digest(envelope))
+    return parse_any_offer(text)
+
+
+def parse_any_offer(text: str) -> OfferParameter:
+    """As ``parse_offer``, of any version. Raises Malformed."""
     parts = text.split(";")
     if len(parts) not in (5, 6, 7):
         raise Malformed("XSHADOW needs message id, epoch, rank, mark, age and digest")

@@ -224,6 +224,8 @@ class MemberConnection(asyncio.Protocol):
 
     async def reply(self, step: str) -> Reply:
         """The next reply."""
+        if self._replies:
+            return self._replies.pop(0)
         deadline = asyncio.get_running_loop().time() + self._timeout
         try:
             while not self._replies:

@@ -62,8 +62,10 @@ class PeerSession(ReceiveSession):
         """Every reply ends with our mark, so that a peer always knows how far our database has come."""
         if self.introduced is None:
             return reply
-        *before, last = reply.lines
         mark = format_mark(self.answering.mark())
+        if isinstance(reply.text, str):
+            return Reply(reply.code, reply.enhanced, f"{reply.text} {mark}")
+        *before, last = reply.text
         return Reply(reply.code, reply.enhanced, (*before, f"{last} {mark}"))
 
     @syntax("XSHADOW <name> <lineage>")

@@ -195,7 +195,7 @@ class Conversation:
                 client = self._session.client
                 log.info("session_ended_by_errors", session=client.id, client=client.address)
                 return await self.leave(TOO_MANY_ERRORS)
-        if reply.permanent and self._options.tarpit_interval:
+        if reply.code >= 500 and self._options.tarpit_interval:
             await self._tarpit(self._options.tarpit_interval.total_seconds())
         self.write(self._session.decorate(reply))
         return None
@@ -223,7 +223,7 @@ class Conversation:
 
     def write(self, reply: Reply) -> None:
         """Put a reply, as it is, among those that leave at the next flush."""
-        self._duplex.write(self.encoded(reply))
+        self._duplex.write(reply.encode(most=self.longest_reply))
 
     def encoded(self, reply: Reply) -> bytes:
         """Its octets. No line is longer than what the other end must take."""

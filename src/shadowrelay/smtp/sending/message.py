@@ -115,7 +115,11 @@ def _refusal_for_one(recipient: Recipient, extensions: Extensions) -> Reply | No
 
 def size_limit(extensions: Extensions) -> int | None:
     """Octets (RFC 1870); None when there is no limit, or none is named."""
-    limit = extensions.get("SIZE", "")
+    return _limit(extensions["SIZE"]) if "SIZE" in extensions else None
+
+
+@lru_cache(maxsize=256)
+def _limit(limit: str) -> int | None:
     return int(limit) or None if limit.isascii() and limit.isdigit() and len(limit) <= 20 else None
 
 

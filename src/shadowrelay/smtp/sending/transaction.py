@@ -21,7 +21,7 @@ from shadowrelay.smtp.sending.hop import (
     refused,
     unread,
 )
-from shadowrelay.smtp.sending.message import BareLineEnding, ContentSource, DotStuffer, blocks
+from shadowrelay.smtp.sending.message import BLOCK, BareLineEnding, ContentSource, DotStuffer, blocks
 from shadowrelay.wire.replies import Reply
 
 SENT_WITH_THE_DOT = 16 * 1024
@@ -150,10 +150,13 @@ class DeliveryTransaction:
             raise Withdrawn
         stuffer, pending = DotStuffer(), b""
         try:
-            async with aclosing(blocks(content)) as pieces:
-                async for block in pieces:
-                    await self._write(pending)
-                    pending = stuffer.feed(block)
+            if isinstance(content, bytes) and len(content) <= BLOCK:
+                pending = stuffer.feed(content)
+            else:
+                async with aclosing(blocks(content)) as pieces:
+                    async for block in pieces:
+                        await self._write(pending)
+                        pending = stuffer.feed(block)
             dot = stuffer.end()
         except BareLineEnding:
             text = "550 5.6.11 Bare carriage return or line feed in the message"
