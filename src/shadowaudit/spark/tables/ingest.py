@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -18,12 +18,12 @@ from pyspark.sql import functions as f
 from shadowaudit.core.events import DELIVERIES
 from shadowaudit.spark import planning
 from shadowaudit.spark.places import Log
-from shadowaudit.spark.tables import gold, silver, source, writer
+from shadowaudit.spark.tables import gold, silver, source, tasks
 from shadowaudit.spark.tables.data import Written, write
 from shadowaudit.spark.tables.logs import Known
 from shadowaudit.spark.tables.publishing import SWEPT, Run, sweep
 from shadowaudit.spark.tables.schemas import EVENTS, LATENCIES, MESSAGES, TABLES
-from shadowaudit.spark.tables.store import DataFile, Place, state
+from shadowaudit.spark.tables.store import DataFile, Place, TablesError, state
 from shadowaudit.spark.views import BEGINS
 
 TURN = 4 << 30
@@ -105,7 +105,8 @@ class Ingest:
         run = Run.begun(self.place, now)
         told = _Turn(self.spark, run, self.step).made(events, {log.uri: log for log in logs}, listed=listed)
         if told.version % SWEPT == 0 and told.version > run.base.version:
-            sweep(self.place)
+            with suppress(TablesError, OSError):  # what stays is swept later
+                sweep(self.place)
         return told
 
 
@@ -225,10 +226,10 @@ class _Turn:
         self.run.commit(name, write(self.place, name, told.to_batches()), gone)
 
     def _frame(self, table: str, files: Sequence[DataFile], columns: Sequence[str] = ()) -> DataFrame:
-        return source.frame(self.spark, self.place, table, files, columns)
+        return tasks.frame(self.spark, self.place, table, files, columns)
 
     def _written(self, rows: DataFrame, table: str) -> list[Written]:
-        return writer.written(rows.select(*TABLES[table].names), self.place, table)
+        return tasks.written(rows.select(*TABLES[table].names), self.place, table)
 
 
 def _days(first: date, last: date) -> list[str]:

@@ -82,31 +82,16 @@ class Run:
     def keep(self, hours: int) -> None:
         """Keep data files that are replaced for so long from now on. Raises what ``commit`` raises."""
         told = {RETENTION: f"interval {hours} hours"}
-
-        def kept(found: DeltaTable) -> int:
-            found.alter.set_table_properties(told, commit_properties=_once())
-            return found.version()
-
         for name in TABLES:
-            self._commit(name, kept)
+            self._commit(name, lambda one: one.alter.set_table_properties(told, commit_properties=_once()))
 
     def delete(self, table: str, predicate: str) -> None:
         """Take away the rows of which that is true. Raises what ``commit`` raises."""
-
-        def without(found: DeltaTable) -> int:
-            found.delete(predicate, commit_properties=_once())
-            return found.version()
-
-        self._commit(table, without)
+        self._commit(table, lambda one: one.delete(predicate, commit_properties=_once()))
 
     def compact(self, table: str) -> None:
         """Put the rows of many small data files into few. Raises what ``commit`` raises."""
-
-        def compacted(found: DeltaTable) -> int:
-            found.optimize.compact(commit_properties=_once())
-            return found.version()
-
-        self._commit(table, compacted)
+        self._commit(table, lambda one: one.optimize.compact(commit_properties=_once()))
 
     def publish(self, new: Sequence[Written] | None = None) -> int:
         """Make all that was committed current, with these data files of ``files``, if they are told.
@@ -121,19 +106,20 @@ class Run:
         actions = _actions(FILES, new or (), gone, self.now)
         told = self.versions | {FILES: files.version() + 1, MADE_AT: int(self.now.timestamp())}
         try:
-            version = _append(files, FILES, actions, _once([Transaction(*one) for one in told.items()]))
+            _append(files, FILES, actions, _once([Transaction(*one) for one in told.items()]))
         except CommitFailedError:
             remove(place, FILES, new or ())
             raise self._taken() from None
-        _on_disk(place, FILES, version)
-        return version
+        _on_disk(place, FILES, files.version())
+        return files.version()
 
-    def _commit(self, table: str, change: Callable[[DeltaTable], int]) -> None:
+    def _commit(self, table: str, change: Callable[[DeltaTable], Any]) -> None:
         place = self.base.place
         for _ in range(_TRIES):
             try:
                 found = _as_of(place, table, self.versions[table])
-                self.versions[table] = change(found)
+                change(found)
+                self.versions[table] = found.version()
             except CommitFailedError:
                 if state(place).version != self.base.version:
                     break
@@ -207,12 +193,12 @@ def _as_of(place: Place, name: str, version: int) -> DeltaTable:
     return table
 
 
-def _append(table: DeltaTable, name: str, actions: Sequence[Any], properties: CommitProperties) -> int:
-    by, before = TABLES[name].partition.names, table.version()
+def _append(table: DeltaTable, name: str, actions: Sequence[Any], properties: CommitProperties) -> None:
+    by, after = TABLES[name].partition.names, table.version() + 1
     table.create_write_transaction(
         list(actions), "append", TABLES[name].arrow, by, commit_properties=properties
     )
-    return before + 1
+    table.load_as_version(after)  # it does not look by itself
 
 
 def _once(told: list[Transaction] | None = None) -> CommitProperties:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from shadowaudit.spark.tables import source, store
+from shadowaudit.spark.tables import store, tasks
 from shadowaudit.spark.tables.schemas import TABLES
 from shadowaudit.spark.tables.store import Current
 
@@ -22,10 +22,9 @@ def create(spark: SparkSession, uri: str, version: int | None = None) -> Current
 
     Raises NoTablesError, TablesError, OSError.
     """
-    source.register(spark)
     found = store.current(uri, version)
     for name in TABLES:
-        rows = source.frame(spark, found.place, name, found.files(name))
+        rows = tasks.frame(spark, found.place, name, found.files(name))
         rows.createOrReplaceTempView(name)
     spark.sql(_RECIPIENTS).createOrReplaceTempView(RECIPIENTS)
     return found

@@ -1,36 +1,28 @@
-"""What the tables lack, as a data source for one run and for a stream; and their data files as DataFrames."""
+"""What the tables lack, as a data source for one run and for a stream."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
-from shadowaudit.spark import planning
 from shadowaudit.spark.options import Options
 from shadowaudit.spark.places import Log
 from shadowaudit.spark.planning import Offset
-from shadowaudit.spark.source import MessageTracking, Part, Reader, StreamReader, arrow
-from shadowaudit.spark.tables import writer
+from shadowaudit.spark.source import MessageTracking, Part, Reader, StreamReader
 from shadowaudit.spark.tables.logs import Known
-from shadowaudit.spark.tables.schemas import TABLES
-from shadowaudit.spark.tables.store import DataFile, Place, state
+from shadowaudit.spark.tables.store import Place, state
 
-NEW, PARTS = "message_tracking_new", "message_tables_parts"
-_NATIVE = ("local", "hdfs")
-_READ_AT_ONCE = 64 << 20
+NEW = "message_tracking_new"
 
 
 def register(spark: SparkSession) -> None:
-    """Make all that the tables need known to that session. A repeated call does no harm."""
-    for one in (NewLogs, DataFiles):
-        spark.dataSource.register(one)
-    writer.register(spark)
+    """Make it known to that session. A repeated call does no harm."""
+    spark.dataSource.register(NewLogs)
 
 
 def events_of(spark: SparkSession, logs: Sequence[Log]) -> DataFrame:
@@ -82,55 +74,3 @@ class BeyondReader(StreamReader):
 
     def initialOffset(self) -> Offset:
         return Known.of(state(Place.of(self.uri))).offset
-
-
-def frame(
-    spark: SparkSession, place: Place, table: str, files: Sequence[DataFile], columns: Sequence[str] = ()
-) -> DataFrame:
-    """The rows of these data files of a table; of these columns, if they are told.
-
-    Spark reads Parquet itself where it has the file system; else pyarrow does, in tasks of Python.
-    """
-    chosen = TABLES[table].only(columns) if columns else TABLES[table]
-    if not files:
-        return spark.createDataFrame([], chosen.ddl)
-    if place.system.type_name in _NATIVE:
-        base = _native(place, table)
-        paths = [f"{base}/{one.path}" for one in files]
-        return spark.read.schema(chosen.ddl).option("basePath", base).parquet(*paths)
-    told = json.dumps([astuple(one) for one in files])
-    options = {"uri": place.uri, "table": table, "files": told}
-    return spark.read.format(PARTS).schema(chosen.ddl).options(**options).load()
-
-
-def _native(place: Place, table: str) -> str:
-    if place.is_local:
-        return f"file://{place.path(table)}"
-    return f"{place.uri.partition('?')[0].rstrip('/')}/{table}"
-
-
-class DataFiles(DataSource):
-    """Data files of a table through pyarrow's file systems: ``uri``, ``table``, ``files``."""
-
-    @classmethod
-    def name(cls) -> str:
-        return PARTS
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        files = [DataFile(*one) for one in json.loads(self.options["files"])]
-        return FilesReader(schema, self.options["uri"], self.options["table"], files)
-
-
-class FilesReader(DataSourceReader):
-    """Some data files in each task."""
-
-    def __init__(self, schema: StructType, uri: str, table: str, files: Sequence[DataFile]) -> None:
-        self.schema, self.uri, self.table, self.files = arrow(schema), uri, table, files
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(some) for some in planning.parts(self.files, _READ_AT_ONCE)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        rows = Place.of(self.uri).dataset(self.table, partition.value)
-        for batch in rows.to_batches(columns=self.schema.names, batch_size=10_000, use_threads=False):
-            yield batch.cast(self.schema)
