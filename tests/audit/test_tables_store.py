@@ -397,6 +397,10 @@ def test_ingest_says_what_it_needs(tmp_path: Path, asked: list[str], told: str) 
         (["foo://me:secret@x/y", "--tables", "t", "--watch"], "foo://x/y: Unrecognized filesystem"),
         (["logs", "--tables", "a file"], "--tables a file is a file: name a directory"),
         (["logs", "--tables", "t%41"], "deltalake cannot use a path with a backslash, or % and a number"),
+        (
+            ["logs", "--tables", "old"],
+            "old are of a version of shadowaudit before 0.2",
+        ),
         (["logs", "--tables", "a file/t"], "a file/t cannot be written to: Not a directory"),
         (["logs", "--tables", "/proc/t"], "--tables /proc/t cannot be written to: "),
         (["empty", "--tables", "t"], "no tracking log in empty: "),
@@ -417,6 +421,7 @@ def test_what_cannot_be_ingested_is_found_before_spark_is_started(
     Path("empty").mkdir()
     Path("link").symlink_to("logs")
     Path("a file").touch()
+    Path("old/manifests").mkdir(parents=True)
     there = sorted(tmp_path.rglob("*"))
     # Port 1 answers nobody: should Spark be asked for, it is not waited for.
     result = CliRunner().invoke(main, ["ingest", *asked, "--master", "spark://127.0.0.1:1"])
