@@ -6,7 +6,7 @@ which that row stands as well (``Kind.RESUBMISSION``).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ from shadowaudit.core.events import (
     DISCARDED,
     FINALS,
     ORIGINS,
+    PAST_A_HOP,
+    SENT,
     SETTLED_ELSEWHERE,
     Event,
     Kind,
@@ -37,6 +39,12 @@ def resubmission_id(request: str, original: str) -> str:
     return derived(f"resubmit\0{request}\0{original}")
 
 
+def _again_id(event: Event, original: str, hop_database: str) -> str:
+    """The id of the message that goes past a hop with these recipients."""
+    numbers = ",".join(map(str, event.recipients))
+    return derived(f"hop\0{original}\0{hop_database}\0{numbers}")
+
+
 def contradictory(events: Mapping[int, Event]) -> Iterator[Finding]:
     """``events``: rows about one message, by their index. Find origins that cannot be so."""
     for index, event in events.items():
@@ -50,6 +58,13 @@ def contradictory(events: Mapping[int, Event]) -> Iterator[Finding]:
                 wrong = "RESUBMIT with another id than its request and its original give"
             elif event.context != f"request {request}":
                 wrong = "RESUBMIT says two things of its request"
+        elif event.kind is Kind.SENT_AGAIN:
+            original, _, hop_database = event.reference.partition(PAST_A_HOP)
+            said = event.peer, hop_database, event.context
+            if event.message != _again_id(event, original, hop_database):
+                wrong = "RESUBMIT past a hop with another id than its original and the hop's database give"
+            elif said != tuple(map(event.entries.get, ("Hop", "HopDb", "Reason"))):
+                wrong = "RESUBMIT says two things of the hop"
         if wrong:
             yield Finding(Class.INCONSISTENT, f"{event.node}: {wrong}", event.recipients, (index,))
 
@@ -144,13 +159,17 @@ class _Original:
         database = self.evidence.databases.get(event.database)
         if database is not None and database.rolled_back:
             return
-        said = [
-            at
-            for at, one in self.events.items()
-            if one.by_a_hop and one.reason == DISCARDED and one.peer == event.entries.get("Hop")
-            if one.database == event.database and self._place(one) < self._place(event)
-        ]
-        known = {canonical(to) for at in said for to in self.events[at].addresses}
+        mine = {at: one for at, one in self.events.items() if one.database == event.database}
+        words = {at: one for at, one in mine.items() if one.by_a_hop and one.reason == DISCARDED}
+        said = [at for at, one in words.items() if self._place(one) < self._place(event)]
+        sent = Counter(canonical(to) for one in mine.values() if one.kind in SENT for to in one.addresses)
+        known = {
+            to
+            for at in said
+            for to in map(canonical, words[at].addresses)
+            # Where it was sent to one hop, the word is that one's, whatever the row calls it.
+            if words[at].peer == event.peer or sent[to] < 2
+        }
         pairs = zip(event.recipients, event.addresses, strict=False)
         if again := tuple(sorted(number for number, to in pairs if canonical(to) in known)):
             detail = f"the hop had said that it is delivered; {_as(event)}"

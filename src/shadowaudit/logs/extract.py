@@ -38,7 +38,7 @@ _ABOUT = {
     Kind.SENT_AGAIN: Kind.SENT_PAST,
     Kind.MEMBERS: Kind.MADE,
 }
-_OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER}
+_OUTWARD = FINALS | {Kind.HAREDIRECT, Kind.TRANSFER, Kind.DEFER, Kind.SENT_AGAIN}
 
 
 def in_file(path: str, begin: int, end: int) -> bytes:
@@ -216,6 +216,8 @@ def _event(line: bytes, source: Source, offset: int) -> tuple[Key, Event] | None
         return None
     outward = kind in _OUTWARD or (kind is Kind.HADISCARD and cell.get("source", "").upper() == REDUNDANCY)
     peer = cell.get("server-hostname" if outward else "client-hostname", "")
+    if relay and kind is Kind.HAREDIRECT:
+        peer = own.get("Shadow", peer)
     event = Event(
         node=source.node,
         database=own.get("Db", source.database) if relay else source.database,

@@ -201,11 +201,11 @@ def _past_a_hop(m: Message) -> None:
 
 
 def _past(m: Message) -> None:
-    new = Message(
-        derived_id("hop", m.id), m.at + _LATER, m.owner, m.holder, m.recipients, [], sender=m.sender
-    )
-    new.content = m.content or m.id
     hop = "e1a5e7e7-0000-4000-8000-000000000001"
+    numbers = ",".join(str(number) for number, _ in enumerate(m.recipients, 1))
+    name = derived_id("hop", m.id, hop, numbers)
+    new = Message(name, m.at + _LATER, m.owner, m.holder, m.recipients, [], sender=m.sender)
+    new.content = m.content or m.id
     row = new.row("RESUBMIT", source="REDUNDANCY", context="database-replaced", reference=f"{m.id}/{hop}")
     row.server = "edge.example.net"
     row.custom += f";S:Hop=edge.example.net;S:HopDb={hop};S:Reason=database-replaced"
