@@ -17,9 +17,10 @@ from resealing import copied, logs, resealed, rows
 
 from shadowaudit.core.facts import FileFacts
 from shadowaudit.core.forms import FORMS
-from shadowaudit.core.verdict import PROVEN, Verdict
+from shadowaudit.core.verdict import PROVEN, VIOLATED, Verdict
 from shadowaudit.logs.file import digest_file
 from shadowlab.generate.cluster import generate
+from shadowlab.generate.stories import FAULTS
 from shadowlab.generate.writing import FIELDS, footer
 
 COLUMNS = FIELDS.split(",")
@@ -82,12 +83,10 @@ _MACHINE = "a machine may get another name between the two rows; one row that na
 _ATTEMPT = "an attempt that changed nothing"
 _BY = "who asked for it and why, nobody else tells: that somebody did is seen"
 _WORDS = "words for people; a bounce may have any but a code of success"
-_HOP = "which hop that was, and its database, nobody else tells"
 
 IN_SOME: dict[str, tuple[set[str], str]] = {
     **dict.fromkeys(("S:Operator", "S:Reason", "S:Job"), (_OPERATED, _BY)),
     **dict.fromkeys(("S:Queue", "S:ChangedBy"), ({QUEUE}, "it is about no message")),
-    **dict.fromkeys(("S:Hop", "S:HopDb"), ({"RESUBMIT"}, _HOP)),
     "S:Fork": ({"DEFER", "FAIL", *_OPERATED, *_SENT}, "it names the attempt: no rule depends on that name"),
     "S:Host": ({"HARECEIVE", "HAREDIRECT"}, _MACHINE),
     "S:OwnerHost": ({"HARECEIVE"}, _MACHINE),
@@ -344,6 +343,56 @@ def unseen(directory: Path, target: Path, *, one_in: int = 1) -> tuple[set[Cell]
             seen, some = forging.seen(change)
             found |= set() if seen else {change.cell}
             cleared |= {change.cell: some} if some else {}
+    return found, cleared
+
+
+_UNDONE = "it is the violation: without that row there was none"
+_SHOWN = "it is all that shows it: nobody else tells of it"
+
+HIDDEN: dict[tuple[str, Cell], str] = {
+    **{
+        (fault, (event, ROW, REMOVED)): _UNDONE
+        for fault, event in (
+            ("duplicate", "DELIVER"),
+            ("unknown-origin", "DELIVER"),
+            ("delivered-by-who-heard", "DELIVER"),
+            ("delivered-by-who-removed", "DELIVER"),
+            ("removed-after-delivery", "DELIVER"),
+            ("removed-after-delivery", "REMOVE"),
+            ("resumed-and-sent-twice", "DELIVER"),
+        )
+    },
+    **{
+        (fault, (event, ROW, REMOVED)): _SHOWN
+        for fault, event in (
+            ("damaged-everywhere", "HADAMAGE"),
+            ("delivered-by-who-heard", "HADISCARD"),
+            ("delivered-by-who-removed", "REMOVE"),
+            ("sent-again-past-a-hop-that-delivered", "HADISCARD"),
+            ("rewritten-to-another", "RESOLVE"),
+        )
+    },
+    ("removed-unreported", ("REMOVE", "reference", ERASED)): WHEN_ERASED["reference"][1],
+    ("resubmitted-outside", ("SENDEXTERNAL", "as SEND", RENAMED)): RENAMES["SENDEXTERNAL", "SEND"],
+}
+"""A violation of the generator's, what hides it, and why: the verdict is *proven* then."""
+
+
+def hiding(directory: Path, *, one_in: int = 1) -> tuple[set[tuple[str, Cell]], dict[str, set[str]]]:
+    """What of logs with a violation leaves none when it is changed. And what the sums clear then."""
+    found, cleared, number = set(), {}, 0
+    for fault in FAULTS:
+        clean = directory / fault / "clean"
+        generate(clean, messages=1, faults={fault: 1}, seed=3)
+        forging = Forging(clean, directory / fault / "logs")
+        if forging.verdict.status != VIOLATED:
+            continue
+        for change in changes(clean):
+            number += 1
+            if number % one_in == 0:
+                verdict, some = forging.judged(change)
+                found |= {(fault, change.cell)} if verdict.status == PROVEN else set()
+                cleared |= {f"{fault}: {change.cell}": some} if some else {}
     return found, cleared
 
 

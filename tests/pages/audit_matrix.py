@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "audit"))
-from tampering import ANYWHERE, CHANGED, ERASED, REMOVED, RENAMED, Cell, generated, unseen, why
+from tampering import ANYWHERE, CHANGED, ERASED, HIDDEN, REMOVED, RENAMED, Cell, generated, unseen, why
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "audit-matrix.md"
 HEAD = """\
@@ -33,6 +33,11 @@ Another value, or none:
 | column | why it is not seen |
 |---|---|
 """
+BEHIND = """\
+The same is done to logs with each violation that `shadowlab generate` makes. The verdict stays *violated* or
+is *not provable*, but for these changes, after which it is *proven*:
+
+"""
 PARTS = {
     CHANGED: ("Another value", "column or entry"),
     ERASED: ("Erased", "column or entry"),
@@ -54,6 +59,15 @@ def page(cells: Collection[Cell]) -> str:
                 rows[name, reason].add(event)
         for (name, reason), events in sorted(rows.items()):
             text += f"| {name} | {', '.join(sorted(events))} | {reason} |\n"
+    return text + hidden()
+
+
+def hidden() -> str:
+    """What hides a violation that is there."""
+    text = "\n## What hides a violation\n\n" + BEHIND
+    text += "| violation | change | of | why it is not seen |\n|---|---|---|---|\n"
+    for (fault, (event, what, how)), reason in sorted(HIDDEN.items()):
+        text += f"| `{fault}` | {what} {how} | {event} | {reason} |\n"
     return text
 
 
