@@ -68,11 +68,8 @@ class Copies:
         elif after is not None:
             yield Finding(Class.LATE_COPY, "HAREDIRECT comes after RECEIVE", rows=(index, after))
         else:
-            yield Finding(
-                Class.ONE_COPY,
-                "no second copy was stored before it was accepted, and no row says so",
-                rows=(index,),
-            )
+            detail = "no second copy was stored before it was accepted, and no row says so"
+            yield Finding(Class.ONE_COPY, detail, rows=(index,))
 
     def _sent_alone(self, index: int) -> bool:
         """Had the node no other copy when it sent what it had resubmitted, or has it none to this day?"""
