@@ -7,7 +7,7 @@ event, or is gone. ``docs/reference/audit-matrix.md`` has what is not seen, and 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from shadowaudit.core.forms import FORMS
 from shadowaudit.core.verdict import PROVEN, VIOLATED, Verdict
 from shadowaudit.logs.file import digest_file
 from shadowlab.generate.cluster import generate
-from shadowlab.generate.stories import FAULTS
 from shadowlab.generate.writing import FIELDS, footer
 
 COLUMNS = FIELDS.split(",")
@@ -378,10 +377,12 @@ HIDDEN: dict[tuple[str, Cell], str] = {
 """A violation of the generator's, what hides it, and why: the verdict is *proven* then."""
 
 
-def hiding(directory: Path, *, one_in: int = 1) -> tuple[set[tuple[str, Cell]], dict[str, set[str]]]:
+def hiding(
+    directory: Path, faults: Iterable[str], *, one_in: int = 1
+) -> tuple[set[tuple[str, Cell]], dict[str, set[str]]]:
     """What of logs with a violation leaves none when it is changed. And what the sums clear then."""
     found, cleared, number = set(), {}, 0
-    for fault in FAULTS:
+    for fault in faults:
         clean = directory / fault / "clean"
         generate(clean, messages=1, faults={fault: 1}, seed=3)
         forging = Forging(clean, directory / fault / "logs")
