@@ -53,7 +53,7 @@ def test_what_is_over_budget_names_the_rooms_that_grew():
     assert found.rooms == [("wire", 100.0, 111.0), ("smtp", 0.0, 7.0)]
 
 
-@pytest.mark.parametrize(("what", "within", "over"), [("statements", 20.6, 20.8), ("commits", 3.3, 3.5)])
+@pytest.mark.parametrize(("what", "within", "over"), [("statements", 21.8, 22.0), ("commits", 3.6, 3.7)])
 def test_statements_and_commits_have_budgets_too(what: str, within: float, over: float):
     assert not list(BOUND.over([replace(COST, **{what: within})]))
     assert [one.what for one in BOUND.over([replace(COST, **{what: over})])] == [what]
@@ -74,8 +74,7 @@ def test_what_became_less_lowers_its_budget_and_what_became_more_needs_a_reason(
     lowered = BOUND.recorded([less], "")
     assert lowered.limits["reused", "owner", "calls"] == Limit(450, 450)
     assert lowered.rooms["reused", "owner"] == {"wire": 450.0}
-    with pytest.raises(BudgetError, match=r"calls 550, budget 500: --reason"):
-        BOUND.recorded([more], "")
+    assert BOUND.recorded([more], "") == BOUND
     raised = BOUND.recorded([more], "a checksum more")
     assert raised.limits["reused", "owner", "calls"] == Limit(550, 500, "a checksum more")
     assert raised.recorded([less], "").limits["reused", "owner", "calls"] == Limit(450, 450)

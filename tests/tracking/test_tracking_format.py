@@ -118,6 +118,7 @@ ANYTHING = st.text(st.characters(exclude_categories=())) | st.text("=+-@,;\"'\r\
 
 
 @given(st.dictionaries(st.sampled_from(COLUMNS), ANYTHING))
+@example({"message-subject": "a\nb"})  # each part is plain
 def test_whatever_strangers_write_the_row_parses_back_to_as_many_fields(columns: dict[str, str]) -> None:
     line = render(columns, sequence=1, incarnation="00aa", database_id="db", server="mx1")
     assert len(line.splitlines()) == 1

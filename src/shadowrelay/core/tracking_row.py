@@ -21,7 +21,7 @@ Columns = dict[str, str]
 
 def listed(items: Iterable[str]) -> str:
     """Join the items of a list with ``;``. An item that contains ``;`` is put in single quotes."""
-    return ";".join(f"'{item}'" if ";" in item else item for item in items)
+    return ";".join([f"'{item}'" if ";" in item else item for item in items])
 
 
 def timestamp(moment: datetime) -> str:
@@ -31,13 +31,15 @@ def timestamp(moment: datetime) -> str:
 
 def entries(custom: Mapping[str, str]) -> str:
     """The custom-data column. Empty values are left out; a ``;`` in a value cannot forge another entry."""
-    escaped = ((key, value.replace(";", "\\x3b")) for key, value in custom.items() if value)
-    return ";".join(f"S:{key}={value}" for key, value in escaped)
+    said = [f"S:{key}={value}" for key, value in custom.items() if value]
+    if ";" in "".join(said):
+        said = [entry.replace(";", "\\x3b") for entry in said]
+    return ";".join(said)
 
 
 def numbers(recipients: Iterable[Recipient]) -> str:
     """Recipient numbers, joined with ``+``."""
-    return "+".join(str(recipient.number) for recipient in recipients)
+    return "+".join([str(recipient.number) for recipient in recipients])
 
 
 def fork(recipients: Iterable[Recipient]) -> str:
@@ -67,7 +69,7 @@ class TrackingEvent:
             "event-id": self.event_id,
             "message-id": envelope.message_id,
             "network-message-id": copy.id,
-            "recipient-address": listed(recipient.address for recipient in about),
+            "recipient-address": listed([recipient.address for recipient in about]),
             "total-bytes": str(envelope.size),
             "recipient-count": str(len(about)),
             "message-subject": envelope.subject,
@@ -83,7 +85,7 @@ class TrackingEvent:
             said = "" if copy.digests.late else copy.digests.envelope
             custom |= {"Content": copy.digests.content or "", "Envelope": said}
         row["custom-data"] = entries(custom)
-        row.update((key, value) for key, value in self.more().items() if value)
+        row |= {key: value for key, value in self.more().items() if value}
         return row
 
     def more(self) -> Columns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,17 +21,23 @@ def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Work
     ``alone``: the transaction has a single work, here or in ``conclude``.
     """
     ledger.connection.execute("BEGIN IMMEDIATE")
-    with _rolled_back_on_error(ledger):
+    try:
         return [_perform(ledger, work, alone=alone) for work in works]
+    except BaseException:
+        _roll_back(ledger)
+        raise
 
 
 def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
     """Run the other works and COMMIT: in the database thread, unless nothing was written."""
-    with _rolled_back_on_error(ledger):
+    try:
         results = [_perform(ledger, work, alone=alone) for work in works]
         ledger.connection.execute("COMMIT")
         ledger.tally.keep()
         failpoints.committed()
+    except BaseException:
+        _roll_back(ledger)
+        raise
     for path in ledger.freed:
         with contextlib.suppress(OSError):  # now an orphan, swept at the next start
             Path(path).unlink()
@@ -64,20 +70,15 @@ def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
     return result, problem
 
 
-@contextlib.contextmanager
-def _rolled_back_on_error(ledger: SqlLedger) -> Iterator[None]:
-    """An error undoes the transaction, and what memory has of it; it is raised, whatever fails then."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            ledger.connection.execute("ROLLBACK")
-        ledger.freed.clear()
-        ledger.awaited_changes.clear()
-        ledger.tally.undo(0)
-        with contextlib.suppress(sqlite3.Error):
-            ledger.refresh()
-        raise
+def _roll_back(ledger: SqlLedger) -> None:
+    """Undo the transaction, and what memory has of it, whatever fails then."""
+    with contextlib.suppress(sqlite3.Error):
+        ledger.connection.execute("ROLLBACK")
+    ledger.freed.clear()
+    ledger.awaited_changes.clear()
+    ledger.tally.undo(0)
+    with contextlib.suppress(sqlite3.Error):
+        ledger.refresh()
 
 
 def _undo(ledger: SqlLedger, kept: int, counted: int, error: Exception, *, alone: bool) -> Exception:

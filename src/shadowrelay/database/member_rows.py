@@ -12,7 +12,7 @@ from shadowrelay.core.identifiers import (
     MessageId,
     ServerName,
 )
-from shadowrelay.database.records import maybe_micros, maybe_moment, micros, moment
+from shadowrelay.database.records import maybe_moment, micros, moment
 from shadowrelay.database.sums import SqlRow, needed
 
 
@@ -57,7 +57,7 @@ def member_row(member: Member) -> SqlRow:
         applied.sequence if applied else None,
         int(member.retired),
         member.replaced,
-        maybe_micros(member.broken_at),
+        member.broken_at and micros(member.broken_at),
     )
 
 

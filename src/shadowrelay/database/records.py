@@ -53,10 +53,6 @@ def micros(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
-def maybe_micros(moment: datetime | None) -> int | None:
-    return None if moment is None else micros(moment)
-
-
 def moment(value: int) -> datetime:
     return _EPOCH + timedelta(microseconds=value)
 
@@ -161,7 +157,7 @@ def _unread(text: str) -> Unread:
 
 
 def _recipient_row(row: SqlRow, *, old: bool) -> Recipient:
-    believed(_given_recipient(row[:-1]), row[-1], old=old)
+    believed(_given(row[:-1], *_LATER), row[-1], old=old)
     return _recipient(row)
 
 
@@ -205,19 +201,19 @@ def message_row(copy: Copy) -> SqlRow:
         copy.ranks_given,
         copy.former_owner,
         micros(copy.received_at),
-        maybe_micros(copy.settled_at),
+        copy.settled_at and micros(copy.settled_at),
         copy.reports_on,
         None if copy.pending is None else copy.pending._value_,
         None if found is None else found.content,
         None if found is None else found.envelope,
         None if found is None else int(found.late),
         None if copy.damage is None else copy.damage._value_,
-        maybe_micros(copy.renewed_at),
+        copy.renewed_at and micros(copy.renewed_at),
         copy.content_of,
         copy.request,
         copy.confirmation._value_,
-        maybe_micros(copy.confirm_since),
-        maybe_micros(copy.check_at),
+        copy.confirm_since and micros(copy.confirm_since),
+        copy.check_at and micros(copy.check_at),
         int(copy.exposed),
     )
 
@@ -228,29 +224,17 @@ _MADE_OF = 27
 _ASKED = 29
 """The first column of those that one statement changes for many messages; the last column is derived."""
 
-_SETTLED_AT = 12
-"""The first of the columns of a recipient that came after the sums."""
-
-_SUSPENDED = 14
-"""The first of the columns of a recipient that came after those."""
-
-_UNREAD = 16
-"""The same once more."""
+_LATER = (12, 14, 16)
+"""The first of the columns of a recipient that came after the sums, of those that came later, and so on."""
 
 
-def _given(columns: SqlRow, later: int) -> SqlRow:
-    """The columns of which a row's sum is made. Columns from ``later`` on count only if one has a value: they
-    came later than the sums, and a row without them must keep the sum that an older version gave it.
+def _given(columns: SqlRow, *later: int) -> SqlRow:
+    """The columns of which a row's sum is made. Columns from one of ``later`` on count only if one has a
+    value: they came after the sums, and a row without them must keep the sum of an older version.
     """
-    more = columns[later:]
-    return columns[:later] if more.count(None) == len(more) else columns
-
-
-def _given_recipient(columns: SqlRow) -> SqlRow:
-    """The same for a recipient, to whose rows columns were added three times."""
-    for later in (_UNREAD, _SUSPENDED, _SETTLED_AT):
-        if len(columns := _given(columns, later)) != later:
-            break
+    for number in later:
+        if {*columns[number:]} <= {None}:
+            return columns[:number]
     return columns
 
 
@@ -261,7 +245,7 @@ def message_sums(row: SqlRow) -> SqlRow:
 
 def recipient_sum(row: SqlRow) -> int:
     """The sum of a ``recipient_row``, which leaves out the last column: that one is derived."""
-    return row_sum(*_given_recipient(row[:-1]))
+    return row_sum(*_given(row[:-1], *_LATER))
 
 
 def _hex(message_id: str) -> str:
@@ -290,14 +274,14 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
         recipient.orcpt,
         recipient.status._value_,
         recipient.attempts,
-        maybe_micros(recipient.next_attempt),
+        recipient.next_attempt and micros(recipient.next_attempt),
         recipient.last_reply,
         int(recipient.delay_notified),
         recipient.report,
-        maybe_micros(recipient.settled_at),
+        recipient.settled_at and micros(recipient.settled_at),
         recipient.journal,
-        maybe_micros(recipient.suspended),
-        maybe_micros(recipient.ordered_at),
+        recipient.suspended and micros(recipient.suspended),
+        recipient.ordered_at and micros(recipient.ordered_at),
         None if recipient.unread is None else f"{recipient.unread.tries} {recipient.unread.host}",
         due_at(copy, recipient),
     )
@@ -366,7 +350,7 @@ def event_row(event: DiscardEvent) -> SqlRow:
         told.argument,
         numbers_text(told.recipients),
         micros(event.created_at),
-        maybe_micros(told.settled_at),
+        told.settled_at and micros(told.settled_at),
     )
 
 

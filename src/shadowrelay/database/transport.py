@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -103,7 +104,8 @@ class TransportDatabase:
     unchecked: bool = False  # it is not yet known whether the file is whole
     commits: int = 0
     in_hand: InHand = field(default_factory=InHand)
-    _jobs: asyncio.Queue[_Job | None] = field(default_factory=asyncio.Queue)
+    _jobs: deque[_Job | None] = field(default_factory=deque)  # None ends the writer
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)  # there may be jobs
     _writer: asyncio.Task[None] | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # its holder may use the connection
     _reading: Reading = field(default_factory=Reading)
@@ -190,7 +192,8 @@ class TransportDatabase:
         if self.failed.is_set() or self._writer is None:
             raise DatabaseFailed(self.failure or "the transport database is closed")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put_nowait(_Job(work, done, brief))
+        self._jobs.append(_Job(work, done, brief))
+        self._asked.set()
         return done
 
     async def _write(self) -> None:
@@ -207,13 +210,16 @@ class TransportDatabase:
         that began with the first of them would hold only that one, and all others would wait for it.
         """
         group: list[_Job] = []
-        while (job := await self._jobs.get()) is not None:
+        if not self._jobs:
+            self._asked.clear()
+            await self._asked.wait()
+        while (job := self._jobs.popleft()) is not None:
             group.append(job)
             for _ in range(QUIET_TURNS):
-                if not self._jobs.empty():
+                if self._jobs:
                     break
                 await asyncio.sleep(0)
-            if len(group) >= MOST_PER_COMMIT or self._jobs.empty():
+            if len(group) >= MOST_PER_COMMIT or not self._jobs:
                 return group, False
         return group, True
 
@@ -298,9 +304,8 @@ class TransportDatabase:
         if not self.failed.is_set():
             self.failure = why
             self.failed.set()
-        while not self._jobs.empty():
-            if (job := self._jobs.get_nowait()) is not None:
-                group.append(job)
+        group += filter(None, self._jobs)
+        self._jobs.clear()
         for job in group:
             if not job.done.done():
                 job.done.set_exception(DatabaseFailed(self.failure))
@@ -363,7 +368,8 @@ class TransportDatabase:
                     await self.transact(
                         partial(opening.mark_stopped, checked=checked, now=now, reckoning=reckoning)
                     )
-            self._jobs.put_nowait(None)
+            self._jobs.append(None)
+            self._asked.set()
             await self._writer
             self._writer = None
         with contextlib.suppress(sqlite3.Error):

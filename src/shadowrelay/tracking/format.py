@@ -44,6 +44,8 @@ COLUMNS: tuple[str, ...] = (
 )
 """The columns of Exchange 2016 and later, in order."""
 
+_EMPTY = dict.fromkeys(COLUMNS, "")
+
 SCHEMA_VERSION = "01.00.0001.000"
 """Our own number, raised when a column or a custom-data entry changes its meaning."""
 
@@ -71,8 +73,9 @@ _INVISIBLE = re.compile(
 # Full-width signs too: some spreadsheets read them as the plain ones.
 _FORMULA = re.compile("[\\s\"']*[=+\\-@\uff1d\uff0b\uff0d\uff20]")
 
-# Text that needs neither neutralising nor quotes: nearly every cell.
+# Text that needs neither neutralising nor quotes: nearly every cell, and most rows as a whole.
 _PLAIN = re.compile(r"[!#-&(-*.-<>?A-~][ !#-+\--~]*")
+_PLAIN_ROW = re.compile(rf"(?:(?:{_PLAIN.pattern})?\n){{{len(COLUMNS)}}}")
 
 # One field and, not consumed, the comma or the end that must follow it.
 _FIELD = re.compile(r'(?:"((?:[^"]++|"")*+)"|([^",\r\n]*+))(?=,|\Z)')
@@ -99,7 +102,7 @@ def restore(field: str) -> str:
 
 
 def _cell(text: str) -> str:
-    if _PLAIN.fullmatch(text):
+    if not text or _PLAIN.fullmatch(text):
         return text
     shown = neutralise(text)
     return '"' + shown.replace('"', '""') + '"' if "," in shown or '"' in shown else shown
@@ -115,15 +118,18 @@ def render(
     the event left it empty. Never raises: a row that cannot be rendered would stop the log for good, so
     columns outside ``COLUMNS`` are left out.
     """
-    row = dict(columns)
-    here = "client-hostname" if row.get("event-id") in OUTBOUND else "server-hostname"
-    row[here] = row.get(here) or server
+    row = {**_EMPTY, **columns}
+    here = "client-hostname" if row["event-id"] in OUTBOUND else "server-hostname"
+    row[here] = row[here] or server
     own = f"S:Seq={sequence};S:Boot={incarnation};S:Db={database_id}"
-    more = row.get("custom-data")
+    more = row["custom-data"]
     row["custom-data"] = f"{own};{more}" if more else own
     row["log-id"] = f"{incarnation}-{sequence}"
     row["schema-version"] = SCHEMA_VERSION
-    return ",".join([_cell(text) if (text := row.get(name)) else "" for name in COLUMNS]) + LINE_END
+    cells = list(row.values())[: len(COLUMNS)]
+    if not _PLAIN_ROW.fullmatch("\n".join([*cells, ""])):
+        cells = list(map(_cell, cells))
+    return ",".join(cells) + LINE_END
 
 
 def parse_row(line: str) -> dict[str, str]:
