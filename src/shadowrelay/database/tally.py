@@ -228,7 +228,8 @@ def _alike(before: Copy, after: Copy) -> bool:
 def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
         return ()
-    keys = _keys(copy.role.value, copy.stage.value, copy.confirmation.value, copy.owner, exposed=copy.exposed)
+    kind = copy.role._value_, copy.stage._value_, copy.confirmation._value_  # ``value`` is two calls
+    keys = _keys(*kind, copy.owner, exposed=copy.exposed)
     if copy.unfinished:  # a holder of what is set aside is missed like any other
         keys += _held_by([one.name for one in copy.holders if one.state is HolderState.HOLDING])
     owned = copy.owned
