@@ -102,6 +102,21 @@ async def test_what_waits_for_its_commit_is_not_answered_when_the_disk_fails_mea
         assert await ids(found) == set()
 
 
+async def test_a_disk_that_fails_before_the_writer_looks_ends_the_database_as_any_other_failure_does(
+    tmp_path: Path,
+) -> None:
+    async with asyncio.timeout(30), database(tmp_path) as found:
+        for _ in range(3):  # the writer waits
+            await asyncio.sleep(0)
+        waiting = found.transact_briefly(save(message()))
+        found.fail(OSError("the disk of the contents"))  # it is asked, and has not looked yet
+        with pytest.raises(DatabaseFailed, match="the disk of the contents"):
+            await waiting
+        await asyncio.sleep(0)
+    async with database(tmp_path) as found:
+        assert await ids(found) == set()
+
+
 async def test_what_writes_nothing_is_no_commit(tmp_path: Path) -> None:
     async with database(tmp_path) as found:
         await found.transact(save(message()))

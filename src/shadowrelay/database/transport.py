@@ -210,7 +210,7 @@ class TransportDatabase:
         that began with the first of them would hold only that one, and all others would wait for it.
         """
         group: list[_Job] = []
-        if not self._jobs:
+        while not self._jobs:  # once more if a failure took them away
             self._asked.clear()
             await self._asked.wait()
         while (job := self._jobs.popleft()) is not None:
