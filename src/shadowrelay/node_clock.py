@@ -116,8 +116,7 @@ class NodeClock:
 
     def ahead(self) -> timedelta:
         """How far the wall clock is ahead of reckoned time."""
-        reading = self.read()
-        return reading.wall - reading.boot - self._began
+        return self._reckoning.ahead_now(self.read())
 
     def wall(self, at: datetime) -> datetime:
         """What the wall clock says for a reckoned time: for people and logs."""
