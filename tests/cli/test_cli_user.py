@@ -32,6 +32,13 @@ def test_users_are_added_listed_and_removed(tmp_path: Path) -> None:
     assert run("list", "--file", file).output == "bob@example.org\n"
 
 
+def test_a_hash_may_be_kept_instead_of_a_verifier(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    assert run("add", "alice", "--keep", "scrypt", "--file", file, typed="Sesame\n").exit_code == 0
+    assert file.read_text().startswith("alice:$scrypt$")
+    assert matches(b"Sesame", parse_users(file.read_text("utf-8"))["alice"])
+
+
 def test_no_password_is_kept_or_shown(tmp_path: Path) -> None:
     made = run("add", "alice", "--file", tmp_path / "users", typed="Sesame\n")
     assert "Sesame" not in made.output + (tmp_path / "users").read_text()
@@ -84,7 +91,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     file.write_text("alice:{PLAIN}Sesame\n")
     refused = run("add", "bob", "--file", file, typed="0pen\n")
     assert refused.exit_code == 1
-    assert "line 1 has no hash of scrypt" in refused.output
+    assert "line 1 has no verifier of SCRAM-SHA-256 and no hash of scrypt" in refused.output
     assert file.read_text() == "alice:{PLAIN}Sesame\n"
 
 
@@ -106,7 +113,7 @@ def test_remarks_stay_and_so_does_a_link(tmp_path: Path) -> None:
     file.write_text("# the office\n\n")
     link.symlink_to(file)
     assert run("add", "alice", "--file", link, typed="Sesame\n").exit_code == 0
-    assert file.read_text().startswith("# the office\n\nalice:$scrypt$")
+    assert file.read_text().startswith("# the office\n\nalice:SCRAM-SHA-256$")
     assert run("remove", "alice", "--file", link).exit_code == 0
     assert file.read_text() == "# the office\n\n"
     assert link.is_symlink()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from shadowrelay.core.identifiers import Beginning, DatabaseId, Digest, Incarnation, Lineage, Mark, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse
 from shadowrelay.core.operating import Act, ActAnswer
+from shadowrelay.core.reception.users import Verifier, verifier
 from shadowrelay.smtp.members.client import MemberConnection
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions
 from shadowrelay.smtp.receiving.limits import Register
@@ -152,13 +153,22 @@ class Recorder:
         self.before_greeting += self.is_desk and not self.greeted
 
 
+_ALICE, _NOBODY = verifier(b"Sesame", bytes(16), 4096), verifier(b"another", bytes(16), 4096)
+
+
 class OneUser:
     """Logs in as alice with the password Sesame; remembers which names were right."""
 
-    offered = True
+    offered = scram = True
 
     def __init__(self) -> None:
         self.right: list[str] = []
+
+    def verifier(self, name: str) -> Verifier:
+        return _ALICE if name == "alice" else _NOBODY
+
+    def proven(self, session: Client, name: str, *, right: bool) -> None:
+        self.right += [name] * right
 
     async def check(self, session: Client, name: str, password: bytes) -> bool:
         right = (name, password) == ("alice", b"Sesame")

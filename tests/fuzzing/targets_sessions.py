@@ -223,6 +223,8 @@ _LOGINS = [
     b"AUTH PLAIN AGFsaWNlAFNlc2FtZQ==\r\nMAIL FROM:<a@b>\r\n",
     b"AUTH PLAIN\r\nAGFsaWNlAFNlc2FtZQ==\r\nAUTH PLAIN AGFsaWNlAFNlc2FtZQ==\r\n",
     b"auth login\r\nYWxpY2U=\r\nU2VzYW1l\r\n",
+    b"AUTH SCRAM-SHA-256 bixhPWEsbj1hbGljZSxyPWFiYw==\r\nYz1iaXdzLHI9YWJjLHA9QUFBQQ==\r\n",
+    b"AUTH SCRAM-SHA-256\r\nbiwsbj1hbGljZSxyPWFiYw==\r\n*\r\n",
     b"AUTH LOGIN YWxpY2U=\r\n*\r\nAUTH LOGIN =\r\n\r\nMAIL FROM:<a@b>\r\nAUTH PLAIN x\r\n",
     b"AUTH PLAIN AGFsaWNlAHdyb25n\r\nAUTH CRAM-MD5\r\nAUTH\r\nRSET\r\nQUIT\r\n",
 ]

@@ -115,7 +115,9 @@ def test_users_log_in_over_tls_alone_from_a_file_of_users(tmp_path: Path):
 
     assert "there is no such file" in told(tls)["receive.a.users_file"]
     file.write_text("alice:{PLAIN}Sesame\n")
-    assert "line 1 has no hash of scrypt" in told(tls)["receive.a.users_file"]
+    assert (
+        "line 1 has no verifier of SCRAM-SHA-256 and no hash of scrypt" in told(tls)["receive.a.users_file"]
+    )
     assert "Sesame" not in str(told(tls))
     file.write_bytes(b"\xff\n")
     assert "is not UTF-8" in told(tls)["receive.a.users_file"]
@@ -139,13 +141,27 @@ def test_users_for_everybody_and_a_file_without_any_are_warnings(tmp_path: Path,
     assert "receive.a.users_file has no user: AUTH is not offered" in found
 
 
-def test_believing_every_address_is_a_warning():
+def test_tls_from_the_first_octet_needs_a_certificate_and_nothing_before_it(tmp_path: Path):
+    files = issued(tmp_path)
+    bare = {"listen": "127.0.0.1:465", "implicit_tls": True}
+    whole = bare | {"tls_certificate": files["certificate"], "tls_key": files["key"]}
+    assert set(errors_of(receive={"a": bare})) == {"receive.a.tls_certificate"}
+    assert settings_from_tree(tree(receive={"a": whole})).receive["a"].implicit_tls
+    assert "not beside proxy_networks" in str(errors_of(receive={"a": whole | {"proxy_networks": ["::1"]}}))
+    peers = [{"name": "hub.example.net", "externally_secured": ["10.0.0.0/8"]}]
+    assert "not beside accept_xshadow" in str(errors_of(receive={"a": whole | {"accept_xshadow": peers}}))
+    introduced = {"listen": "127.0.0.1:25", "accept_xshadow": peers, "xclient_networks": ["::1"]}
+    assert set(errors_of(receive={"a": introduced})) == {"receive.a.xclient_networks"}
+
+
+@pytest.mark.parametrize("believed", ["proxy_networks", "xclient_networks"])
+def test_believing_every_address_is_a_warning(believed: str):
     def told(*networks: str) -> str:
-        return warnings_of(receive={"a": {"listen": "127.0.0.1:25", "proxy_networks": list(networks)}})
+        return warnings_of(receive={"a": {"listen": "127.0.0.1:25", believed: list(networks)}})
 
     assert "any client may claim to be another" in told("0.0.0.0/0")
     assert "any client may claim to be another" in told("::/1", "8000::/1")
-    assert "any client may say" not in told("10.0.0.0/8", "::1")
+    assert "any client may claim" not in told("10.0.0.0/8", "::1")
 
 
 def test_a_key_with_a_passphrase_is_refused_and_nobody_is_asked_for_it(tmp_path: Path):

@@ -17,6 +17,7 @@ import pytest
 from receiving import QUEUED, MemoryReceiver, RawClient, connected, eventually, listening
 
 from shadowrelay import logs
+from shadowrelay.core.reception.users import Verifier
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.replies import Refused
 
@@ -37,6 +38,14 @@ class Users:
     @property
     def offered(self) -> bool:
         return bool(self.passwords)
+
+    scram = False
+
+    def verifier(self, name: str) -> Verifier:
+        raise NotImplementedError
+
+    def proven(self, session: Client, name: str, *, right: bool) -> None:
+        raise NotImplementedError
 
     async def check(self, session: Client, name: str, password: bytes) -> bool:
         self.asked.append(name)

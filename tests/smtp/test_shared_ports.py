@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
+import ssl
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -42,13 +43,16 @@ def workers(memory: memoryview, count: int) -> list[SharedCounts]:
 
 
 @asynccontextmanager
-async def served(count: int, *, each: int | None = None) -> AsyncIterator[list[Connector]]:
-    """So many connectors at one address, with one count."""
+async def served(
+    count: int, *, each: int | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[list[Connector]]:
+    """So many connectors at one address, with one count. ``tls``: from the first octet."""
     memory = memoryview(bytearray(os.urandom(16) + bytes(SIZE - 16)))
     made: list[Connector] = []
     holder = await held("127.0.0.1", 0)
     port = holder[0].getsockname()[1]
     options = replace(QUICK, port=port, max_inbound_connections_per_source=each)
+    options = replace(options, tls=tls, implicit_tls=tls is not None)
     try:
         for counts in workers(memory, count):
             one = Connector(options, MemoryReceiver(), shared=ConnectorCounts(counts, "default"))
@@ -62,8 +66,9 @@ async def served(count: int, *, each: int | None = None) -> AsyncIterator[list[C
             sock.close()
 
 
-async def called(stack: AsyncExitStack, port: int) -> RawClient:
-    client = RawClient(*await asyncio.open_connection("127.0.0.1", port))
+async def called(stack: AsyncExitStack, port: int, tls: ssl.SSLContext | None = None) -> RawClient:
+    name = "mx.example.net" if tls else None
+    client = RawClient(*await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname=name))
     stack.push_async_callback(client.close)
     return client
 
@@ -240,16 +245,21 @@ async def test_a_worker_that_is_not_ready_gets_no_connection() -> None:
         await late.stop(0)
 
 
-async def test_who_drains_leaves_the_port_to_the_others_and_comes_back() -> None:
-    async with served(2) as connectors, AsyncExitStack() as stack:
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "implicit TLS"])
+async def test_who_drains_leaves_the_port_to_the_others_and_comes_back(
+    contexts: tuple[ssl.SSLContext, ssl.SSLContext], secure: bool
+) -> None:
+    server, client = contexts if secure else (None, None)
+    async with served(2, tls=server) as connectors, AsyncExitStack() as stack:
         first, second = connectors
         await first.refuse(0)
         for _ in range(20):
-            assert (await (await called(stack, port_of(connectors))).line()).startswith("220 ")
+            assert (await (await called(stack, port_of(connectors), client)).line()).startswith("220 ")
         assert (first.sessions, second.sessions) == (0, 20)
         await first.admit()
+        await first.admit()  # once more changes nothing
         for _ in range(30):
-            await called(stack, port_of(connectors))
+            await called(stack, port_of(connectors), client)
         await eventually(lambda: first.sessions > 0)
 
 

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import click
 
-from shadowrelay.core.reception.users import SALT, UsersInvalid, format_users, hashed, is_name, parse_users
+from shadowrelay.core.reception.users import (
+    SALT,
+    UsersInvalid,
+    format_users,
+    hashed,
+    is_name,
+    parse_users,
+    verifier,
+)
 
 _MOST = 1024  # octets of a password
 
@@ -32,8 +40,16 @@ def user() -> None:
 
 @user.command("add")
 @click.argument("name")
+@click.option(
+    "--keep",
+    type=click.Choice(["scram", "scrypt"]),
+    default="scram",
+    show_default=True,
+    help="What the file keeps of the password. scram: a verifier, for SCRAM-SHA-256, PLAIN and LOGIN. "
+    "scrypt: a hash that is harder to guess from a stolen file, for PLAIN and LOGIN alone.",
+)
 @_file
-def add(name: str, path: Path) -> None:
+def add(name: str, keep: str, path: Path) -> None:
     """Add the user NAME, or give it another password.
 
     On a terminal the command asks for the password; otherwise it is the first line of standard input.
@@ -43,7 +59,8 @@ def add(name: str, path: Path) -> None:
             "a name has 1 to 128 letters, digits and . _ @ + = ~ / - and begins with a letter or a digit"
         )
     _read(path)  # report errors of the file before asking for a password
-    line = format_users({name: hashed(_password(), secrets.token_bytes(SALT))}).rstrip("\n")
+    make = verifier if keep == "scram" else hashed
+    line = format_users({name: make(_password(), secrets.token_bytes(SALT))}).rstrip("\n")
     with _changing(path) as lines:
         lines[:] = [*_without(name, lines), line]
     click.echo(f"{name} may log in")

@@ -15,7 +15,17 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from shadowrelay.core.reception.users import COST, SALT, Hashed, UsersInvalid, matches, parse_users
+from shadowrelay.core.reception.users import (
+    COST,
+    ITERATIONS,
+    SALT,
+    Hashed,
+    Kept,
+    UsersInvalid,
+    Verifier,
+    matches,
+    parse_users,
+)
 from shadowrelay.reception.file_stamps import LOOK_AGAIN, Stamp, stamp
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.smtp.receiving.limits import source_of
@@ -47,13 +57,14 @@ class UserLogins:
     def __init__(self, path: Path, connector: str) -> None:
         self.counts = Counter(NONE)
         self.path, self._connector = path, connector
-        self._users: dict[str, Hashed] = {}
+        self._users: dict[str, Kept] = {}
+        self._file = b""  # a secret that every worker knows: the digest of the file
         self._nothing = secrets.token_bytes(SALT), secrets.token_bytes(32)
         self._seen: Stamp | None = None
         self._wrong = ""  # what is wrong with the file
         self._looked_at = -LOOK_AGAIN
         self._key = secrets.token_bytes(32)
-        self._right: dict[bytes, Hashed] = {}
+        self._right: dict[bytes, Kept] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._waiting = 0
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -61,6 +72,30 @@ class UserLogins:
     @property
     def offered(self) -> bool:
         return bool(self._known())
+
+    @property
+    def scram(self) -> bool:
+        """Whether each user has a verifier: clients take the best that is offered, and do not try another."""
+        users = self._known().values()
+        return bool(users) and all(isinstance(kept, Verifier) for kept in users)
+
+    def verifier(self, name: str) -> Verifier:
+        """A user's verifier. An unknown name has one too, the same at each node and worker with this file."""
+        kept = self._known().get(name)
+        if isinstance(kept, Verifier):
+            return kept
+        made = hashlib.blake2b(name.encode(), key=self._file[:64]).digest()
+        alike = next((kept for kept in self._users.values() if isinstance(kept, Verifier)), None)
+        iterations, salt = (alike.iterations, len(alike.salt)) if alike else (ITERATIONS, SALT)
+        return Verifier(iterations, (made * 8)[:salt], secrets.token_bytes(32), secrets.token_bytes(32))
+
+    def proven(self, session: Client, name: str, *, right: bool) -> None:
+        """Count a login, and log one that failed."""
+        self.counts[SUCCEEDED if right else FAILED] += 1
+        if not right:
+            # Only names of users are logged: people type their passwords into that field.
+            known = {"user": name} if name in self._users else {}
+            log.info("login_failed", client=session.address, connector=self._connector, **known)
 
     async def check(self, session: Client, name: str, password: bytes) -> bool:
         kept = self._known().get(name)
@@ -70,23 +105,22 @@ class UserLogins:
             right = await self._matches(session, password, kept or self._decoy(name))
             if right and kept is not None:
                 self._remember(secret, kept)
-        self.counts[SUCCEEDED if right else FAILED] += 1
-        if not right:
-            # Only names of users are logged: people type their passwords into that field.
-            known = {"user": name} if kept else {}
-            log.info("login_failed", client=session.address, connector=self._connector, **known)
+        self.proven(session, name, right=right)
         return right
 
-    def _decoy(self, name: str) -> Hashed:
+    def _decoy(self, name: str) -> Kept:
         """A hash for an unknown name: nothing matches it, and checking takes as long as for a user.
 
         One name always gets the same cost.
         """
-        costs = [kept.cost for kept in self._users.values()] or [COST]
+        users = list(self._users.values()) or [Hashed(COST, *self._nothing)]
         number = int.from_bytes(hashlib.blake2b(name.encode(), key=self._key, digest_size=8).digest(), "big")
-        return Hashed(costs[number % len(costs)], *self._nothing)
+        alike, (salt, digest) = users[number % len(users)], self._nothing
+        if isinstance(alike, Verifier):
+            return Verifier(alike.iterations, salt, digest, digest)
+        return Hashed(alike.cost, salt, digest)
 
-    async def _matches(self, session: Client, password: bytes, kept: Hashed) -> bool:
+    async def _matches(self, session: Client, password: bytes, kept: Kept) -> bool:
         """Check a password, one at a time for each source: a crowd from one source waits for itself."""
         async with self._turns.setdefault(source_of(session.address), asyncio.Lock()):
             if self._waiting >= MOST_WAITING:
@@ -102,12 +136,12 @@ class UserLogins:
             finally:
                 self._waiting -= 1
 
-    def _remember(self, secret: bytes, kept: Hashed) -> None:
+    def _remember(self, secret: bytes, kept: Kept) -> None:
         if len(self._right) >= _REMEMBERED:
             del self._right[next(iter(self._right))]
         self._right[secret] = kept
 
-    def _known(self) -> dict[str, Hashed]:
+    def _known(self) -> dict[str, Kept]:
         """The users of the file. The file is looked at again after a while, so changes are seen."""
         now = monotonic()
         if now - self._looked_at >= LOOK_AGAIN:
@@ -130,7 +164,9 @@ class UserLogins:
             raise
         if seen == self._seen:
             return
-        self._users = parse_users(self.path.read_text("utf-8"))
+        text = self.path.read_text("utf-8")
+        self._users = parse_users(text)
+        self._file = hashlib.blake2b(text.encode()).digest()
         self._seen = seen
         log.info("users_read", file=str(self.path), users=len(self._users))
 

@@ -59,6 +59,7 @@ def for_senders(
         port=connector.listen.port,
         name=name,
         tls=tls,
+        implicit_tls=connector.implicit_tls,
         connection_timeout=connector.connection_timeout,
         inactivity_timeout=connector.connection_inactivity_timeout,
         tarpit_interval=connector.tarpit_interval,
@@ -73,6 +74,7 @@ def for_senders(
         any_dots=connector.any_dots,
         logins=_logins(name, connector, former),
         proxy_networks=tuple(connector.proxy_networks),
+        xclient_networks=tuple(connector.xclient_networks),
     )
     intake = Intake(
         node.members,

@@ -102,12 +102,31 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     if (connector.tls_certificate is None) != (connector.tls_key is None):
         missing = "tls_key" if connector.tls_key is None else "tls_certificate"
         yield refuse(f"{key}.{missing}", "has to be set", allowed="tls_certificate and tls_key, or neither")
+    if connector.implicit_tls:
+        yield from _implicit(key, connector, refuse)
+    if connector.xclient_networks and connector.accept_xshadow:
+        yield refuse(
+            f"{key}.xclient_networks", "not beside accept_xshadow: peers are known by addresses of their own"
+        )
     certificate, private = f"{key}.tls_certificate", f"{key}.tls_key"
     files = {certificate: connector.tls_certificate, private: connector.tls_key}
     yield from _files(files, refuse, certificate=certificate, key=private)
     if connector.users_file is not None:
         yield from _users(key, connector.users_file, connector, refuse)
     yield from _pinned(key, connector, refuse)
+
+
+def _implicit(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:
+    """TLS from the first octet leaves no place for what comes before TLS."""
+    if connector.tls_certificate is None:
+        yield refuse(f"{key}.tls_certificate", "has to be set: implicit_tls is true")
+    for other in ("proxy_networks", "accept_xshadow"):
+        if getattr(connector, other):
+            yield refuse(
+                f"{key}.implicit_tls",
+                f"not beside {other}",
+                allowed="a connector of its own for implicit TLS",
+            )
 
 
 def _pinned(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:

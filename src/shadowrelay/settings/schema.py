@@ -105,6 +105,9 @@ class ReceiveConnector(Section):
     )
     tls_certificate: FilePath | None = Field(None, description="PEM chain; with `tls_key` offers STARTTLS.")
     tls_key: FilePath | None = Field(None, description="PEM private key of `tls_certificate`.")
+    implicit_tls: Flag = Field(
+        default=False, description="TLS begins with the connection, as at port 465, and not by STARTTLS."
+    )
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
     )
@@ -113,6 +116,11 @@ class ReceiveConnector(Section):
     )
     proxy_networks: list[Cidr] = Field(
         [], description="Proxies: their connections begin with a PROXY header, version 1 or 2."
+    )
+    xclient_networks: list[Cidr] = Field(
+        [],
+        description="Hosts that are believed when they say for which client they speak, and who logged in "
+        "there (XCLIENT).",
     )
     max_message_size: Size = Field(64 * 2**20, ge=2**10, le=2**31, description="Largest message (RFC 1870).")
     max_header_size: Size = Field(256 * 2**10, ge=2**10, le=2**24, description="Largest header section.")

@@ -89,8 +89,9 @@ def settings_warnings(settings: Settings) -> list[str]:
 
 
 def _who_is_believed(key: str, connector: ReceiveConnector) -> Iterator[str]:
-    if any(network.prefixlen == 0 for network in _merged(connector.proxy_networks)):
-        yield f"{key}.proxy_networks contains every address: any client may claim to be another"
+    for believed in ("proxy_networks", "xclient_networks"):
+        if any(network.prefixlen == 0 for network in _merged(getattr(connector, believed))):
+            yield f"{key}.{believed} contains every address: any client may claim to be another"
     if (file := connector.users_file) is None:
         return
     try:

@@ -40,6 +40,7 @@ WHEN: Mapping[str, Reload] = {
     "workers": _NOW,
     # A socket that listens stays as it is.
     "receive.NAME.listen": _RESTART,
+    "receive.NAME.implicit_tls": _RESTART,
     "receive.NAME": _NOW,
     "peer.listen": _RESTART,
     "peer": _NOW,

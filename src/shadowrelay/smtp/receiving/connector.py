@@ -55,18 +55,30 @@ class SecureListener:
         return self._count
 
     def start(self, listening: Sequence[socket.socket]) -> None:
-        """Accept from these sockets, which listen; they are closed by ``stop``."""
+        """Accept from these sockets; they are closed by ``leave`` and ``stop``."""
         self._listening = list(listening)
         for one in self._listening:
+            one.listen(BACKLOG)
             self._watch(one)
 
-    async def stop(self) -> None:
-        """Stop listening, and end every handshake under way. Idempotent."""
+    @property
+    def listens(self) -> bool:
+        return bool(self._listening)
+
+    def leave(self, *, shared: bool = False) -> None:
+        """Stop listening. ``shared``: who waits at the address is served first: other workers serve there."""
         loop = asyncio.get_running_loop()
         listening, self._listening = self._listening, []
         for one in listening:
             loop.remove_reader(one)
+            for connection in _accepted([one]) if shared else ():
+                with suppress(OSError):  # it has gone
+                    self._begin(connection, source_of(str(connection.getpeername()[0])))
             one.close()
+
+    async def stop(self) -> None:
+        """Stop listening, and end every handshake under way. Idempotent."""
+        self.leave()
         if tasks := [task for tasks in self._sources.values() for task in tasks]:
             for task in tasks:
                 task.cancel()
@@ -284,7 +296,8 @@ class Connector:
         host, port = self._waiting[0].getsockname()[:2] if self._waiting else await self.listen()
         waiting, self._waiting = self._waiting, []
         if options.implicit_tls and options.tls is not None:
-            self._secure = SecureListener(self._session, options.tls, options.max_inbound_connections)
+            if self._secure is None:
+                self._secure = SecureListener(self._session, options.tls, options.max_inbound_connections)
             self._secure.start(waiting)
         else:
             serve = asyncio.get_running_loop().create_server
@@ -315,7 +328,7 @@ class Connector:
     async def admit(self) -> None:
         """Take connections again, after ``refuse``. Raises OSError."""
         self._register.reopen()
-        if self._shared and not self._servers:
+        if self._shared and not self._servers and not (self._secure and self._secure.listens):
             await self.start()
 
     async def stop(self, drain: float) -> None:
@@ -340,6 +353,8 @@ class Connector:
         from a broken connection that this one goes.
         """
         loop = asyncio.get_running_loop()
+        if self._secure is not None and self._shared:
+            self._secure.leave(shared=True)
         servers, self._servers = self._servers, []
         for server in servers:
             for sock in server.sockets:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, Protocol, TypeAlias
 
+from shadowrelay.core.reception.users import Verifier
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.esmtp import COMMAND_LINE, MailFrom, RcptTo
 from shadowrelay.wire.networks import Networks
@@ -47,6 +48,19 @@ class Logins(Protocol):
     @property
     def offered(self) -> bool:
         """Whether there are users. Without them AUTH is an unknown command."""
+        ...
+
+    @property
+    def scram(self) -> bool:
+        """Whether SCRAM-SHA-256 is offered."""
+        ...
+
+    def verifier(self, name: str) -> Verifier:
+        """What SCRAM keeps of the user's password; an unknown name has something that nobody can prove."""
+        ...
+
+    def proven(self, session: Client, name: str, *, right: bool) -> None:
+        """Called once with the outcome of each exchange of SCRAM that came to a proof."""
         ...
 
     async def check(self, session: Client, name: str, password: bytes) -> bool:
@@ -167,6 +181,7 @@ class ConnectorOptions:
     max_command_line: int = COMMAND_LINE  # CRLF included; extended per verb by its parameters
     logins: Logins | None = None  # AUTH is offered where TLS is active
     proxy_networks: Networks = ()  # their connections begin with a PROXY header
+    xclient_networks: Networks = ()  # hosts that may say for which client they speak
     proxy_timeout: timedelta = timedelta(seconds=5)  # for that header
 
     def __post_init__(self) -> None:

@@ -67,19 +67,25 @@ class Register:
         return None if address is None else self.identify(session, address)
 
     def identify(self, session: Stoppable, address: str) -> Reply | None:
-        """Note the address of an admitted client, or return the reply that turns it away after all."""
+        """Note the address of an admitted client, or return the reply that turns it away after all.
+
+        A client that had another address counts there no more.
+        """
         source = _source_key(address)
         if not self._counts.take(source, self._most_per_source):
-            del self._admitted[session]
-            self._counts.give(_ALL)
+            self._give_back(session)
             return TOO_MANY_FROM_SOURCE
+        if (former := self._admitted[session]) is not None:
+            self._counts.give(former)
         self._admitted[session] = source
         return None
 
     def leave(self, session: Stoppable) -> None:
         del self._sessions[session]
-        if session not in self._admitted:
-            return
+        if session in self._admitted:
+            self._give_back(session)
+
+    def _give_back(self, session: Stoppable) -> None:
         source = self._admitted.pop(session)
         self._counts.give(_ALL)
         if source is not None:

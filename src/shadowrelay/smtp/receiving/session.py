@@ -11,7 +11,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import structlog
 from aiosmtpd.proxy_protocol import ProxyData
@@ -46,7 +46,9 @@ from shadowrelay.wire.esmtp import (
     parse_rcpt,
     refuse_routing,
 )
+from shadowrelay.wire.networks import within
 from shadowrelay.wire.replies import Refused, Reply
+from shadowrelay.wire.xclient import ATTRIBUTES, parse_xclient
 
 log = structlog.get_logger(__name__)
 
@@ -80,6 +82,7 @@ class ReceiveSession(LibrarySession):
         self.receiver = receiver
         self.conversation: Conversation
         self._register = register
+        self._introducer: str | None = None  # the host that said XCLIENT
 
     # What a connector of its own kind changes
 
@@ -93,6 +96,8 @@ class ReceiveSession(LibrarySession):
                 return self.options.lmtp
             case "HELO" | "EHLO":
                 return not self.options.lmtp
+            case "XCLIENT":
+                return self._introduces
             case "STARTTLS":
                 return self.options.tls is not None and not self.options.implicit_tls
             case _:
@@ -114,8 +119,17 @@ class ReceiveSession(LibrarySession):
         if self.offers("STARTTLS") and not self.client.tls:
             offered.append("STARTTLS")
         if self.client.tls and self.offers("AUTH"):
-            offered.append("AUTH PLAIN LOGIN")
+            scram = options.logins is not None and options.logins.scram
+            offered.append("AUTH SCRAM-SHA-256 PLAIN LOGIN" if scram else "AUTH PLAIN LOGIN")
+        if self._introduces:
+            offered.append(f"XCLIENT {' '.join(ATTRIBUTES)}")
         return offered
+
+    @property
+    def _introduces(self) -> bool:
+        """Whether the host at the other end may say for which client it speaks."""
+        known = self.options.xclient_networks
+        return bool(known) and within(self._introducer or self.client.address, known)
 
     def judge(self, rcpt: RcptTo) -> None:
         """Hook: refuse recipients that this connector takes from nobody. Raises Refused."""
@@ -149,7 +163,7 @@ class ReceiveSession(LibrarySession):
     async def _handle_client(self) -> None:
         task = self._handler_coroutine
         behind_proxy = self._proxy_timeout is not None
-        address = None if behind_proxy else self.client.address
+        address = None if behind_proxy or self._introduces else self.client.address
         refusal = STOPPING if task is None else self._register.enter(self, task, address)
         try:
             if refusal is not None:
@@ -266,6 +280,29 @@ class ReceiveSession(LibrarySession):
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
         reply = Reply(250, None, (self.hostname, *keywords))
         return self.conversation.encoded(reply)[:-2]
+
+    @syntax("XCLIENT <attribute=value> ...")
+    async def smtp_XCLIENT(self, argument: str | None) -> None:
+        """From now on the client is the one that is named. All begins anew, but TLS."""
+        if self.transaction is not None:
+            raise Refused(503, "5.5.1", "A transaction is under way")
+        named = parse_xclient(argument or "")
+        self._introducer = self._introducer or self.client.address
+        if named.address is not None:
+            refusal = self._register.identify(self, named.address)
+            if refusal is not None:
+                return await self.turn_away(refusal)
+        before = self.client
+        self.client = replace(
+            before,
+            address=before.address if named.address is None else named.address,
+            port=before.port if named.port is None else named.port,
+            service=cast("Service", named.protocol or "SMTP"),
+            helo=named.helo or "",
+            login=named.login or "",
+        )
+        self.session = self._create_session()
+        return await self.push(f"220 {self.hostname} {self.__ident__}")
 
     @syntax("STARTTLS")
     async def smtp_STARTTLS(self, argument: str | None) -> None:
