@@ -24,7 +24,7 @@ from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.queue import claim, due_hops, unclaim
-from shadowrelay.database.transport import MOST_PER_COMMIT, DatabaseFailed, TransportDatabase
+from shadowrelay.database.transport import MOST_PER_COMMIT, DatabaseFailed, Look, TransportDatabase
 
 
 async def ids(database: TransportDatabase) -> set[str]:
@@ -53,6 +53,24 @@ async def test_what_waits_together_shares_a_commit(tmp_path: Path) -> None:
         await asyncio.gather(*(found.transact(save(copy)) for copy in copies))
         assert found.commits - before <= 3
         assert await ids(found) == {copy.id for copy in copies}
+
+
+async def test_a_look_opens_no_transaction_until_something_was_written(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    def count(ledger: SqlLedger) -> int:
+        looked.append(ledger.connection.execute("SELECT count(*) FROM message").fetchone()[0])
+        return looked[-1]
+
+    async with database(tmp_path) as found:
+        look = Look(found, count)
+        assert [await look() for _ in range(3)] == [0, 0, 0]
+        await ids(found)  # a transaction that writes nothing
+        assert [await look(), len(looked)] == [0, 1]
+        await asyncio.gather(found.transact(save(message())), look())
+        assert [await look() for _ in range(3)] == [1, 1, 1]
+        await found.transact(save(message()))
+        assert await look() == 2
 
 
 async def stream(found: TransportDatabase, copies: list[Copy]) -> int:

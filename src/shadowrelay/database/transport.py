@@ -17,7 +17,7 @@ from dataclasses import field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import aiosqlite
 import structlog
@@ -375,6 +375,23 @@ class TransportDatabase:
         with contextlib.suppress(sqlite3.Error):
             await self._connection.close()
         os.close(self._lock)
+
+
+class Look(Generic[T]):
+    """What a stage reads again and again. Until a commit writes, the result stands, and no transaction is
+    opened. ``read``: of what commits alone change, which is neither the time nor the memory of the process.
+    """
+
+    def __init__(self, database: TransportDatabase, read: Callable[[SqlLedger], T]) -> None:
+        self._database, self._read = database, read
+        self._at = -1  # the commits before the last read
+        self._found: T
+
+    async def __call__(self) -> T:
+        if (commits := self._database.commits) != self._at:
+            self._found = await self._database.transact(self._read)
+            self._at = commits
+        return self._found
 
 
 async def _open_or_mend(

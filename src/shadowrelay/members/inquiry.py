@@ -151,6 +151,11 @@ class Inquiry:
         """Is there a question for that member?"""
         return bool(self._again.get(member) or self._next(ledger, member, 1))
 
+    @property
+    def idle(self) -> bool:
+        """Is no answer remembered, and nobody to be asked again?"""
+        return not (self._asked or any(self._again.values()))
+
     def forget(self, message_id: MessageId) -> None:
         self._asked.pop(message_id, None)
 

@@ -16,7 +16,7 @@ from functools import partial
 import structlog
 
 from shadowrelay.core.decisions import DamagedRow, VerdictKind
-from shadowrelay.core.identifiers import MessageId, ServerName, is_uuid
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName, is_uuid
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import damage
 from shadowrelay.core.members.conversation import Query, told
@@ -28,7 +28,7 @@ from shadowrelay.core.steps import Ask, OfferCopy, Transact, Unanswered
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import damaged_messages
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import Look, TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.pool import Members
@@ -120,6 +120,7 @@ class Mend:
         self._policy = policy
         self._clock = clock
         self._settled = settled
+        self._first = Look(database, partial(damaged_messages, after=FIRST, most=PAGE))
         self._answered: dict[MessageId, set[ServerName]] = {}  # members that have no good copy
         self._promised: dict[MessageId, float] = {}  # until when to wait for a promised copy
 
@@ -135,7 +136,7 @@ class Mend:
         """Until cancelled."""
         while True:
             found: set[MessageId] = set()
-            after = MessageId("")
+            after = FIRST
             while page := await self._damaged(after):
                 for message_id in page:
                     await self._mend(message_id)
@@ -149,6 +150,8 @@ class Mend:
     async def _damaged(self, after: MessageId) -> list[MessageId]:
         """A page of the damaged messages behind that one. Rows that cannot be believed are recorded first."""
         await self._quarantine()
+        if after == FIRST:
+            return await self._first()
         return await self._database.transact(partial(damaged_messages, after=after, most=PAGE))
 
     async def _quarantine(self) -> None:

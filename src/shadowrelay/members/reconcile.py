@@ -8,12 +8,12 @@ from datetime import datetime
 
 import structlog
 
-from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.identifiers import FIRST, MessageId, ServerName
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import Look, TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import seconds
@@ -50,10 +50,14 @@ class Reconcile:
     async def run(self) -> None:
         """Until cancelled."""
         told = False
+        occupied = Look(self._database, self._occupied)
         while True:
             if not told and self._inquiry.forgotten(self._inquiry.returned):
                 told = True
                 log.error("away_too_long", consequence="messages that no holder confirms are set aside")
+            if self._inquiry.idle and not await occupied():
+                await asyncio.sleep(INTERVAL)
+                continue
             closed, talk_to = await self._database.transact(self._conclude)
             if closed:
                 self._changed()
@@ -76,6 +80,10 @@ class Reconcile:
 
         await asyncio.gather(*(one(message_id) for message_id in unread))
         return len(self._inquiry.sound) > before
+
+    def _occupied(self, ledger: SqlLedger) -> bool:
+        """Is there an open question, or a copy held for a member?"""
+        return bool(ledger.open_questions(FIRST, 1)) or any(map(ledger.holds_for, self._boundary.watches))
 
     def _conclude(self, ledger: SqlLedger) -> tuple[int, list[ServerName]]:
         if chores.held_back(ledger):

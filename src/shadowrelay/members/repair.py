@@ -28,7 +28,7 @@ from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed, to_release
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.transport import Look, TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import Members, seconds
@@ -111,6 +111,7 @@ class Repair:
         self.refusals = Refusals()
         self._found: deque[MessageId] = deque()
         self._looked_at = FIRST  # the next look begins after it
+        self._first = Look(database, partial(exposed, after=FIRST, most=PAGE))
         self._looking = asyncio.Lock()
         self._repaired = self._tried = self._asked = 0
 
@@ -179,7 +180,10 @@ class Repair:
             return self._found.popleft() if self._found else None
 
     async def _look(self) -> None:
-        found = await self._database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
+        if self._looked_at == FIRST:
+            found = await self._first()
+        else:
+            found = await self._database.transact(lambda ledger: exposed(ledger, self._looked_at, PAGE))
         self._looked_at = found[-1] if len(found) == PAGE else FIRST
         self._found.extend(found)
         self.refusals.found(found, last=self._looked_at == FIRST)

@@ -24,7 +24,8 @@ from shadowrelay.core.steps import AllFound, Ask, Compare, Transact, Unanswered
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.indexes import SETTLED
-from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.database.ledger import SqlLedger
+from shadowrelay.database.transport import Look, TransportDatabase
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.pool import Members, seconds
@@ -68,8 +69,9 @@ class ResubmitStage:
 
     async def run(self) -> None:
         """Until cancelled."""
+        requests = Look(self._database, SqlLedger.requests)
         while True:
-            records = await self._database.transact(lambda ledger: ledger.requests())
+            records = await requests()
             self._pace.policy = policy = self._in_force.policy
             open_ones = [one.id for one in records if one.runs(self._endings(), policy.resubmit_request_age)]
             if open_ones and self._replication.heard():
