@@ -53,6 +53,13 @@ def test_a_message_that_was_held_and_delivered_gives_no_finding() -> None:
     assert found(*DELIVERED) == set()
 
 
+def test_a_message_that_a_filter_dropped_was_never_owed_but_one_that_was_taken_is() -> None:
+    dropped = row("mx1", 2, Kind.DROP)
+    assert found(dropped) == set()
+    taken = DELIVERED[:3]
+    assert found(*taken, row("mx1", 4, Kind.DROP)) >= found(*taken)
+
+
 @pytest.mark.parametrize("node", ["mx2", "mx3"])
 def test_a_node_that_delivers_what_it_does_not_own_is_named(node: str) -> None:
     assert found(*DELIVERED, row(node, 5, Kind.DELIVER)) == {Class.UNKNOWN_ORIGIN, Class.DUPLICATE}

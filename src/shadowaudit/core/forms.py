@@ -135,6 +135,7 @@ FORMS = (
     *(_form(kind, ADMIN, _ACT, "S:Reason S:Until") for kind in (Kind.SUSPEND, Kind.RESUME, Kind.RETRY)),
     _form(Kind.REMOVE, ADMIN, _JOB, f"source-context S:Reason reference {DIGESTS}"),
     _form(Kind.DROP, ADMIN, "source-context S:Damaged", "S:Operator"),
+    _form(Kind.DROP, AGENT, f"{_MESSAGE} S:Filter", "source-context"),  # by a filter, in place of RECEIVE
     _form(Kind.LOAD, "BOOTLOADER", f"{_MESSAGE} S:Snapshot S:Role"),
     _form(Kind.LOAD, "BOOTLOADER", "S:Snapshot S:Count S:Taken", "S:Among"),
     _form(Kind.RESOLVE, ROUTING, _MESSAGE),

@@ -32,6 +32,7 @@ class Receive(TrackingEvent):
     handed_by: str = ""  # the peer beyond the boundary that keeps a copy until it is told
     handed_as: str = ""  # its id of the message
     redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication; or arrivals.UNKNOWN
+    unfiltered: str = ""  # the filters that were down, and without which it was taken, joined with ``+``
 
     def more(self) -> Columns:
         return {
@@ -44,7 +45,31 @@ class Receive(TrackingEvent):
 
     def custom(self) -> dict[str, str]:
         by = {"HandedBy": self.handed_by, "HandedAs": self.handed_as}
-        return {"Replication": self.redundant, "Login": self.login} | by
+        return {"Replication": self.redundant, "Login": self.login, "Unfiltered": self.unfiltered} | by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded(TrackingEvent):
+    """A filter wants the message to end here, unseen: the client has its 250, and nothing is kept."""
+
+    event_id: ClassVar[str] = "DROP"
+    source: ClassVar[str] = "AGENT"
+    client_ip: str = ""
+    client_hostname: str = ""
+    connector: str = ""
+    session: str = ""
+    filter: str  # which one, or why there is nothing left to deliver
+
+    def more(self) -> Columns:
+        return {
+            "client-ip": self.client_ip,
+            "client-hostname": self.client_hostname,
+            "connector-id": self.connector,
+            "source-context": self.session,
+        }
+
+    def custom(self) -> dict[str, str]:
+        return {"Filter": self.filter}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ class IntakeOptions:
 class Intake:
     """The ``Receiver`` of a connector for senders."""
 
+    _shadow_session = ShadowSession
+
     def __init__(
         self,
         members: Members,
@@ -115,6 +117,7 @@ class Intake:
             node_of(boundary.own.name), options.accepted_domains, options.routes, options.ways, options.book
         )
         self._begun: dict[str, tuple[Policy, ShadowSession | None]] = {}
+        self._sink = IntakeSink
 
     @property
     def policy(self) -> Policy:
@@ -128,7 +131,7 @@ class Intake:
             return NO_ROOM
         policy, shadow = self.policy, None  # it counts for this message to the end, whatever is switched
         if policy.shadow_redundancy_enabled:
-            shadow = ShadowSession(self.members, self.boundary.candidates(seconds(), policy))
+            shadow = self._shadow_session(self.members, self.boundary.candidates(seconds(), policy))
         self._begun[session.id] = policy, shadow
         return None
 
@@ -174,7 +177,7 @@ class Intake:
         # A peer that keeps its copy until it is delivered waits for no more than this node's own.
         waits = shadow is not None and handed is None
         late = self._as_sent(session, mail, recipients) if waits else None
-        return IntakeSink(self, session, arrival, policy, shadow, late)
+        return self._sink(self, session, arrival, policy, shadow, late)
 
     def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
         """What the 250 of this message may wait with; None: it never waits."""
@@ -193,6 +196,8 @@ class Intake:
 
 class IntakeSink:
     """Takes in one message from a sender."""
+
+    _stream_from = STREAM_FROM
 
     def __init__(
         self,
@@ -381,7 +386,7 @@ class IntakeSink:
             return
         if self._streaming:
             await self._shadow.stream(data)
-        elif self._spool.size > STREAM_FROM:
+        elif self._spool.size > self._stream_from:
             self._streaming = True
             self._intake.in_flight.add(self._arrival.id)
             step = offer(self._arrival, self._shadow.first, 1)

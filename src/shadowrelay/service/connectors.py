@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from shadowrelay.core.workers import node_of
 from shadowrelay.ids import mint
 from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
+from shadowrelay.reception.changes import ContentLimits
+from shadowrelay.reception.filtered import FilteredIntake
+from shadowrelay.reception.filters import Filtering
 from shadowrelay.reception.hops import HopIntakes, HopTls
 from shadowrelay.reception.intake import Intake, IntakeOptions
 from shadowrelay.reception.logins import UserLogins
 from shadowrelay.service.adapters import asking_context, pinned, secured, server_context
 from shadowrelay.service.node import Node
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
+from shadowrelay.settings.filters import WhenDown
+from shadowrelay.smtp.filters.session import FilterOptions
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
@@ -76,7 +83,7 @@ def for_senders(
         proxy_networks=tuple(connector.proxy_networks),
         xclient_networks=tuple(connector.xclient_networks),
     )
-    intake = Intake(
+    intake = _intake(connector, limits)(
         node.members,
         node.database,
         node.boundary,
@@ -95,6 +102,31 @@ def for_senders(
     asking = asking_context(connector) if known else tls
     hops = HopIntakes(intake, HopTls(asking, tls, known, secured(connector.accept_xshadow)))
     return Connector(limits, hops, session=HopSession, shared=shared)  # type: ignore[arg-type]
+
+
+def _intake(connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[..., Intake]:
+    """What makes the intake: the one with filters, if there are any."""
+    if not connector.filters:
+        return Intake
+    asked = tuple(
+        FilterOptions(
+            name=name,
+            host=one.address.tcp.host if one.address.tcp else "",
+            port=one.address.tcp.port if one.address.tcp else 0,
+            path=one.address.path,
+            connect=one.connect_timeout.total_seconds(),
+            command=one.command_timeout.total_seconds(),
+            content=one.content_timeout.total_seconds(),
+            accepts_when_down=one.when_down is WhenDown.ACCEPT,
+        )
+        for name, one in connector.filters.items()
+    )
+    most = connector.max_filter_time.total_seconds()
+    filtering = Filtering(filters=asked, most=most, own=limits.hostname, connector=limits.name)
+    allowed = ContentLimits(
+        limits.max_message_size, limits.max_header_size, limits.max_text_line, limits.line_ends_checked
+    )
+    return partial(FilteredIntake, filtering=filtering, limits=allowed)
 
 
 def _logins(name: str, connector: ReceiveConnector, former: Connector | None) -> UserLogins | None:

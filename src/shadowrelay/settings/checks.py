@@ -114,6 +114,13 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
     if connector.users_file is not None:
         yield from _users(key, connector.users_file, connector, refuse)
     yield from _pinned(key, connector, refuse)
+    if connector.filters and connector.accept_xshadow:
+        yield refuse(
+            f"{key}.filters",
+            "not together with accept_xshadow: such a peer keeps each recipient until it hears of it, so no "
+            "filter may change them",
+            allowed="a connector of its own for peers that track messages",
+        )
 
 
 def _implicit(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[SettingError]:

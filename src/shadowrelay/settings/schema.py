@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from shadowrelay.core.operating import Scope
 from shadowrelay.core.policy import Policy
+from shadowrelay.settings.filters import FilterSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
 from shadowrelay.settings.outputs import Admin, Log, TraceSettings, Tracking
 from shadowrelay.settings.section import Section
@@ -164,6 +165,13 @@ class ReceiveConnector(Section):
     )
     max_recipients_per_message: Integer = Field(
         200, ge=100, le=20_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
+    )
+    filters: dict[TableName, FilterSettings] = Field({}, description="Filters (milter), asked in this order.")
+    max_filter_time: Duration = Field(
+        timedelta(minutes=1),
+        ge=_SECOND,
+        le=timedelta(minutes=5),
+        description="Time of all filters together for one message; then they are down for it.",
     )
 
 

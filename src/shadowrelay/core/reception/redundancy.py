@@ -101,6 +101,7 @@ class Arrival:
     login: str = ""  # the user who logged in
     rewritten: tuple[Rewriting, ...] = ()
     handed: Handed | None = None  # a peer beyond the boundary that knows XSHADOW handed it over
+    unfiltered: str = ""  # the filters that were down, and without which it was taken, joined with ``+``
 
 
 class Answer(Enum):
@@ -179,6 +180,7 @@ def accept(
             handed_by=arrival.handed.peer if arrival.handed else "",
             handed_as=arrival.handed.their_id if arrival.handed else "",
             redundant="" if redundant else "Failed",
+            unfiltered=arrival.unfiltered,
         )
     )
     for one in arrival.rewritten:

@@ -35,6 +35,8 @@ class Client:
     certificate: Mapping[str, Any] | None = None  # verified; as ssl.SSLSocket.getpeercert() returns it
     service: Service = "SMTP"  # as which it greeted us
     login: str = ""  # the user who logged in, '' for nobody
+    mechanism: str = ""  # by which that user logged in
+    tls_version: str = ""  # such as TLSv1.3
 
     def protocol(self, *, smtputf8: bool) -> str:
         """How a message came, for its Received field (RFC 3848, RFC 6531 section 4.3)."""

@@ -252,6 +252,8 @@ class LibrarySession(SMTP):
     def _has_tls(self, transport: asyncio.BaseTransport) -> None:
         """Make the library allow AUTH: it knows of no TLS but its own STARTTLS."""
         self._tls_protocol = cast("Any", transport)
+        if secured := transport.get_extra_info("ssl_object"):
+            self.client = replace(self.client, tls_version=secured.version() or "")
 
     def _is_proxy(self) -> bool:
         return within(self.client.address, self.options.proxy_networks)
@@ -326,7 +328,7 @@ class LibrarySession(SMTP):
         self.duplex.secured(transport)
         certificate = transport.get_extra_info("peercert") or None
         self.client = replace(
-            self.client, tls=True, certificate=certificate, helo="", service="SMTP", login=""
+            self.client, tls=True, certificate=certificate, helo="", service="SMTP", login="", mechanism=""
         )
 
     # The envelope is the mail transaction
@@ -358,6 +360,8 @@ class LibrarySession(SMTP):
             raise Refused(503, "5.5.1", "A transaction is under way")
         mechanism, _, response = (arg or "").partition(" ")
         await super().smtp_AUTH(f"{mechanism.upper()} {response}".rstrip())
+        if self.client.login:
+            self.client = replace(self.client, mechanism=mechanism.upper())
 
     async def auth_PLAIN(self, _: object, args: list[str]) -> AuthResult:
         return await self._checked(await super().auth_PLAIN(_, args))

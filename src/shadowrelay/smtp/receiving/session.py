@@ -300,6 +300,7 @@ class ReceiveSession(LibrarySession):
             service=cast("Service", named.protocol or "SMTP"),
             helo=named.helo or "",
             login=named.login or "",
+            mechanism="",
         )
         self.session = self._create_session()
         return await self.push(f"220 {self.hostname} {self.__ident__}")
