@@ -72,6 +72,7 @@ from shadowrelay.operator.retire import retire
 from shadowrelay.operator.view import QUEUES, View
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
+from shadowrelay.smtp.receiving.rates import HeldBack
 from shadowrelay.tracking.events import TrackingEvents
 from shadowrelay.tracking.tail import LogDirectory
 
@@ -137,6 +138,7 @@ class FakeNode:
     redundancy: Any = None
     cluster_settings: Any = None
     redundant: bool = True
+    held: list[HeldBack] = field(default_factory=list)
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
     attempted: list[RecentAttempt] = field(default_factory=list)
@@ -260,6 +262,12 @@ class FakeNode:
 
     def redundancy_on(self) -> bool:
         return self.redundant
+
+    def held_back(self) -> list[HeldBack]:
+        return self.held
+
+    def held_back_counts(self) -> Mapping[str, int]:
+        return {"connections": 0, "messages": len(self.held), "recipients": 0}
 
     def extra_hops(self) -> Mapping[str, int]:
         return {"taken": 4, "alone": 1}

@@ -114,6 +114,18 @@ def test_a_frame_fits_its_width_and_says_what_is_not_safe_and_who_is_away(width:
     assert lines[-1].text.startswith("02:00:00 mx1 FAIL")
 
 
+def test_a_frame_tells_who_was_held_back_within_a_minute_and_no_others() -> None:
+    held = [
+        {"connector": "mx", "limit": "messages", "who": who, "times": 7, "last": at.isoformat()}
+        for who, at in (("user alice", NOW), ("192.0.2.0/24", NOW - timedelta(minutes=2)))
+    ]
+    text = "\n".join(
+        line.text for line in draw(TopFrame(nodes=[seen()], events=(), now=NOW, held_back=held), 100)
+    )
+    assert "user alice: messages a minute, at mx, 7 times" in text
+    assert "192.0.2" not in text
+
+
 def test_workers_of_a_member_are_one_line_and_siblings_none() -> None:
     peers = """
 shadowrelay_peer_reachable{peer="w2.mx1.example.net"} 1.0

@@ -46,6 +46,8 @@ from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import DatabaseId, ServerName
 from shadowrelay.core.members.damage import digested
 from shadowrelay.settings import SettingsInvalid, load_settings
+from shadowrelay.shown import flow_text
+from shadowrelay.smtp.receiving.rates import HeldBack
 
 TWINS = ("mx2.north.test", "mx2.south.test")
 EVIL = "\x1b]0;title\x07\x9b31m [bold]red[/bold] :smile:"
@@ -109,6 +111,19 @@ async def test_status_does_not_call_safe_what_only_two_silent_members_may_have(t
         text = await good(node, "status")
     assert f"UNREACHED: mail of which both copies are at {MX2}, {MX3} cannot be reached" in text
     assert "At risk: 0" not in text
+
+
+async def test_status_tells_who_is_held_back(tmp_path):
+    async with a_node(tmp_path) as node:
+        node.held = [
+            HeldBack("mx", "messages", f"192.0.2.{number}", number, NOW)
+            for number in range(1, flow_text.MOST + 3)
+        ]
+        text = await good(node, "status")
+        whole = json.loads(await good(node, "status", "--json"))
+    assert "Held back 1 time: 192.0.2.1, for messages a minute at mx, last at 2026-11-21T10:00" in text
+    assert "and 2 clients more" in text
+    assert len(whole["held_back"]) == flow_text.MOST + 2
 
 
 async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):

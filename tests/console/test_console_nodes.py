@@ -35,6 +35,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Act, Scope
 from shadowrelay.core.steps import Operate
 from shadowrelay.operator.announcing import MemberShown
+from shadowrelay.smtp.receiving.rates import HeldBack
 
 OPERATES, LOOKS = "a secret of the operator", "a secret that may only look"
 SECOND = ServerName("w2.mx2.example.net")
@@ -70,6 +71,14 @@ def text_of(got: Got) -> str:
     found = re.search(r"<main.*</main>", got.text, re.DOTALL)
     assert found, got.text
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", found[0])).split())
+
+
+async def test_the_page_of_a_node_tells_whom_it_holds_back(tmp_path: Path) -> None:
+    async with two(tmp_path) as (_, first, second, port):
+        first.held = [HeldBack("mx", "messages", "user <alice>", 3, NOW)]
+        second.held = [HeldBack("mx", "messages", "user <alice>", 4, NOW)]
+        assert "Whom it holds back" not in text_of(await page(port, "/node"))
+        assert "user <alice> messages mx 7" in text_of(await page(port, f"/nodes/{MX2}"))
 
 
 async def posted(port: int, path: str, cookie: str, **fields: str) -> Got:

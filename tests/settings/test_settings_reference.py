@@ -16,7 +16,7 @@ from shadowrelay.settings.when_changed import when
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "settings.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (.*?) \| (.*?) \| (.*) \|$", re.MULTILINE)
-ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z_.\[\]A-Z]+", found[1])}
+ROWS = {found[1]: found for found in ROW.finditer(PAGE) if re.fullmatch(r"[a-z0-9_.\[\]A-Z]+", found[1])}
 DERIVED = {
     "host": "`name`",
     "members[].host": "`name`",

@@ -24,6 +24,7 @@ from shadowrelay.shown.queues import (
 from shadowrelay.shown.records import HavingEntry, JobCounts, MailCounts, RedundancyEntry, ResubmitCounts
 from shadowrelay.shown.status import (
     DrainEntry,
+    HeldBackEntry,
     LateEntry,
     PeerEntry,
     RatesLook,
@@ -94,6 +95,11 @@ SUSPENDED = {"operator": "o", "reason": "r", "since": EARLY, "until": None}
 HELD = {"next_hop": "world", "messages": 2, "recipients": 3}
 TWICE = {"next_hop": "world", "messages": 4, "recipients": 6}
 
+
+def a_client(times: int, last: str) -> dict[str, Any]:
+    return {"connector": "mx", "limit": "messages", "who": "192.0.2.7", "times": times, "last": last}
+
+
 TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
     StatusEntry: (
         (PAIR[0] | READY[0] | {"draining": True}, PAIR[1] | READY[1] | {"draining": False}),
@@ -126,6 +132,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
                 {"longest": 3.0, "waiting": 4},
                 *({"longest": 3.0, "waiting": 6},) * 2,
             ),
+            "held_back": ([a_client(2, EARLY)], [a_client(3, LATE)], *([a_client(5, LATE)],) * 2),
             "scrub": ({"octets": 1}, {"octets": 2}, {"octets": 3}, {"octets": 3}),
             "corrupt_database": (None, CORRUPT, CORRUPT, CORRUPT),
             "peers": (
@@ -151,6 +158,10 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
             "since": KNOWN_OLDEST,
             "until": (LATE, None, None, None),
         },
+    ),
+    HeldBackEntry: (
+        ({}, {}),
+        {"connector limit who": ("first", "second", "first", "first"), "times": SUM, "last": NEWEST},
     ),
     RatesLook: (({}, {}), {"accepted delivered deferred failed": ([1, 2, 3], [5], [1, 2, 8], [1, 2, 8])}),
     LateEntry: (({}, {}), {"longest": MOST, "waiting": SUM}),

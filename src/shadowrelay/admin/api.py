@@ -453,6 +453,7 @@ class _Api(Answers):
             scrub=node.scrub,
             opened=node.database.opened,
             logins=node.login_counts(),
+            held_back=node.held_back_counts(),
             extra_hops=node.extra_hops(),
             redundancy=node.redundancy_on(),
             clock_in_doubt=bool(node.clock.look().doubts),

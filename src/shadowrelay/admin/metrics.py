@@ -36,6 +36,7 @@ class Scrape:
     scrub: ScrubState
     opened: Opening
     logins: Mapping[str, int]
+    held_back: Mapping[str, int]
     extra_hops: Mapping[str, int]
     redundancy: bool
     clock_in_doubt: bool
@@ -147,6 +148,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
         scrape.late.counts,
     )
     yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
+    put_off = "Connections, messages and recipients that were put off, by the limit of a minute."
+    yield _labelled("held_back_total", put_off, "limit", scrape.held_back)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )

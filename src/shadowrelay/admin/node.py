@@ -37,6 +37,7 @@ from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event
 from shadowrelay.operator.view import View
 from shadowrelay.shown.records import RetiredAnswer
+from shadowrelay.smtp.receiving.rates import HeldBack
 from shadowrelay.tracking.events import TrackingEvents
 
 _A_WHILE = timedelta(seconds=2)
@@ -311,6 +312,14 @@ class RunningNode(Protocol):
 
     def login_counts(self) -> Mapping[str, int]:
         """Logins since the start, by result."""
+        ...
+
+    def held_back(self) -> Sequence[HeldBack]:
+        """Clients that had too much in a minute, those of last."""
+        ...
+
+    def held_back_counts(self) -> Mapping[str, int]:
+        """What was put off since the start because a client had too much in a minute, by limit."""
         ...
 
     def extra_hops(self) -> Mapping[str, int]:

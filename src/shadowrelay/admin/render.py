@@ -115,6 +115,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
         refused=min(node.refused_copies(), seen.counts.exposed),
         kept_for_hops=sum(seen.hops.values()),
         acknowledged_late=node.late(),
+        held_back=node.held_back(),
         discard_events=sum(seen.events.values()),
         commits=node.database.commits,
         resubmitted=seen.tracked.get("RESUBMIT", 0),

@@ -85,6 +85,7 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     _exposure(out, answer, unreached(nodes))
     if queues:
         _flow(out, together(queues["nodes"]))
+    _held_back(out, answer)
     _damage(out, answer)
     _counts(out, answer)
     out.print()
@@ -218,6 +219,18 @@ def _exposure(out: Console, answer: StatusEntry, away: Sequence[str]) -> None:
         )
     elif copies_reached(answer) == (0, 0) and not any(answer[what] for what in ("promoting", "damaged")):
         out.print("At risk: 0; every message in transit has a second copy that can be reached", style="green")
+
+
+def _held_back(out: Console, answer: StatusEntry) -> None:
+    """Clients that had too much in a minute, the last one first."""
+    found = answer.get("held_back") or ()
+    for one in found[:MOST]:
+        out.print(
+            f"Held back {counted(one['times'], 'time')}: {clean(one['who'])}, for {one['limit']} a minute at "
+            f"{clean(one['connector'])}, last at {shown(out, one['last'])}"
+        )
+    if len(found) > MOST:
+        out.print(f"  and {counted(len(found) - MOST, 'client')} more: see --json")
 
 
 def _at_risk(out: Console, answer: StatusEntry, title: str) -> None:

@@ -89,7 +89,8 @@ def top(
         click.echo(json.dumps(as_told(_figures(watch)), indent=2))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    frame = TopFrame(nodes=watch.nodes, events=watch.events, now=datetime.now(UTC), hops=watch.hops)
+    now, held = datetime.now(UTC), watch.held_back
+    frame = TopFrame(nodes=watch.nodes, events=watch.events, now=now, hops=watch.hops, held_back=held)
     for line in draw(frame, width):
         click.echo(click.style(line.text, bold=line.head, fg="red" if line.bad else None))
 
@@ -104,6 +105,7 @@ def _figures(watch: NodesWatch) -> dict[str, object]:
         "at_risk": every["waiting"]["at_risk"],
         "queued": every["waiting"]["queued"],
         "queues": [{**one, **_of_hop(watch.hops.get(one["next_hop"], {}))} for one in every["queues"]],
+        "held_back": list(watch.held_back),
         "nodes": [
             {"name": one.name, "url": one.url, "answers": not one.why, "why": one.why or one.silent}
             for one in nodes

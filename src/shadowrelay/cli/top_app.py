@@ -55,7 +55,10 @@ class TopApp(App[None]):
 
     def _look(self) -> TopFrame:
         now = datetime.now(UTC)
-        return TopFrame(nodes=self._watch.nodes, events=self._watch.events, now=now, hops=self._watch.hops)
+        watch = self._watch
+        return TopFrame(
+            nodes=watch.nodes, events=watch.events, now=now, hops=watch.hops, held_back=watch.held_back
+        )
 
     def _again(self) -> None:
         if not self._paused:
@@ -68,6 +71,7 @@ class TopApp(App[None]):
             events=self._frame.events,
             now=self._frame.now,
             hops=self._frame.hops,
+            held_back=self._frame.held_back,
             sorted_by=self._sorted_by,
             paused=self._paused,
         )

@@ -299,6 +299,7 @@ class NodesWatch:
         }
         self._members: dict[str, SeenNode] = {}  # those that the nodes tell of
         self._hops: dict[str, Fields] = {}
+        self._held_back: Sequence[Fields] = ()
         self._events: deque[str] = deque(maxlen=_KEPT)
 
     @property
@@ -326,6 +327,11 @@ class NodesWatch:
     def hops(self) -> Mapping[str, Fields]:
         """What all nodes tell of their queues, by next hop."""
         return self._hops
+
+    @property
+    def held_back(self) -> Sequence[Fields]:
+        """Clients that had too much in a minute, at all nodes, the last one first."""
+        return self._held_back
 
     def start(self) -> None:
         for client in self._clients:
@@ -368,6 +374,7 @@ class NodesWatch:
         except ApiError:
             rates = []
         self._hops = {one["next_hop"]: one for one in nodes.together(queues)}
+        self._held_back = nodes.total(statuses).get("held_back") or ()
         at = {one["node"]: one for one in queues}
         came = {one["node"]: one for one in rates if one["answers"]}
         self._members = {
@@ -484,6 +491,7 @@ def told(node: str, columns: Mapping[str, str]) -> str:
 
 
 MOST_QUEUES = 12
+MOST_HELD_BACK = 5
 _LEAST = 40  # columns
 
 
@@ -510,12 +518,15 @@ class TopLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopFrame:
-    """What a frame shows. ``events``: the newest last. ``hops``: what all nodes tell of queues, by name."""
+    """What a frame shows. ``events``: the newest last. ``hops``: what all nodes tell of queues, by name.
+    ``held_back``: clients that had too much in a minute, the last one first.
+    """
 
     nodes: Sequence[SeenNode]
     events: Sequence[str]
     now: datetime
     hops: Mapping[str, Fields] = field(default_factory=dict)
+    held_back: Sequence[Fields] = ()
     sorted_by: Sorted = Sorted.MESSAGES
     paused: bool = False
 
@@ -525,7 +536,7 @@ def draw(frame: TopFrame, width: int, height: int = 1000) -> list[TopLine]:
     width = max(width, _LEAST)
     every = figures(frame.nodes)
     lines = [*_head(frame, every), TopLine(""), *_queues(frame, every, width)]
-    lines += [TopLine(""), *_members(frame, width)]
+    lines += [TopLine(""), *_members(frame, width), *_held_back(frame)]
     room = height - len(lines) - 2
     if frame.events and room > 0:
         lines += [TopLine(""), TopLine("events", head=True)]
@@ -612,6 +623,18 @@ def _members(frame: TopFrame, width: int) -> list[TopLine]:
             state = "reachable" if reachable else "unreachable"
             lines.append(TopLine(_member(names, name, state, ["–"] * 5), bad=not reachable))
     return lines
+
+
+def _held_back(frame: TopFrame) -> list[TopLine]:
+    """Clients that were held back within the last minute."""
+    since = frame.now - timedelta(minutes=1)
+    lately = [one for one in frame.held_back if datetime.fromisoformat(one["last"]) >= since]
+    lines = [TopLine(""), TopLine("held back in the last minute", head=True)] if lately else []
+    for one in lately[:MOST_HELD_BACK]:
+        text = f"{one['who']}: {one['limit']} a minute, at {one['connector']}, {one['times']} times"
+        lines.append(TopLine(clean(text)))
+    more = len(lately) - MOST_HELD_BACK
+    return [*lines, TopLine(f"and {more} more")] if more > 0 else lines
 
 
 def _count(look: Look, name: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
+from shadowrelay.core.values import replace
 from shadowrelay.core.workers import node_of
 from shadowrelay.ids import mint
 from shadowrelay.members.answering import AnsweringOptions, AnsweringSessions
@@ -24,7 +25,7 @@ from shadowrelay.smtp.filters.session import FilterOptions
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
-from shadowrelay.smtp.receiving.contract import ConnectorOptions
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits
 from shadowrelay.smtp.receiving.shared_counts import of_connector
 from shadowrelay.wire.xshadow import MAX_LINE
 
@@ -75,6 +76,7 @@ def for_senders(
         max_inbound_connections=connector.max_inbound_connection,
         max_inbound_connections_per_source=connector.max_inbound_connection_per_source,
         max_recipients_per_message=connector.max_recipients_per_message,
+        rates=_rates(connector),
         max_message_size=connector.max_message_size,
         max_header_size=connector.max_header_size,
         max_text_line=connector.max_text_line,
@@ -127,6 +129,19 @@ def _intake(connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[.
         limits.max_message_size, limits.max_header_size, limits.max_text_line, limits.line_ends_checked
     )
     return partial(FilteredIntake, filtering=filtering, limits=allowed)
+
+
+def _rates(connector: ReceiveConnector) -> RateLimits | None:
+    limits = RateLimits(
+        connections=connector.connection_rate_limit,
+        messages=connector.message_rate_limit,
+        recipients=connector.recipient_rate_limit,
+        user_messages=connector.user_message_rate_limit,
+        user_recipients=connector.user_recipient_rate_limit,
+    )
+    if limits == RateLimits():
+        return None
+    return replace(limits, ipv4_prefix=connector.rate_ipv4_prefix, ipv6_prefix=connector.rate_ipv6_prefix)
 
 
 def _logins(name: str, connector: ReceiveConnector, former: Connector | None) -> UserLogins | None:

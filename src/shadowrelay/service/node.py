@@ -92,6 +92,7 @@ from shadowrelay.settings.routing import standing
 from shadowrelay.settings.workers import workers_in
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.receiving.connector import Connector
+from shadowrelay.smtp.receiving.rates import NOBODY, REMEMBERED, HeldBack
 from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 from shadowrelay.smtp.sending.session import remembers_since
 from shadowrelay.tracking import lookup
@@ -569,6 +570,16 @@ class Node:
         counts = Counter(NONE)
         for one in self.connectors:
             counts.update(one.options.logins.counts if isinstance(one.options.logins, UserLogins) else {})
+        return counts
+
+    def held_back(self) -> Sequence[HeldBack]:
+        found = (held for one in self.connectors if one.rates for held in one.rates.held_back)
+        return sorted(found, key=lambda held: held.last, reverse=True)[:REMEMBERED]
+
+    def held_back_counts(self) -> Mapping[str, int]:
+        counts = Counter(NOBODY)
+        for one in self.connectors:
+            counts.update(one.rates.refused if one.rates else {})
         return counts
 
     def redundancy_on(self) -> bool:

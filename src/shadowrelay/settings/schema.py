@@ -163,6 +163,30 @@ class ReceiveConnector(Section):
     max_inbound_connection_per_source: Integer = Field(
         20, ge=1, le=100_000, description="Sessions at a time from one address."
     )
+    connection_rate_limit: Integer | None = Field(
+        None, ge=1, le=1_000_000, description="Connections a minute from one network. Default: no limit."
+    )
+    message_rate_limit: Integer | None = Field(
+        None, ge=1, le=1_000_000, description="Messages a minute from one network. Default: no limit."
+    )
+    recipient_rate_limit: Integer | None = Field(
+        None, ge=1, le=1_000_000, description="Recipients a minute from one network. Default: no limit."
+    )
+    user_message_rate_limit: Integer | None = Field(
+        None,
+        ge=1,
+        le=1_000_000,
+        description="Messages a minute of one user who logged in. Default: no limit.",
+    )
+    user_recipient_rate_limit: Integer | None = Field(
+        None, ge=1, le=1_000_000, description="Recipients a minute of one such user. Default: no limit."
+    )
+    rate_ipv4_prefix: Integer = Field(
+        32, ge=8, le=32, description="Bits of an IPv4 address that are one network."
+    )
+    rate_ipv6_prefix: Integer = Field(
+        64, ge=16, le=128, description="Bits of an IPv6 address that are one network."
+    )
     max_recipients_per_message: Integer = Field(
         200, ge=100, le=20_000, description="Recipients after which 452 is answered (RFC 5321 4.5.3.1.8)."
     )

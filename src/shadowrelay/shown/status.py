@@ -274,6 +274,23 @@ class RiskEntry(TypedDict):
 _RISKS = Rule(by("member", "cause", nodes=True).of, alone=True)
 
 
+class HeldBackEntry(TypedDict):
+    """A client that had too much in a minute. ``limit``: connections, messages or recipients. ``who``: a
+    network, or a user.
+    """
+
+    connector: Annotated[str, FIRST]
+    limit: Annotated[str, FIRST]
+    who: Annotated[str, FIRST]
+    times: Sum
+    last: Annotated[str, NEWEST]
+
+
+def _last_first(values: Sequence[Sequence[Fields]], at: Folding) -> list[Fields]:
+    found: list[Fields] = by("connector", "limit", "who").of(values, at)
+    return sorted(found, key=lambda one: one["last"], reverse=True)
+
+
 class StatusEntry(CountsEntry):
     """How a node is. ``at_risk``: messages in transit of which one copy can be reached now."""
 
@@ -302,6 +319,7 @@ class StatusEntry(CountsEntry):
     refused: Sum
     kept_for_hops: Sum
     acknowledged_late: LateEntry
+    held_back: Annotated[list[HeldBackEntry], Rule(_last_first)]
     discard_events: Sum
     commits: Sum
     resubmitted: Sum

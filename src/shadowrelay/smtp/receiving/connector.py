@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 import structlog
 
-from shadowrelay.smtp.receiving.contract import ConnectorOptions, Receiver
+from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits, Receiver
 from shadowrelay.smtp.receiving.limits import Register, source_of
+from shadowrelay.smtp.receiving.rates import Rates
 from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 
@@ -261,10 +262,13 @@ class Connector:
         self.options = options
         self._receiver = receiver
         self._make_session = session
-        self._shared = shared is not None
         self._register = Register(
-            options.max_inbound_connections, options.max_inbound_connections_per_source, shared
+            options.max_inbound_connections,
+            options.max_inbound_connections_per_source,
+            shared,
+            Rates(options.name, options.rates, shared) if options.rates else None,
         )
+        self._counts, self._shared = shared, shared is not None
         self._waiting: list[socket.socket] = []
         self._sockets: list[socket.socket] = []  # those of the servers
         self._servers: list[asyncio.Server] = []
@@ -278,6 +282,10 @@ class Connector:
         self._make_session = other._make_session
         options = self.options
         self._register.limit(options.max_inbound_connections, options.max_inbound_connections_per_source)
+        if self._register.rates:
+            self._register.rates.limits = options.rates or RateLimits()
+        elif options.rates:
+            self._register.rates = Rates(options.name, options.rates, self._counts)
         if self._secure is not None and options.tls is not None:
             self._secure.take(options.tls, options.max_inbound_connections)
 
@@ -305,6 +313,11 @@ class Connector:
             self._sockets = waiting
         log.info("connector_listening", connector=options.name, host=host, port=port)
         return host, port
+
+    @property
+    def rates(self) -> Rates | None:
+        """Who had too much in a minute; None without limits."""
+        return self._register.rates
 
     @property
     def sessions(self) -> int:
@@ -343,6 +356,8 @@ class Connector:
         if self._secure is not None:
             await self._secure.stop()
         await self._register.close(drain)
+        if self._register.rates:
+            self._register.rates.stop()
         log.info("connector_stopped", connector=self.options.name)
 
     async def _leave(self) -> None:

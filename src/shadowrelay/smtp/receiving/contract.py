@@ -152,6 +152,19 @@ class Receiver(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimits:
+    """The most in a minute, of one network, or of one user who logged in; None means no limit."""
+
+    connections: int | None = None  # of a network, whoever logs in then
+    messages: int | None = None
+    recipients: int | None = None
+    user_messages: int | None = None
+    user_recipients: int | None = None
+    ipv4_prefix: int = 32  # bits of what counts as one network
+    ipv6_prefix: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorOptions:
     """All that can be set on a Receive connector; sizes are octets, None means no limit.
 
@@ -174,6 +187,7 @@ class ConnectorOptions:
     max_junk_commands: int | None = 100  # between two messages; see ``conversation.is_junk``
     max_inbound_connections: int | None = 5000
     max_inbound_connections_per_source: int | None = 20
+    rates: RateLimits | None = None
     max_recipients_per_message: int = 200
     max_message_size: int = 36 * 1024 * 1024
     max_header_size: int = 256 * 1024

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 from typing import Protocol
 
+from shadowrelay.smtp.receiving.rates import Rates
 from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
 from shadowrelay.wire.replies import Reply
 
@@ -37,9 +38,14 @@ class Register:
     """
 
     def __init__(
-        self, most: int | None, most_per_source: int | None, counts: SessionCounts | None = None
+        self,
+        most: int | None,
+        most_per_source: int | None,
+        counts: SessionCounts | None = None,
+        rates: Rates | None = None,
     ) -> None:
         self._most, self._most_per_source = most, most_per_source
+        self.rates = rates
         self._counts = counts or OwnCounts()
         self._admitted: dict[Stoppable, str | None] = {}  # its source; None while unknown
         self._sessions: dict[Stoppable, asyncio.Task[None]] = {}  # all of them, also those being turned away
@@ -75,6 +81,10 @@ class Register:
         if not self._counts.take(source, self._most_per_source):
             self._give_back(session)
             return TOO_MANY_FROM_SOURCE
+        if self.rates and (refusal := self.rates.connection(address)):
+            self._counts.give(source)
+            self._give_back(session)
+            return refusal
         if (former := self._admitted[session]) is not None:
             self._counts.give(former)
         self._admitted[session] = source

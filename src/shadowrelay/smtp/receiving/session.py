@@ -352,6 +352,9 @@ class ReceiveSession(LibrarySession):
         envelope.mail = mail = parse_mail(argument, keywords=keywords, any_dots=options.any_dots)
         if mail.size is not None and mail.size > options.max_message_size:
             return await self.answer(MESSAGE_TOO_BIG)
+        rates = self._register.rates
+        if rates and (refusal := rates.message(self.client)):
+            return await self.answer(refusal)
         reply = await self.receiver.mail(self.client, mail) or SENDER_OK
         if reply.positive:
             envelope.mail_from = mail.sender
@@ -373,6 +376,9 @@ class ReceiveSession(LibrarySession):
         accepted = tuple(transaction.recipients)
         if len(accepted) >= options.max_recipients_per_message:
             return await self.answer(TOO_MANY_RECIPIENTS)
+        rates = self._register.rates
+        if rates and (refusal := rates.recipient(self.client)):
+            return await self.answer(refusal)
         reply = await self.receiver.rcpt(self.client, transaction.mail, rcpt, accepted) or RECIPIENT_OK
         if reply.positive:
             transaction.refused -= 1

@@ -1,0 +1,132 @@
+"""How many connections, messages and recipients a client may have in a minute, at all workers of the node."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import Counter, OrderedDict, deque
+from datetime import UTC, datetime
+
+from shadowrelay.core.values import dataclass
+from shadowrelay.smtp.receiving.contract import Client, RateLimits
+from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
+from shadowrelay.wire.replies import Reply
+
+MINUTE = 60.0
+"""Seconds for which something counts."""
+
+REMEMBERED = 100
+"""Of how many clients it is told that they were held back: those of last."""
+
+CONNECTIONS, MESSAGES, RECIPIENTS = "connections", "messages", "recipients"
+
+NOBODY = {CONNECTIONS: 0, MESSAGES: 0, RECIPIENTS: 0}
+
+TOO_MANY_CONNECTIONS = Reply(421, "4.7.0", "Too many connections in a minute, try again later")
+TOO_MANY_MESSAGES = Reply(450, "4.7.1", "Too many messages in a minute, try again later")
+TOO_MANY_RECIPIENTS = Reply(450, "4.7.1", "Too many recipients in a minute, try again later")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A client that was held back. ``who``: a network, or a user."""
+
+    connector: str
+    limit: str  # what it had too many of
+    who: str
+    times: int  # since it was first held back, or since the start
+    last: datetime
+
+
+class Rates:
+    """A place is taken in the counts of all workers, and given back after a minute: so at most the limit is
+    counted in any minute, not in those of the clock alone. What is refused takes no place.
+    """
+
+    def __init__(self, connector: str, limits: RateLimits, counts: SessionCounts | None = None) -> None:
+        self.limits = limits
+        self._connector = connector
+        self._counts = counts or OwnCounts()
+        self._taken: deque[tuple[float, str]] = deque()  # when it is over, and what counts
+        self._timer: asyncio.TimerHandle | None = None
+        self.refused = Counter(NOBODY)
+        self._held: OrderedDict[tuple[str, str], tuple[int, datetime]] = OrderedDict()
+
+    @property
+    def held_back(self) -> list[HeldBack]:
+        """Who was held back, the last one first."""
+        return [HeldBack(self._connector, *key, *told) for key, told in reversed(self._held.items())]
+
+    def connection(self, address: str) -> Reply | None:
+        """Count a connection, or return the reply that turns it away."""
+        most = self.limits.connections
+        if most is None or self._take(CONNECTIONS, self._network(address), most):
+            return None
+        return TOO_MANY_CONNECTIONS
+
+    def message(self, client: Client) -> Reply | None:
+        """Count a message, or return the reply to MAIL that puts it off."""
+        limits = self.limits
+        most = limits.user_messages if client.login else limits.messages
+        if most is None or self._take(MESSAGES, self._who(client), most):
+            return None
+        return TOO_MANY_MESSAGES
+
+    def recipient(self, client: Client) -> Reply | None:
+        """Count a recipient, or return the reply to RCPT that puts it off."""
+        limits = self.limits
+        most = limits.user_recipients if client.login else limits.recipients
+        if most is None or self._take(RECIPIENTS, self._who(client), most):
+            return None
+        return TOO_MANY_RECIPIENTS
+
+    def _who(self, client: Client) -> str:
+        return f"user {client.login}" if client.login else self._network(client.address)
+
+    def _network(self, address: str) -> str:
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return address or "unknown"
+        if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+            parsed = parsed.ipv4_mapped
+        length = self.limits.ipv4_prefix if parsed.version == 4 else self.limits.ipv6_prefix
+        whole = length == parsed.max_prefixlen
+        return str(parsed) if whole else str(ipaddress.ip_network((parsed, length), strict=False))
+
+    def _take(self, limit: str, who: str, most: int) -> bool:
+        self._give_back()
+        key = f"{limit} of {who}"
+        if not self._counts.take(key, most):
+            self.refused[limit] += 1
+            times, _ = self._held.pop((limit, who), (0, None))
+            self._held[limit, who] = times + 1, datetime.now(UTC)
+            if len(self._held) > REMEMBERED:
+                self._held.popitem(last=False)
+            return False
+        loop = asyncio.get_running_loop()
+        self._taken.append((loop.time() + MINUTE, key))
+        if self._timer is None:  # other workers count these too: they go though nobody comes here any more
+            self._timer = loop.call_later(MINUTE, self._over)
+        return True
+
+    def _over(self) -> None:
+        self._timer = None
+        self._give_back()
+        if self._taken:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._taken[0][0], self._over)
+
+    def _give_back(self) -> None:
+        taken = self._taken
+        if not taken:
+            return
+        now = asyncio.get_running_loop().time()
+        while taken and taken[0][0] <= now:
+            self._counts.give(taken.popleft()[1])
+
+    def stop(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
