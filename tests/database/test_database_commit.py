@@ -12,6 +12,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from shadowrelay.core.decisions import Content, Decision, DropCopy, SaveCopy
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.messages import Copy, Role, Stage
 from shadowrelay.database import content
+from shadowrelay.database.indexes import rebuild
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.queue import claim, due_hops, unclaim
@@ -71,6 +73,17 @@ async def test_a_look_opens_no_transaction_until_something_was_written(tmp_path:
         assert [await look() for _ in range(3)] == [1, 1, 1]
         await found.transact(save(message()))
         assert await look() == 2
+
+
+async def test_what_was_looked_up_through_an_index_is_looked_up_again_once_it_was_made_anew(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        read = iter(("as the damaged index has it", "as it is"))
+        look = Look(found, lambda _: next(read))
+        assert [await look(), await look()] == ["as the damaged index has it"] * 2
+        await found.transact(partial(rebuild, index="message_exposed"))
+        assert [await look(), await look()] == ["as it is"] * 2
 
 
 async def stream(found: TransportDatabase, copies: list[Copy]) -> int:

@@ -316,6 +316,7 @@ def rebuild(ledger: SqlLedger, index: str) -> None:
     except sqlite3.IntegrityError as error:
         raise CannotRebuild(str(error)) from error
     ledger.damage[Counted.INDEX] += 1
+    ledger.scratch -= 1  # SQLite counts no row, but what was read through the index is read again
     ledger.planned += 1  # what is due was perhaps not found
     ledger.forget_recent()
     ledger.hop_shadow_rows.refresh()
