@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import structlog
@@ -63,11 +63,11 @@ def _boot_id() -> str:
 
 def of_machine() -> ClockReading:
     """What the machine's clocks say."""
-    return ClockReading(datetime.now(UTC), _boot(), _boot_id())
+    return ClockReading(datetime.now(UTC), timedelta(microseconds=_boot_clock() // 1000), _boot_id())
 
 
-def _boot() -> timedelta:
-    return timedelta(microseconds=time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
+_boot_clock = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,9 @@ class NodeClock:
     ) -> None:
         self.read = read
         # Decisions ask for the time all the time, and it takes the boot clock alone.
-        self._boot = _boot if read is of_machine else lambda: self.read().boot
+        self._boot_clock: Callable[[], int] = _boot_clock
+        if read is not of_machine:
+            self._boot_clock = lambda: self.read().boot // _MICROSECOND * 1000
         self._reckon(reckoning or begun(read()))
         self._told: dict[ServerName, _Told] = {}
         self._confirmed = False
@@ -106,9 +108,10 @@ class NodeClock:
 
     def _reckon(self, reckoning: Reckoning) -> None:
         self._reckoning, self._began = reckoning, reckoning.time - reckoning.boot
+        self._doubtful = reckoning.doubtful
 
     def __call__(self) -> datetime:
-        return self._began + self._boot()
+        return self._began + timedelta(microseconds=self._boot_clock() // 1000)
 
     @property
     def reckoning(self) -> Reckoning:
@@ -124,7 +127,7 @@ class NodeClock:
 
     def away_longer(self, than: timedelta) -> bool | None:
         """May the node have been away for longer than that before this opening? None: not known yet."""
-        return away_longer(self._reckoning, than, self._boot(), self.patience)
+        return away_longer(self._reckoning, than, self() - self._began, self.patience)
 
     def to_save(self) -> Reckoning:
         """The reckoning as the next opening carries it on."""
@@ -133,10 +136,11 @@ class NodeClock:
 
     def endings(self) -> Endings:
         """What may end now. The wall clock is looked at once a second: ages do not depend on it."""
-        boot = self._boot()
-        if self._looked_at is None or boot - self._looked_at >= OFTEN:
+        now = self()
+        if self._looked_at is None or now - self._began - self._looked_at >= OFTEN:
             self.look()
-        return Endings(self._began + boot, self._reckoning.doubtful, bool(self._doubts))
+            now = self()
+        return Endings(now, self._doubtful, bool(self._doubts))
 
     async def watch(self) -> None:
         """Look each second until cancelled: a node that has nothing to do doubts its clock, too."""

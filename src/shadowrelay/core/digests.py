@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import attrgetter
 
 import xxhash
 
@@ -17,6 +18,7 @@ from shadowrelay.core.messages import Envelope, Recipient
 
 ALGORITHM = "xxh3-128"
 
+_NUMBER = attrgetter("number")
 _FORM = re.compile(rf"{ALGORITHM}:[0-9a-f]{{32}}")
 
 
@@ -60,10 +62,6 @@ def of_envelope(envelope: Envelope, recipients: Iterable[Recipient]) -> Digest:
         envelope.smtputf8,
         envelope.ret,
         envelope.envid,
-        tuple((one.number, one.address, one.notify, one.orcpt) for one in sorted(recipients, key=_number)),
+        tuple([(one.number, one.address, one.notify, one.orcpt) for one in sorted(recipients, key=_NUMBER)]),
     )
-    return of_content(ascii(said).encode())
-
-
-def _number(recipient: Recipient) -> int:
-    return recipient.number
+    return of_content(f"{said!a}".encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -239,7 +240,13 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A message on one node: the aggregate that every decision about it reads and returns."""
+    """A message on one node: the aggregate that every decision about it reads and returns.
+
+    The last four follow from the others, and are computed once. ``owned``: this node is the primary server,
+    and the message is still in transit; ``unfinished``: or it waits for an operator. ``redundant``: a member
+    on another machine is known to hold a copy. ``exposed``: unfinished, and not redundant. What is set aside
+    may yet be sent, so its loss would be as bad; but if it is damaged, no member has anything to lose.
+    """
 
     id: MessageId
     epoch: int
@@ -266,6 +273,22 @@ class Copy:
     renewed_at: datetime | None = None  # a shadow copy: when its owner last said that it has the message
     content_of: MessageId | None = None  # made of another message: whose content it has, octet for octet
     request: RequestId | None = None  # resubmitted: the resubmit request that called for it
+    owned: bool = field(init=False, repr=False, compare=False)
+    unfinished: bool = field(init=False, repr=False, compare=False)
+    redundant: bool = field(init=False, repr=False, compare=False)
+    exposed: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        stage, redundant = self.stage, False
+        for holder in self.holders:
+            redundant = redundant or holder.state is HolderState.HOLDING
+        primary, aside = self.role is Role.PRIMARY, stage is Stage.SET_ASIDE
+        unfinished = primary and (stage is Stage.QUEUED or aside)
+        become = object.__setattr__
+        become(self, "owned", primary and stage is Stage.QUEUED)
+        become(self, "unfinished", unfinished)
+        become(self, "redundant", redundant)
+        become(self, "exposed", unfinished and not redundant and not (aside and self.damaged))
 
     @property
     def came_at(self) -> datetime:
@@ -286,36 +309,9 @@ class Copy:
         return self.stage is Stage.QUEUED
 
     @property
-    def owned(self) -> bool:
-        """This node is the primary server, and the message is still in transit."""
-        return self.role is Role.PRIMARY and self.stage is Stage.QUEUED
-
-    @property
     def held(self) -> bool:
         """This is a shadow copy of a message that, as far as we know, is still in transit."""
         return self.role is Role.SHADOW and self.stage is Stage.QUEUED
-
-    @property
-    def unfinished(self) -> bool:
-        """This node is the primary server, and the message is in transit, or waits for an operator."""
-        stage = self.stage
-        return self.role is Role.PRIMARY and (stage is Stage.QUEUED or stage is Stage.SET_ASIDE)
-
-    @property
-    def redundant(self) -> bool:
-        """Is a member on another machine known to hold a copy?"""
-        return HolderState.HOLDING in [holder.state for holder in self.holders]
-
-    @property
-    def exposed(self) -> bool:
-        """Ours and not settled, and no member on another machine is known to hold a copy.
-
-        What is set aside may yet be sent, so its loss would be as bad; but if it is damaged, no member has
-        anything to lose.
-        """
-        if self.stage is Stage.SET_ASIDE and self.damaged:
-            return False
-        return self.unfinished and not self.redundant
 
     @property
     def suspended_until(self) -> datetime | None:
@@ -324,7 +320,7 @@ class Copy:
 
     @property
     def unsettled(self) -> tuple[Recipient, ...]:
-        return tuple(recipient for recipient in self.recipients if not recipient.settled)
+        return tuple([one for one in self.recipients if one.status is Status.READY])
 
     def holder(self, database_id: DatabaseId) -> Holder | None:
         return next((holder for holder in self.holders if holder.database_id == database_id), None)
@@ -337,8 +333,8 @@ class Copy:
     def with_recipients(self, changed: Iterable[Recipient]) -> Copy:
         """The same copy, with the changed recipients in place of those with the same numbers."""
         by_number = {recipient.number: recipient for recipient in changed}
-        merged = tuple(by_number.get(old.number, old) for old in self.recipients)
-        return replace(self, recipients=merged)
+        merged = [by_number.get(old.number, old) for old in self.recipients]
+        return replace(self, recipients=tuple(merged))
 
     def with_holder(self, holder: Holder) -> Copy:
         """The same copy with that holder; it replaces the entry of the same database, if there is one."""

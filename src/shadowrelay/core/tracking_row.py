@@ -21,20 +21,25 @@ Columns = dict[str, str]
 
 def listed(items: Iterable[str]) -> str:
     """Join the items of a list with ``;``. An item that contains ``;`` is put in single quotes."""
-    return ";".join([f"'{item}'" if ";" in item else item for item in items])
+    said = ""
+    for item in items:
+        said += f";'{item}'" if ";" in item else f";{item}"
+    return said[1:]
 
 
 def timestamp(moment: datetime) -> str:
     """UTC, ISO 8601 with milliseconds."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    moment = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def entries(custom: Mapping[str, str]) -> str:
     """The custom-data column. Empty values are left out; a ``;`` in a value cannot forge another entry."""
-    said = [f"S:{key}={value}" for key, value in custom.items() if value]
-    if ";" in "".join(said):
-        said = [entry.replace(";", "\\x3b") for entry in said]
-    return ";".join(said)
+    said = ""
+    for key, value in custom.items():
+        if value:
+            said += f";S:{key}=" + (value.replace(";", "\\x3b") if ";" in value else value)
+    return said[1:]
 
 
 def numbers(recipients: Iterable[Recipient]) -> str:
@@ -63,6 +68,7 @@ class TrackingEvent:
         """The row, keyed by column name."""
         copy, envelope = self.copy, self.copy.envelope
         about = self.recipients or copy.recipients
+        count = len(about)
         row = {
             "date-time": timestamp(self.at),
             "source": self.source,
@@ -71,13 +77,13 @@ class TrackingEvent:
             "network-message-id": copy.id,
             "recipient-address": listed([recipient.address for recipient in about]),
             "total-bytes": str(envelope.size),
-            "recipient-count": str(len(about)),
+            "recipient-count": str(count),
             "message-subject": envelope.subject,
             "sender-address": envelope.sender or "<>",
             "return-path": envelope.sender or "<>",
         }
-        # A copy made after some recipients were settled may have only the others, with their numbers.
-        all_of_them = [one.number for one in about] == list(range(1, len(copy.recipients) + 1))
+        # A copy made after some recipients were settled may have only the others, in order of numbers.
+        all_of_them = not about or about[-1].number == count == len(copy.recipients)
         some = "" if all_of_them else numbers(about)
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         if self.digested and copy.digests:
@@ -85,7 +91,9 @@ class TrackingEvent:
             said = "" if copy.digests.late else copy.digests.envelope
             custom |= {"Content": copy.digests.content or "", "Envelope": said}
         row["custom-data"] = entries(custom)
-        row |= {key: value for key, value in self.more().items() if value}
+        for key, value in self.more().items():
+            if value:
+                row[key] = value
         return row
 
     def more(self) -> Columns:

@@ -203,14 +203,14 @@ class Copies:
             if row not in old:
                 self._run(SQL["put_recipient"], (*row, records.recipient_sum(row)))
                 self.planned += row[-1] is not None
-        old = {records.holder_row(before, item) for item in before.holders} if before else set()
-        new = {records.holder_row(after, item) for item in after.holders}
-        kept = {holder.database_id for holder in after.holders}
-        for row in old:
-            if row[1] not in kept:
-                self._run(SQL["drop_holder"], row[:2])
-        for row in new - old:
-            self._run(SQL["put_holder"], (*row, sums.row_sum(*row)))
+        known = before.holders if before else ()
+        for holder in after.holders:
+            if holder not in known:
+                row = records.holder_row(after, holder)
+                self._run(SQL["put_holder"], (*row, sums.row_sum(*row)))
+        for holder in known:
+            if holder not in after.holders and after.holder(holder.database_id) is None:
+                self._run(SQL["drop_holder"], (after.id, holder.database_id))
         if write.content and before:  # it replaces what is there
             digest = after.digests.content if after.digests else None
             self.freed.extend(sharing.renew(self._run, after.id, write.content, digest))

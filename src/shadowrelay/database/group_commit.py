@@ -21,6 +21,7 @@ def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[Work
     ``alone``: the transaction has a single work, here or in ``conclude``.
     """
     ledger.connection.execute("BEGIN IMMEDIATE")
+    ledger.wall_ahead = None
     try:
         return [_perform(ledger, work, alone=alone) for work in works]
     except BaseException:

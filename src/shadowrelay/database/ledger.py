@@ -6,12 +6,13 @@ owns; nothing here begins, commits or rolls back.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar, assert_never
+
+from pydantic_core import to_json
 
 from shadowrelay import failpoints
 from shadowrelay.core.decisions import (
@@ -78,8 +79,6 @@ SQL = load("queries.sql")
 _MILLISECOND = timedelta(milliseconds=1)
 AT_ONCE = 500
 """Messages that one transaction goes through; all other writes wait meanwhile."""
-
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 LINEAGE_FROM = "lineage_from"
 """The meta key of the first incarnation since messages were lost: what members know of earlier ones no longer
@@ -177,6 +176,7 @@ class SqlLedger(EventRows, Copies, RecordRows):
         self.listing: Listing | None = None
         self.at_once = AT_ONCE
         self.ahead: Callable[[], timedelta] = timedelta  # of the wall clock, of which rows of the log tell
+        self.wall_ahead: timedelta | None = None  # the same, once the open transaction has asked
         self._members: dict[ServerName, Member] = {}  # as stored; every message reads them
         self.refresh()
 
@@ -354,14 +354,16 @@ class SqlLedger(EventRows, Copies, RecordRows):
             self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
 
     def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed) -> None:
-        ahead = self.ahead()
-        row = (replace(event, at=event.at + ahead) if abs(ahead) > _MILLISECOND else event).columns()
+        if self.wall_ahead is None:
+            self.wall_ahead = self.ahead()
+        right = -_MILLISECOND <= self.wall_ahead <= _MILLISECOND
+        row = (event if right else replace(event, at=event.at + self.wall_ahead)).columns()
         failpoints.wrote(row["event-id"])
         self.tracked[row["event-id"]] += 1
         if what := counted(event, self.name):
             self.damage[what] += 1
         self._sequence += 1
-        self._run(SQL["put_tracking"], (self._sequence, _json(row)))
+        self._run(SQL["put_tracking"], (self._sequence, to_json(row).decode()))
 
     def _write(self, write: Write) -> None:
         match write:

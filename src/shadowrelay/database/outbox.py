@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 import structlog
+from pydantic_core import from_json
 
 from shadowrelay.core.identifiers import Beginning, Incarnation, MessageId
 from shadowrelay.core.tracking import RowsDamaged
@@ -68,11 +68,13 @@ def _columns(row: SqlRow) -> Columns:
 
 
 def _told(row: SqlRow) -> Columns:
-    found: Columns = json.loads(row[1])
+    found: Columns = from_json(row[1])
     "".join(found.values())  # an error unless each is text
     return found
 
 
 def _committed_in(openings: tuple[Beginning, ...], sequence: int) -> Incarnation:
-    began = [opening for opening in openings if opening.sequence < sequence]
-    return (began or openings[:1])[-1].incarnation
+    for opening in reversed(openings):
+        if opening.sequence < sequence:
+            return opening.incarnation
+    return openings[0].incarnation

@@ -255,7 +255,7 @@ def _hex(message_id: str) -> str:
 
 def due_at(copy: Copy, recipient: Recipient) -> int | None:
     """When to send to a recipient; None unless this node owns the message and may send it."""
-    if copy.damaged or not copy.owned or copy.confirmation is Confirmation.ASK or recipient.settled:
+    if recipient.settled or not copy.owned or copy.confirmation is Confirmation.ASK or copy.damaged:
         return None
     if recipient.suspended == FOREVER:
         return None
@@ -270,7 +270,7 @@ def recipient_row(copy: Copy, recipient: Recipient) -> SqlRow:
         recipient.number,
         recipient.address,
         recipient.next_hop,
-        ",".join(recipient.notify),
+        ",".join(recipient.notify) if recipient.notify else "",
         recipient.orcpt,
         recipient.status._value_,
         recipient.attempts,

@@ -79,7 +79,7 @@ def one(row: SqlRow) -> SqlRow:
 def row_sum(*columns: object) -> int:
     """The sum over the columns of a row, as a number that SQLite can store. Takes text, numbers and NULL."""
     # ASCII is the same in every version of Python, whichever Unicode it knows.
-    return xxhash.xxh3_64_intdigest(ascii(columns).encode()) >> 1
+    return xxhash.xxh3_64_intdigest(f"{columns!a}".encode()) >> 1
 
 
 def believed(row: SqlRow, found: int | None, *, old: bool) -> SqlRow:

@@ -48,7 +48,7 @@ class Tally:
         self.place: MessageId | None = FIRST
         self._counts: Counter[Key] = Counter()
         self._floors: dict[str, MessageId] = {}  # by next hop: no queued message for it has a lower id
-        self._journal: list[tuple[tuple[Key, ...], int]] = []  # changes of the open transaction
+        self._journal: list[tuple[tuple[Key, ...], tuple[Key, ...]]] = []  # of the open transaction
 
     def changed(self, before: Copy | None, after: Copy | None) -> None:
         """Add a change: a copy was stored (``before`` None), replaced, or dropped (``after`` None)."""
@@ -57,40 +57,29 @@ class Tally:
             return
         if before and after and _alike(before, after):
             return
-        if before:
-            self._add(before, -1)
-        if after:
-            self._add(after, 1)
+        self._count(_kinds(after) if after else (), _kinds(before) if before else ())
+        if after and after.owned:
+            for one in after.recipients:
+                if not one.settled and self._floors.get(one.next_hop, "~") > after.id:
+                    self._floors[one.next_hop] = after.id
 
     def forget(self, connection: sqlite3.Connection, message_id: MessageId) -> None:
         """Stop counting a message with damaged rows: it was counted by what they say, so subtract that."""
         if self.place is not None and message_id > self.place:
             return
-        for role, stage, confirmation, exposed, owner in connection.execute(SQL["kind_of"], (message_id,)):
-            keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
-            if role == Role.PRIMARY.value and stage in {Stage.QUEUED.value, Stage.SET_ASIDE.value}:
-                holders = connection.execute(SQL["holders_of"], (message_id,)).fetchall()
-                keys = (*keys, *_held_by([name for (name,) in holders]))
-            if (role, stage) == (Role.PRIMARY.value, Stage.QUEUED.value):
-                rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
-                waits = any(waits for _, waits in rows)
-                keys = (*keys, *_by_hop([_text(hop) for hop, _ in rows], exposed=bool(exposed), waits=waits))
-            elif (role, stage) == (Role.SHADOW.value, Stage.QUEUED.value):
-                rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
-                keys = (*keys, *_held(_text(owner), [_text(hop) for hop, _ in rows]))
-            self._count(keys, -1)
+        kinds = connection.execute(SQL["kind_of"], (message_id,)).fetchall()
+        for role, stage, confirmation, exposed, owner in kinds:
+            holders = [name for (name,) in connection.execute(SQL["holders_of"], (message_id,))]
+            rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
+            hops, waits = [_text(hop) for hop, _ in rows], any(waits for _, waits in rows)
+            self._count((), _kinds_of(role, stage, confirmation, exposed, owner, holders, hops, waits=waits))
 
-    def _add(self, copy: Copy, by: int) -> None:
-        self._count(_kinds(copy), by)
-        if by > 0 and copy.owned:
-            for one in copy.recipients:
-                if not one.settled and self._floors.get(one.next_hop, "~") > copy.id:
-                    self._floors[one.next_hop] = copy.id
-
-    def _count(self, keys: tuple[Key, ...], by: int) -> None:
-        for key in keys:
-            self._counts[key] += by
-        self._journal.append((keys, by))
+    def _count(self, come: tuple[Key, ...], gone: tuple[Key, ...]) -> None:
+        for key in come:
+            self._counts[key] += 1
+        for key in gone:
+            self._counts[key] -= 1
+        self._journal.append((come, gone))
 
     def mark(self) -> int:
         """The point that ``undo`` goes back to."""
@@ -98,10 +87,9 @@ class Tally:
 
     def undo(self, mark: int) -> None:
         """Take back every change since ``mark``."""
-        while len(self._journal) > mark:
-            keys, by = self._journal.pop()
-            for key in keys:
-                self._counts[key] -= by
+        for come, gone in self._journal[mark:]:
+            self._count(gone, come)
+        del self._journal[mark:]
 
     def keep(self) -> None:
         """Keep the changes: the transaction is durable."""
@@ -228,18 +216,39 @@ def _alike(before: Copy, after: Copy) -> bool:
 def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.stage is Stage.SAFETY_NET:
         return ()
-    kind = copy.role._value_, copy.stage._value_, copy.confirmation._value_  # ``value`` is two calls
-    keys = _keys(*kind, copy.owner, exposed=copy.exposed)
+    holders: tuple[ServerName, ...] = ()
+    hops: tuple[NextHop, ...] = ()
     if copy.unfinished:  # a holder of what is set aside is missed like any other
-        keys += _held_by([one.name for one in copy.holders if one.state is HolderState.HOLDING])
-    owned = copy.owned
-    if not owned and not copy.held:
-        return keys
-    hops = tuple([one.next_hop for one in copy.recipients if not one.settled])
-    if not owned:
-        return keys + (_held_to_few if len(hops) <= FEW else _held)(copy.owner, hops)
+        holders = tuple([one.name for one in copy.holders if one.state is HolderState.HOLDING])
+    if copy.queued:
+        hops = tuple([one.next_hop for one in copy.recipients if not one.settled])
+    kind = copy.role._value_, copy.stage._value_, copy.confirmation._value_  # ``value`` is two calls
+    kinds = _kinds_of_few if len(hops) <= FEW else _kinds_of
     waits = copy.confirmation is Confirmation.ASK or copy.damaged
-    return keys + (_by_few_hops if len(hops) <= FEW else _by_hop)(hops, exposed=copy.exposed, waits=waits)
+    return kinds(*kind, copy.exposed, copy.owner, holders, hops, waits=waits)
+
+
+def _kinds_of(
+    role: str,
+    stage: str,
+    confirmation: str,
+    exposed: int,
+    owner: str,
+    holders: Sequence[str],
+    hops: Sequence[str],
+    *,
+    waits: bool,
+) -> tuple[Key, ...]:
+    """``holders``: all members that hold a copy. ``hops``: one of each recipient that is not settled. Holders
+    count of what this node owns, and hops of what is in a queue.
+    """
+    keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
+    ours = role == Role.PRIMARY.value
+    if ours and stage in {Stage.QUEUED.value, Stage.SET_ASIDE.value}:
+        keys += _held_by(holders)
+    if stage != Stage.QUEUED.value:
+        return keys
+    return keys + (_by_hop(hops, exposed=bool(exposed), waits=waits) if ours else _held(_text(owner), hops))
 
 
 def _held_by(names: Sequence[str]) -> tuple[Key, ...]:
@@ -269,11 +278,9 @@ def _by_hop(hops: Sequence[str], *, exposed: bool, waits: bool) -> tuple[Key, ..
     return tuple(keys)
 
 
-_held_to_few = lru_cache(maxsize=1024)(_held)
-_by_few_hops = lru_cache(maxsize=1024)(_by_hop)
+_kinds_of_few = lru_cache(maxsize=1024)(_kinds_of)
 
 
-@lru_cache(maxsize=256)
 def _keys(role: str, stage: str, confirmation: str, owner: str, *, exposed: bool) -> tuple[Key, ...]:
     keys: list[Key] = [("in", _text(role), _text(stage))]
     if stage == Stage.QUEUED.value:
