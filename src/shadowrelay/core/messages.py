@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import field
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 from shadowrelay.core.identifiers import (
     DatabaseId,
@@ -242,10 +243,11 @@ class Holder:
 class Copy:
     """A message on one node: the aggregate that every decision about it reads and returns.
 
-    The last four follow from the others, and are computed once. ``owned``: this node is the primary server,
-    and the message is still in transit; ``unfinished``: or it waits for an operator. ``redundant``: a member
-    on another machine is known to hold a copy. ``exposed``: unfinished, and not redundant. What is set aside
-    may yet be sent, so its loss would be as bad; but if it is damaged, no member has anything to lose.
+    The last ones follow from the others, and are computed once. ``damaged``: the content differs from its
+    digest, so it may not leave this node, or be relied on. ``owned``: this node is the primary server, and
+    the message is still in transit; ``unfinished``: or it waits for an operator. ``redundant``: a member on
+    another machine is known to hold a copy. ``exposed``: unfinished, and not redundant. What is set aside may
+    yet be sent, so its loss would be as bad; but if it is damaged, no member has anything to lose.
     """
 
     id: MessageId
@@ -273,22 +275,25 @@ class Copy:
     renewed_at: datetime | None = None  # a shadow copy: when its owner last said that it has the message
     content_of: MessageId | None = None  # made of another message: whose content it has, octet for octet
     request: RequestId | None = None  # resubmitted: the resubmit request that called for it
+    queued: bool = field(init=False, repr=False, compare=False)
+    damaged: bool = field(init=False, repr=False, compare=False)
     owned: bool = field(init=False, repr=False, compare=False)
     unfinished: bool = field(init=False, repr=False, compare=False)
     redundant: bool = field(init=False, repr=False, compare=False)
     exposed: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        stage, redundant = self.stage, False
+        this: Any = self  # frozen for the type checker alone
+        primary, aside = self.role is Role.PRIMARY, self.stage is Stage.SET_ASIDE
+        this.queued = queued = self.stage is Stage.QUEUED
+        this.damaged = self.damage is Damage.CONTENT
+        this.owned = primary and queued
+        this.unfinished = primary and (queued or aside)
+        this.redundant = False
         for holder in self.holders:
-            redundant = redundant or holder.state is HolderState.HOLDING
-        primary, aside = self.role is Role.PRIMARY, stage is Stage.SET_ASIDE
-        unfinished = primary and (stage is Stage.QUEUED or aside)
-        become = object.__setattr__
-        become(self, "owned", primary and stage is Stage.QUEUED)
-        become(self, "unfinished", unfinished)
-        become(self, "redundant", redundant)
-        become(self, "exposed", unfinished and not redundant and not (aside and self.damaged))
+            if holder.state is HolderState.HOLDING:
+                this.redundant = True
+        this.exposed = self.unfinished and not self.redundant and not (aside and self.damaged)
 
     @property
     def came_at(self) -> datetime:
@@ -298,15 +303,6 @@ class Copy:
         if not any(one.ordered_at for one in self.recipients) or not tells_its_time(self.id):
             return self.received_at
         return min(self.received_at, id_time(self.id))
-
-    @property
-    def damaged(self) -> bool:
-        """Does the content differ from its digest? Then it may not leave this node, or be relied on."""
-        return self.damage is Damage.CONTENT
-
-    @property
-    def queued(self) -> bool:
-        return self.stage is Stage.QUEUED
 
     @property
     def held(self) -> bool:

@@ -32,7 +32,8 @@ else:
 
         def __missing__(self, key):
             kind, *changes = key
-            fields = [field.name for field in dataclasses.fields(kind)]
+            # What a class computes of its fields, it computes again.
+            fields = [field.name for field in dataclasses.fields(kind) if field.init]
             if unknown := set(changes).difference(fields):
                 raise AttributeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
             lines = [f"_new.{name} = {name if name in changes else f'_old.{name}'}" for name in fields]

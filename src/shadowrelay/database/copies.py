@@ -223,11 +223,9 @@ class Copies:
 
     def _remember(self, copy: Copy) -> None:
         self._recent.pop(copy.id, None)
-        if copy.stage is Stage.ARRIVING:
-            return
-        if len(copy.recipients) > FEW or len(copy.holders) > 1:  # SQL reads those in its own order
-            return
-        if copy.stage is Stage.SAFETY_NET:  # hardly read again: leave the room to others
+        if copy.stage is Stage.ARRIVING or copy.stage is Stage.SAFETY_NET:
+            return  # what is settled is hardly read again: leave the room to others
+        if copy.recipients[FEW:] or copy.holders[1:]:  # SQL reads those in its own order
             return
         if len(self._recent) >= MOST_RECENT:
             del self._recent[next(iter(self._recent))]

@@ -53,7 +53,7 @@ def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
     """
     if not alone:
         ledger.connection.execute("SAVEPOINT work")
-    freed, counted, changed = len(ledger.freed), ledger.tally.mark(), len(ledger.awaited_changes)
+    freed, counted, changed = len(ledger.freed), len(ledger.tally.journal), len(ledger.awaited_changes)
     problem: Exception | None = None
     result = None
     try:

@@ -113,7 +113,7 @@ def _claimed(
         copy = ledger.expected(message_id)
         if copy is None:  # damaged: once that is on record, it is not due any more
             continue
-        due = tuple(one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now))
+        due = tuple([one for one in copy.recipients if one.next_hop == next_hop and _is_due(copy, one, now)])
         if not due and ledger.derived_differ(copy):
             ledger.write_again(copy, derived=True)
             continue

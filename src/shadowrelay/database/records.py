@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from shadowrelay.core import digests
 from shadowrelay.core.decisions import (
@@ -248,6 +249,7 @@ def recipient_sum(row: SqlRow) -> int:
     return row_sum(*_given(row[:-1], *_LATER))
 
 
+@lru_cache(maxsize=2048)
 def _hex(message_id: str) -> str:
     """Like SQLite's ``hex``: it also takes an id that is not valid text."""
     return message_id.encode().hex().upper()
@@ -255,7 +257,9 @@ def _hex(message_id: str) -> str:
 
 def due_at(copy: Copy, recipient: Recipient) -> int | None:
     """When to send to a recipient; None unless this node owns the message and may send it."""
-    if recipient.settled or not copy.owned or copy.confirmation is Confirmation.ASK or copy.damaged:
+    if recipient.status is not Status.READY or copy.damaged:
+        return None
+    if not copy.owned or copy.confirmation is Confirmation.ASK:
         return None
     if recipient.suspended == FOREVER:
         return None

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from shadowrelay.core.identifiers import FIRST, MessageId, NextHop, ServerName
-from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage
+from shadowrelay.core.messages import Confirmation, Copy, HolderState, Role, Stage, Status
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.queries import load
 
@@ -42,13 +42,15 @@ class HopCounts:
 
 
 class Tally:
-    """Counts by kind. ``place``: the id up to which they are complete; None: all are."""
+    """Counts by kind. ``place``: the id up to which they are complete; None: all are. ``journal``: what came
+    and went in the open transaction.
+    """
 
     def __init__(self) -> None:
         self.place: MessageId | None = FIRST
         self._counts: Counter[Key] = Counter()
         self._floors: dict[str, MessageId] = {}  # by next hop: no queued message for it has a lower id
-        self._journal: list[tuple[tuple[Key, ...], tuple[Key, ...]]] = []  # of the open transaction
+        self.journal: list[tuple[tuple[Key, ...], tuple[Key, ...]]] = []
 
     def changed(self, before: Copy | None, after: Copy | None) -> None:
         """Add a change: a copy was stored (``before`` None), replaced, or dropped (``after`` None)."""
@@ -79,21 +81,17 @@ class Tally:
             self._counts[key] += 1
         for key in gone:
             self._counts[key] -= 1
-        self._journal.append((come, gone))
-
-    def mark(self) -> int:
-        """The point that ``undo`` goes back to."""
-        return len(self._journal)
+        self.journal.append((come, gone))
 
     def undo(self, mark: int) -> None:
-        """Take back every change since ``mark``."""
-        for come, gone in self._journal[mark:]:
+        """Take back every change but the first ``mark`` in the journal."""
+        for come, gone in self.journal[mark:]:
             self._count(gone, come)
-        del self._journal[mark:]
+        del self.journal[mark:]
 
     def keep(self) -> None:
         """Keep the changes: the transaction is durable."""
-        self._journal.clear()
+        self.journal.clear()
 
     def count(self, connection: sqlite3.Connection, until: MessageId | None) -> None:
         """Count the messages behind ``place`` up to ``until`` (None: all), as they are now."""
@@ -221,9 +219,9 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     if copy.unfinished:  # a holder of what is set aside is missed like any other
         holders = tuple([one.name for one in copy.holders if one.state is HolderState.HOLDING])
     if copy.queued:
-        hops = tuple([one.next_hop for one in copy.recipients if not one.settled])
+        hops = tuple([one.next_hop for one in copy.recipients if one.status is Status.READY])
     kind = copy.role._value_, copy.stage._value_, copy.confirmation._value_  # ``value`` is two calls
-    kinds = _kinds_of_few if len(hops) <= FEW else _kinds_of
+    kinds = _kinds_of if hops[FEW:] else _kinds_of_few
     waits = copy.confirmation is Confirmation.ASK or copy.damaged
     return kinds(*kind, copy.exposed, copy.owner, holders, hops, waits=waits)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -40,6 +41,7 @@ T = TypeVar("T")
 
 MOST_PER_COMMIT = 512
 QUIET_TURNS = 3  # turns of the event loop without new work, after which a commit begins
+_BRIEF = attrgetter("brief")
 _SHRINK = "PRAGMA incremental_vacuum(2000); PRAGMA wal_checkpoint(TRUNCATE);"
 
 
@@ -189,11 +191,12 @@ class TransportDatabase:
         return self._submit(work, brief=True)
 
     def _submit(self, work: Callable[[SqlLedger], T], *, brief: bool) -> asyncio.Future[T]:
-        if self.failed.is_set() or self._writer is None:
+        if self.failure or self._writer is None:
             raise DatabaseFailed(self.failure or "the transport database is closed")
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[T] = asyncio.Future()
+        if not self._jobs:
+            self._asked.set()
         self._jobs.append(_Job(work, done, brief))
-        self._asked.set()
         return done
 
     async def _write(self) -> None:
@@ -227,7 +230,7 @@ class TransportDatabase:
         """Commit a group and answer its callers. Returns False after a failure, which is final."""
         tracked, planned = self.lineage.sequence, self.ledger.planned
         try:
-            group.sort(key=lambda job: not job.brief)
+            group.sort(key=_BRIEF, reverse=True)
             async with self._turn:
                 if self.failed.is_set():  # while the group was collected
                     raise DatabaseFailed(self.failure)

@@ -39,7 +39,7 @@ def journal_of(copy: Copy, journals: Journals, behind: Iterable[NextHop] = ()) -
     A message that was made from another one (a report, a journal copy, a resubmitted message) has none. The
     addresses are part of the id: nodes with different settings make different messages.
     """
-    if is_derived(copy.id) or copy.request is not None or copy.damaged:
+    if not journals or is_derived(copy.id) or copy.request is not None or copy.damaged:
         return None
     ways = {NextHop(one.next_hop.partition("/")[0]) for one in copy.recipients}
     to = sorted({journals[way] for way in ways.union(behind) if way in journals})

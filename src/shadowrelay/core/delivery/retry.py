@@ -35,12 +35,14 @@ def since(copy: Copy, recipients: Iterable[Recipient]) -> datetime:
 
 def expires_at(received_at: datetime, policy: Policy) -> datetime:
     """When an undelivered message fails; a delay notice promises retries until then."""
-    return _aware(received_at) + policy.message_expiration_timeout
+    if received_at.tzinfo is None:
+        raise ValueError("a datetime without time zone has no place here")
+    return received_at + policy.message_expiration_timeout
 
 
 def expired(received_at: datetime, now: datetime, policy: Policy) -> bool:
     """Whether undelivered recipients are given up. A clock set back makes a message younger, never older."""
-    return _aware(now) >= expires_at(received_at, policy)
+    return now >= expires_at(received_at, policy)
 
 
 def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime, policy: Policy) -> bool:
@@ -51,9 +53,3 @@ def delay_notice_due(recipient: Recipient, received_at: datetime, now: datetime,
     if recipient.settled or recipient.delay_notified or expired(received_at, now, policy):
         return False
     return now - received_at >= policy.delay_notification_timeout
-
-
-def _aware(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise ValueError("a datetime without time zone has no place here")
-    return moment

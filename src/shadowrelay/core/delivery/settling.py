@@ -122,22 +122,25 @@ def settle(
     by_number = {recipient.number: recipient for recipient in copy.unsettled}
     current = [result for result in results if result.number in by_number]
     reports = tuple(reports)
-    made = {one.about: one for one in reports if isinstance(one, Report) and one.about in by_number}
-    lists = {one.about: one for one in reports if isinstance(one, Expansion) and one.about in by_number}
-    awaited = {r.about: r.id for r in made.values() if r.settles and not already_safe(ledger, r.id)}
-    awaited |= {one.about: one.id for one in lists.values() if not already_safe(ledger, one.id)}
+    made = [one for one in reports if isinstance(one, Report) and one.about in by_number]
+    lists = [one for one in reports if isinstance(one, Expansion) and one.about in by_number]
+    awaited = {one.about: one.id for one in made if one.settles and not already_safe(ledger, one.id)}
+    awaited |= {one.about: one.id for one in lists if not already_safe(ledger, one.id)}
     changed = [_after(by_number[result.number], result, hop, awaited, now) for result in current]
+    kept = [one.number for one in changed if one.status not in (Status.READY, Status.REMOVED)]
     copied: Decision[MessageId | None] = Decision(None)
-    if any(_kept(one) for one in changed):
+    if kept:  # a settlement of this kind goes to the journal
         copied = journaled(ledger, copy, _journal_in(reports), now)
-        changed = [replace(one, journal=copied.then) if _kept(one) else one for one in changed]
+    if copied.then:
+        changed = [replace(one, journal=copied.then) if one.number in kept else one for one in changed]
     after = copy.with_recipients(changed)
-    if not after.unsettled:
+    last = not after.unsettled
+    if last:
         after = settled_now(after, now)
-    settled = [recipient for recipient in changed if recipient.settled]
+    settled = [recipient for recipient in changed if recipient.status is not Status.READY]
     writes: list[Write] = [SaveCopy(copy, after)] if after != copy else []
     writes += announced(ledger, after, settled, now)
-    if any(one.ending is Ending.UNREADABLE for one in current):
+    if Ending.UNREADABLE in [one.ending for one in current]:
         writes += addressed(listeners(after), unread(after, changed), now)
     if hop.tracks is not None:
         accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
@@ -145,26 +148,16 @@ def settle(
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed] = []
     events += _told(after, current, changed, hop, now, by)
     events += _told_again(after, results, by_number, hop, now)
-    once = {one.id: one.about for one in reversed(lists.values())}  # two recipients may be one list
+    once = {one.id: one.about for one in reversed(lists)}  # two recipients may be one list
     by_list = [
-        queue_expansion(ledger, after, one, results, now, first=once[one.id] == one.about)
-        for one in lists.values()
+        queue_expansion(ledger, after, one, results, now, first=once[one.id] == one.about) for one in lists
     ]
-    for queued in (
-        copied,
-        *by_list,
-        *(_queue_report(ledger, after, report, now) for report in made.values()),
-    ):
+    for queued in (copied, *by_list, *[_queue_report(ledger, after, report, now) for report in made]):
         writes += queued.writes
         events += queued.events
-    if not after.unsettled and after.reports_on:
+    if last and after.reports_on:
         writes += report_is_safe(ledger, after, now).writes
     return Decision(after, tuple(writes), tuple(events))
-
-
-def _kept(one: Recipient) -> bool:
-    """Does a settlement of this kind go to the journal? A removal does not."""
-    return one.settled and one.status is not Status.REMOVED
 
 
 def _journal_in(reports: Iterable[Report | JournalCopy | Expansion]) -> JournalCopy | None:
@@ -211,35 +204,40 @@ def _after(
     awaited: Mapping[int, MessageId],
     now: datetime,
 ) -> Recipient:
-    waits = awaited.get(recipient.number)
-    tried = replace(recipient, last_reply=result.reply, attempts=recipient.attempts + 1)
+    attempts = recipient.attempts + (result.ending is not Ending.REMOVED)
     match result.ending:
         case Ending.ACCEPTED | Ending.DUPLICATE:
             status = Status.DELIVERED if hop.inside else Status.RELAYED
-            return replace(tried, status=status, next_attempt=None, report=waits, settled_at=now)
         case Ending.EXPANDED | Ending.POSTED:  # Safety Net gives the members' message back, and not this one
-            return replace(tried, status=Status.RELAYED, next_attempt=None, report=waits, settled_at=now)
+            status = Status.RELAYED
         case Ending.REJECTED | Ending.EXPIRED:
-            return replace(tried, status=Status.FAILED, next_attempt=None, report=waits, settled_at=now)
+            status = Status.FAILED
         case Ending.REMOVED:
-            return replace(
-                recipient,
-                status=Status.REMOVED,
-                next_attempt=None,
-                report=waits,
-                settled_at=now,
-                last_reply=result.reply,
-            )
+            status = Status.REMOVED
         case Ending.UNREADABLE:
             unread = Unread(1 + (recipient.unread.tries if recipient.unread else 0), hop.server)
-            return replace(_deferred(tried, result, now), unread=unread)
+            return replace(_deferred(recipient, result, now), unread=unread)
         case Ending.DEFERRED | Ending.IN_DOUBT:
-            return _deferred(tried, result, now)
+            return _deferred(recipient, result, now)
+    return replace(
+        recipient,
+        status=status,
+        attempts=attempts,
+        next_attempt=None,
+        last_reply=result.reply,
+        report=awaited.get(recipient.number),
+        settled_at=now,
+    )
 
 
-def _deferred(tried: Recipient, result: AttemptResult, now: datetime) -> Recipient:
-    notified = tried.delay_notified or result.late
-    return replace(tried, next_attempt=now + result.retry_after, delay_notified=notified)
+def _deferred(recipient: Recipient, result: AttemptResult, now: datetime) -> Recipient:
+    return replace(
+        recipient,
+        attempts=recipient.attempts + 1,
+        next_attempt=now + result.retry_after,
+        last_reply=result.reply,
+        delay_notified=recipient.delay_notified or result.late,
+    )
 
 
 def _told(
@@ -292,7 +290,7 @@ def _told_again(
         for result in results
         if result.number not in unsettled and result.ending in (Ending.ACCEPTED, Ending.DUPLICATE)
     ]
-    by_number = {recipient.number: recipient for recipient in copy.recipients}
+    by_number = {recipient.number: recipient for recipient in copy.recipients} if taken else {}
     return _told(copy, taken, [by_number[result.number] for result in taken], hop, now)
 
 

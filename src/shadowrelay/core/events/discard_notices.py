@@ -25,6 +25,7 @@ OUTCOME = {
 
 STATUS = {argument: status for status, argument in OUTCOME.items()}
 
+_REMOVED = OUTCOME[Status.REMOVED]
 _BEYOND = OUTCOME | {Status.REMOVED: OUTCOME[Status.FAILED]}
 """The same for peers beyond the boundary, which know no removal."""
 
@@ -44,11 +45,8 @@ def delivered(copy: Copy, recipients: Iterable[Recipient]) -> tuple[Verdict, ...
             ending = OUTCOME[recipient.status], recipient.settled_at
             groups.setdefault(ending, []).append(recipient.number)
     for (outcome, at), numbers in groups.items():
-        if len(numbers) == len(copy.recipients):
-            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, (), at))
-            continue
-        for part in _parts(numbers):
-            verdicts.append(Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part, at))
+        parts = [()] if len(numbers) == len(copy.recipients) else _parts(numbers)
+        verdicts += [Verdict(copy.id, copy.epoch, VerdictKind.DELIVERED, outcome, part, at) for part in parts]
     return tuple(verdicts)
 
 
@@ -111,11 +109,8 @@ def addressed(
     addressees: Iterable[DatabaseId], verdicts: Sequence[Verdict], now: datetime
 ) -> tuple[DiscardEvent, ...]:
     """One event for each addressee and verdict; no addressee gets a verdict twice."""
-    return tuple(
-        DiscardEvent(addressee, verdict, now)
-        for addressee in dict.fromkeys(addressees)
-        for verdict in verdicts
-    )
+    once = dict.fromkeys(addressees)
+    return tuple([DiscardEvent(addressee, verdict, now) for addressee in once for verdict in verdicts])
 
 
 def announced(
@@ -123,8 +118,8 @@ def announced(
 ) -> tuple[DiscardEvent, ...]:
     """The events for everybody about those of the recipients that are settled, and that wait for nothing."""
     verdicts = delivered(copy, recipients)
-    removals = [one for one in verdicts if one.argument == OUTCOME[Status.REMOVED]]
-    told = addressed(listeners(copy), [one for one in verdicts if one not in removals], now)
+    removals = [one for one in verdicts if one.argument == _REMOVED]
+    told = addressed(listeners(copy), [one for one in verdicts if one.argument != _REMOVED], now)
     told += addressed(order_listeners(ledger, copy), removals, now) if removals else ()
     return (*told, *to_giver(ledger, copy.id, recipients, now))
 

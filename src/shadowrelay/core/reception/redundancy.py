@@ -144,7 +144,7 @@ def accept(
         arrival, again = _not_taken(ledger, arrival, arrival.handed, now)
         if not arrival.recipients:
             return Decision(Answer.REPEATED, again)
-    found = (holder for attempt in attempts if (holder := _holder(ledger, attempt)))
+    found = [holder for attempt in attempts if (holder := _holder(ledger, attempt))]
     holders = tuple({holder.database_id: holder for holder in found}.values())  # the last offer counts
     redundant = [holder for holder in holders if holder.state is HolderState.HOLDING]
     may_be_exposed = answered or (last_resort and not policy.reject_message_on_shadow_failure)
@@ -154,13 +154,16 @@ def accept(
             gone.append(refused(arrival.id, policy, now))
         return Decision(Answer.NOT_REDUNDANT, tuple(gone))
     copy = replace(
-        _received(ledger, arrival, now),
+        arrived or _received(ledger, arrival, now),
+        stage=Stage.QUEUED,
+        recipients=arrival.recipients,
+        digests=arrival.digests,
         holders=holders,
-        ranks_given=max((attempt.rank for attempt in attempts), default=0),
+        ranks_given=max([attempt.rank for attempt in attempts], default=0),
         confirmation=Confirmation.ASK if late else Confirmation.NONE,
         confirm_since=now if late else None,
     )
-    told = tuple(attempt.told for attempt in attempts)
+    told = tuple([attempt.told for attempt in attempts])
     events: list[TrackingEvent] = []
     if redundant:
         last = redundant[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.sites import site_hop
@@ -78,6 +79,7 @@ def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
     return next((domain for domain in domains if not domain.startswith(("*", "."))), own)
 
 
+@lru_cache(maxsize=4096)
 def _specificity(domain: str, pattern: str) -> int:
     """0: no match. Otherwise higher for a longer name in the pattern, highest for the domain itself."""
     if pattern == DEFAULT:

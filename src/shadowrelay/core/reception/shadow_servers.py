@@ -101,10 +101,9 @@ def healthy_turn(
         if any(last in sites.members for sites in order):
             return Turn(last)
     asked = _counted(attempts)
-    left = (name for name in _open(order, attempts, asked) if not (name in skipped or asked[name]))
-    if first:
-        return next((Turn(name) for name in sorted(left, key=lambda name: name not in first)), None)
-    return next((Turn(name) for name in left), None)
+    left = [name for name in _open(order, attempts, asked) if not (name in skipped or asked[name])]
+    left = sorted(left, key=lambda name: name not in first) if first else left
+    return Turn(left[0]) if left else None
 
 
 def next_turn(
@@ -139,7 +138,7 @@ def _open(
     refused = {attempt.name for attempt in attempts if attempt.concern is Concern.COPY}
     for sites in order:
         if (sum(asked[name] for name in sites.members) if asked else 0) < sites.attempts:
-            yield from (name for name in sites.members if name not in refused)
+            yield from [name for name in sites.members if name not in refused]
 
 
 def _counted(attempts: Sequence[OfferAttempt]) -> Counter[ServerName]:
