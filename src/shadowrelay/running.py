@@ -88,32 +88,34 @@ class Performer:
         finally:
             script.close()
 
-    async def _perform(self, step: AnyStep) -> object:
+    def _perform(self, step: AnyStep) -> Awaitable[object]:
         match step:
             case Transact(work):
-                return await self.transact(work)
+                return self.transact(work)
             case OfferCopy():
-                return await self.offer(step)
+                return self.offer(step)
             case Beside(work, offered):
-                arriving = self.transact(work)
-                attempt = await self.offer(offered)
-                return Both(await arriving, attempt, self.known(offered.to))
+                return self._beside(work, offered)
             case Pause(length):
-                await asyncio.sleep(length.total_seconds())
-                return None
+                return asyncio.sleep(length.total_seconds())
             case Greet():
-                return await self.greet(step)
+                return self.greet(step)
             case Ask():
-                return await self.ask(step)
+                return self.ask(step)
             case Operate():
-                return await self.operate(step)
+                return self.operate(step)
             case Compare():
-                return await self.compare(step)
+                return self.compare(step)
             case AllFound():
-                return await self.all_found()
+                return self.all_found()
             case SendOn():
-                return await self.send(step)
+                return self.send(step)
             case WriteReports():
-                return await self.report(step)
+                return self.report(step)
             case _:
                 assert_never(step)
+
+    async def _beside(self, work: Callable[[Any], Any], offered: OfferCopy) -> Both[Any]:
+        arriving = self.transact(work)
+        attempt = await self.offer(offered)
+        return Both(await arriving, attempt, self.known(offered.to))

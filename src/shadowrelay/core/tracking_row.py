@@ -83,7 +83,7 @@ class TrackingEvent:
             "return-path": envelope.sender or "<>",
         }
         # A copy made after some recipients were settled may have only the others, in order of numbers.
-        all_of_them = not about or about[-1].number == count == len(copy.recipients)
+        all_of_them = not about or (about[-1].number == count and not copy.recipients[count:])
         some = "" if all_of_them else numbers(about)
         custom = {"Epoch": str(copy.epoch), "Recipients": some} | self.custom()
         if self.digested and copy.digests:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import structlog
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, core_schema
 
 from shadowrelay.core.identifiers import Beginning, Incarnation, MessageId
 from shadowrelay.core.tracking import RowsDamaged
@@ -18,6 +18,9 @@ from shadowrelay.database.sums import SqlRow
 from shadowrelay.database.transport import TransportDatabase
 
 log = structlog.get_logger(__name__)
+
+_TEXT = core_schema.str_schema(strict=True)
+_TEXTS = SchemaValidator(core_schema.dict_schema(_TEXT, _TEXT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +71,7 @@ def _columns(row: SqlRow) -> Columns:
 
 
 def _told(row: SqlRow) -> Columns:
-    found: Columns = from_json(row[1])
-    "".join(found.values())  # an error unless each is text
+    found: Columns = _TEXTS.validate_json(row[1])
     return found
 
 

@@ -271,7 +271,9 @@ def vouches(member: Member | None, database_id: DatabaseId, mark: Mark) -> bool:
     """The same as ``stands``, for a member already looked up."""
     if member is None or member.lineage is None or member.retired:
         return False
-    return member.lineage.at_least(mark).continuity(database_id, mark) is Continuity.UNBROKEN
+    if mark.incarnation == member.lineage.incarnation:  # the running one: by now it is at that mark
+        return database_id == member.lineage.database_id
+    return member.lineage.continuity(database_id, mark) is Continuity.UNBROKEN
 
 
 def outranks(epoch: int, rank: int, name: ServerName, other: tuple[int, int, ServerName]) -> bool:
