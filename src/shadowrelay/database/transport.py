@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
@@ -106,7 +105,8 @@ class TransportDatabase:
     unchecked: bool = False  # it is not yet known whether the file is whole
     commits: int = 0
     in_hand: InHand = field(default_factory=InHand)
-    _jobs: deque[_Job | None] = field(default_factory=deque)  # None ends the writer
+    _jobs: list[_Job] = field(default_factory=list)
+    _closing: bool = False  # once the jobs are done, the writer ends
     _asked: asyncio.Event = field(default_factory=asyncio.Event)  # there may be jobs
     _writer: asyncio.Task[None] | None = None
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # its holder may use the connection
@@ -200,31 +200,31 @@ class TransportDatabase:
         return done
 
     async def _write(self) -> None:
-        last = False
-        while not last:
-            group, last = await self._gather()
+        while self._jobs or not self._closing:
+            group = await self._gather()
             if group and not await self._commit(group):
                 return
 
-    async def _gather(self) -> tuple[list[_Job], bool]:
-        """Collect the work of the next commit. Returns it, and whether it is the last group.
+    async def _gather(self) -> list[_Job]:
+        """Collect the work of the next commit; there may be none at the end.
 
         Senders that one commit answered come back together, a few turns of the event loop apart. A commit
         that began with the first of them would hold only that one, and all others would wait for it.
         """
-        group: list[_Job] = []
-        while not self._jobs:  # once more if a failure took them away
+        while not (self._jobs or self._closing):  # once more if a failure took them away
             self._asked.clear()
             await self._asked.wait()
-        while (job := self._jobs.popleft()) is not None:
-            group.append(job)
-            for _ in range(QUIET_TURNS):
-                if self._jobs:
-                    break
+        group: list[_Job] = []
+        quiet, room = 0, MOST_PER_COMMIT
+        while room and (self._jobs or quiet < QUIET_TURNS):
+            if self._jobs:
+                group += self._jobs[:room]
+                del self._jobs[:room]
+                quiet, room = 0, MOST_PER_COMMIT - len(group)
+            else:
+                quiet += 1
                 await asyncio.sleep(0)
-            if len(group) >= MOST_PER_COMMIT or not self._jobs:
-                return group, False
-        return group, True
+        return group
 
     async def _commit(self, group: list[_Job]) -> bool:
         """Commit a group and answer its callers. Returns False after a failure, which is final."""
@@ -307,7 +307,7 @@ class TransportDatabase:
         if not self.failed.is_set():
             self.failure = why
             self.failed.set()
-        group += filter(None, self._jobs)
+        group += self._jobs
         self._jobs.clear()
         for job in group:
             if not job.done.done():
@@ -371,7 +371,7 @@ class TransportDatabase:
                     await self.transact(
                         partial(opening.mark_stopped, checked=checked, now=now, reckoning=reckoning)
                     )
-            self._jobs.append(None)
+            self._closing = True
             self._asked.set()
             await self._writer
             self._writer = None
