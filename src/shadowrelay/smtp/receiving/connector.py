@@ -262,11 +262,9 @@ class Connector:
         self.options = options
         self._receiver = receiver
         self._make_session = session
+        rates = Rates(options.name, options.rates, shared) if options.rates else None
         self._register = Register(
-            options.max_inbound_connections,
-            options.max_inbound_connections_per_source,
-            shared,
-            Rates(options.name, options.rates, shared) if options.rates else None,
+            options.max_inbound_connections, options.max_inbound_connections_per_source, shared, rates
         )
         self._counts, self._shared = shared, shared is not None
         self._waiting: list[socket.socket] = []
