@@ -33,6 +33,7 @@ class Receive(TrackingEvent):
     handed_as: str = ""  # its id of the message
     redundant: str = ""  # '' or 'Failed', as Exchange writes S:Replication; or arrivals.UNKNOWN
     unfiltered: str = ""  # the filters that were down, and without which it was taken, joined with ``+``
+    quarantined: str = ""  # why a filter suspended all its recipients
 
     def more(self) -> Columns:
         return {
@@ -45,7 +46,8 @@ class Receive(TrackingEvent):
 
     def custom(self) -> dict[str, str]:
         by = {"HandedBy": self.handed_by, "HandedAs": self.handed_as}
-        return {"Replication": self.redundant, "Login": self.login, "Unfiltered": self.unfiltered} | by
+        filtered = {"Unfiltered": self.unfiltered, "Quarantined": self.quarantined}
+        return {"Replication": self.redundant, "Login": self.login} | by | filtered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, ServerName
-from shadowrelay.core.reception.filtered import dropped
+from shadowrelay.core.reception.filtered import dropped, quarantined
 from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
@@ -175,9 +175,6 @@ class FilteredSink(IntakeSink):
             raise self._no_room(error) from error
 
     async def _take(self, before: FilteredMessage, after: FilteredMessage) -> None:
-        if after.quarantined:
-            log.warning("quarantine_is_put_off", message=self._arrival.id, reason=after.quarantined)
-            raise Refused.by(PUT_OFF)
         if after.altered:
             written = self._another()
             await after.write(written)
@@ -186,9 +183,10 @@ class FilteredSink(IntakeSink):
             self._describe(b"".join(after.fields))
         if (after.sender, after.recipients) != (before.sender, before.recipients):
             self._arrival = self.given.intake.readdressed(self._arrival, after, self.given.recipients)
-        unfiltered = "+".join(self.given.chain.unfiltered)
-        if unfiltered:
+        if unfiltered := "+".join(self.given.chain.unfiltered):
             self._arrival = replace(self._arrival, unfiltered=unfiltered)
+        if after.quarantined:
+            self._arrival = quarantined(self._arrival, after.quarantined, self._intake.clock())
 
     def _describe(self, section: bytes) -> None:
         """Message-ID and subject as the filters left them."""

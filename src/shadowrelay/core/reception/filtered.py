@@ -5,10 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 
 from shadowrelay.core.decisions import Decision
+from shadowrelay.core.events.discard_notices import whole
 from shadowrelay.core.ledger import Ledger
+from shadowrelay.core.messages import FOREVER
 from shadowrelay.core.ownership.transfer import made_here
 from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.tracking import Discarded
+from shadowrelay.core.values import replace
+
+
+def quarantined(arrival: Arrival, reason: str, now: datetime) -> Arrival:
+    """A filter wants the message to wait, without an end: all its recipients are suspended, as an operator
+    suspends them, before anybody has it. So the first offer says so, and whoever promotes the copy waits too.
+    """
+    at = whole(now)
+    suspended = tuple(one.ordered(FOREVER, at) for one in arrival.recipients)
+    return replace(arrival, recipients=suspended, quarantined=reason)
 
 
 def dropped(ledger: Ledger, arrival: Arrival, by: str, now: datetime) -> Decision[None]:

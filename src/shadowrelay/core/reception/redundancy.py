@@ -102,6 +102,7 @@ class Arrival:
     rewritten: tuple[Rewriting, ...] = ()
     handed: Handed | None = None  # a peer beyond the boundary that knows XSHADOW handed it over
     unfiltered: str = ""  # the filters that were down, and without which it was taken, joined with ``+``
+    quarantined: str = ""  # why a filter wants it to wait
 
 
 class Answer(Enum):
@@ -184,6 +185,7 @@ def accept(
             handed_as=arrival.handed.their_id if arrival.handed else "",
             redundant="" if redundant else "Failed",
             unfiltered=arrival.unfiltered,
+            quarantined=arrival.quarantined,
         )
     )
     for one in arrival.rewritten:

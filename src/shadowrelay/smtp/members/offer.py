@@ -19,6 +19,9 @@ from shadowrelay.wire.replies import Reply
 _OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
 SEND_CONTENT = (450, "4.6.0")
 """The holder cannot, or may not, take the content from another message: it must be sent."""
+ORDERS_SINCE = 4
+"""The version of the protocol from which on an offer says which recipients are suspended."""
+TOO_OLD = Reply(450, "4.5.0", "a member of that version would not let suspended mail wait")
 _MOST_UNHEARD = 64  # replies to chunks that may be unread: more of them could block both ends
 
 
@@ -33,7 +36,9 @@ class OutgoingOffer:
         self._session = session
         recipients = _offered_to(session.version, step.recipients)
         self._unheard = 1 + len(recipients)
-        self._refusal: Reply | None = None
+        # A member that does not know orders would deliver what has to wait, should it promote the copy.
+        old = session.version < ORDERS_SINCE and any(one.is_suspended(now) for one in recipients)
+        self._refusal: Reply | None = TOO_OLD if old else None
         self._ended = False
         self.send_it = False
         # What leaves next, in one write: a small message is one segment, and one TLS record.
@@ -43,6 +48,8 @@ class OutgoingOffer:
 
     def announce(self) -> None:
         """MAIL and RCPT leave before there is any content."""
+        if self._refusal is not None:
+            return
         self._session.write(self._commands)
         self._commands = b""
 
