@@ -22,6 +22,7 @@ class Way:
     open: set[asyncio.StreamWriter] = field(default_factory=set)
     server: asyncio.Server | None = None
     to: int = 0
+    mute: asyncio.Event | None = None  # until it is set, connections are taken, and nothing is answered
 
     def reset(self) -> None:
         """Every connection, now."""
@@ -40,6 +41,8 @@ class Way:
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         limit = self.limits.pop(0) if self.limits else None
+        if self.mute is not None:
+            await self.mute.wait()
         there, back = await asyncio.open_connection("127.0.0.1", self.to)
         self.open.add(writer)
 

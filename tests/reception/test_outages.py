@@ -20,6 +20,8 @@ from stations import Station, boundary, eventually
 from ways import Way, way
 
 from shadowrelay.core.identifiers import ServerName
+from shadowrelay.members import boundary as known_members
+from shadowrelay.members.pool import Members
 from shadowrelay.smtp.members.client import MemberConnection
 
 AS_DOCUMENTED: dict[str, Any] = {
@@ -125,6 +127,75 @@ async def test_the_only_member_is_tried_as_often_as_documented_with_pauses(
         dialled.clear()
         assert (await sent(owner, MESSAGE)).startswith("451 ")
         assert len(dialled) == attempts
+
+
+@dataclass
+class Mute:
+    """A boundary of two whose other member takes connections and answers none. ``dialled``: how often."""
+
+    owner: Station
+    holder: Station
+    answering: asyncio.Event
+    dialled: list[float]
+
+    async def events(self) -> list[str]:
+        """Which of the two became of each message so far."""
+        return [event for event in await self.owner.events() if event.startswith("HAREDIRECT")]
+
+
+@asynccontextmanager
+async def mute_holder(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, *, reject: bool
+) -> AsyncIterator[Mute]:
+    """A first message was tried in vain. From now on a try to reach the member takes an hour."""
+    changes = AS_DOCUMENTED | {"shadow_attempt_timeout": "1s", "reject_message_on_shadow_failure": reject}
+    async with (
+        boundary(directory, "mx1", "mx2", **changes) as (owner, holder),
+        way(holder.peer_port) as there,
+    ):
+        found = Mute(owner, holder, asyncio.Event(), [])
+        there.mute = found.answering
+        owner.knows(replace(holder, peer_port=there.port))
+        assert (await sent(owner, MESSAGE)).startswith("451 " if reject else "250 ")
+        dial = owner.node.members.dial
+
+        async def counted(name: ServerName, timeout: float) -> MemberConnection:
+            found.dialled.append(time.monotonic())
+            return await dial(name, timeout)
+
+        monkeypatch.setattr(owner.node.members, "dial", counted)
+        monkeypatch.setattr(Members, "_timeout", 3600.0)
+        monkeypatch.setattr(known_members, "SECOND_CHANCE", 3600.0)
+        yield found
+        found.answering.set()
+
+
+@pytest.mark.parametrize("content", [MESSAGE, LARGE], ids=["small", "streams"])
+async def test_a_message_that_may_do_without_a_copy_waits_for_no_member_that_is_not_heard_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    async with mute_holder(tmp_path, monkeypatch, reject=False) as found, asyncio.timeout(30):
+        for _ in range(5):
+            assert (await sent(found.owner, content)).startswith("250 ")
+        assert await found.events() == ["HAREDIRECTFAIL"] * 6
+        assert len(found.dialled) == 1, "they share the try, which goes on beside them"
+        found.answering.set()
+        known = found.owner.node.boundary
+        await eventually(lambda: known.watches[found.holder.name].contact_at is not None, within=30)
+        assert (await sent(found.owner, content)).startswith("250 ")
+        assert (await found.events())[6:] == ["HAREDIRECT"]
+
+
+async def test_no_message_is_refused_before_an_attempt_of_its_own_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with mute_holder(tmp_path, monkeypatch, reject=True) as found, asyncio.timeout(30):
+        tasks = [asyncio.create_task(sent(found.owner, MESSAGE)) for _ in range(5)]
+        await eventually(lambda: len(found.dialled) == 5, within=30)
+        assert not any(task.done() for task in tasks)
+        found.answering.set()
+        assert [reply[:4] for reply in await asyncio.gather(*tasks)] == ["250 "] * 5
+        assert await found.events() == ["HAREDIRECT"] * 5
 
 
 @POLICIES

@@ -41,11 +41,17 @@ class Node:
     asked: list[ServerName] = field(default_factory=list)
 
     @classmethod
-    def of(cls, *members: ServerName, down: OfferAttempt = AWAY, elsewhere: bool = False) -> Node:
+    def of(
+        cls,
+        *members: ServerName,
+        down: OfferAttempt = AWAY,
+        elsewhere: bool = False,
+        policy: Policy = POLICY,
+    ) -> Node:
         own = MemberPlace(ServerName("a"), "here", "host-a")
         site = "there" if elsewhere else "here"
         places = tuple(MemberPlace(name, site, f"host-{name}") for name in members)
-        return cls(Boundary(own, places, POLICY), dict.fromkeys(members, down))
+        return cls(Boundary(own, places, policy), dict.fromkeys(members, down))
 
     def message(self) -> tuple[float, int]:
         """A message comes in: how long it waits in pauses, and how many attempts it makes."""
@@ -145,11 +151,14 @@ def test_a_member_that_takes_no_copies_is_not_waited_for_because_it_answers_othe
         assert node.message() == (0.0, 1)
 
 
-def test_messages_that_came_before_the_attempts_of_the_first_one_ended_have_all_of_theirs() -> None:
-    node = Node.of(B)
+@pytest.mark.parametrize("needed", [True, False], ids=["refused without a copy", "taken without a copy"])
+def test_a_message_that_came_before_has_all_of_its_attempts_if_it_is_refused_without_a_copy(
+    needed: bool,
+) -> None:
+    node = Node.of(B, policy=replace(POLICY, reject_message_on_shadow_failure=needed))
     early = node.boundary.candidates(node.now)
     node.message()
-    assert early.after([AWAY]) is not None
+    assert (early.after([AWAY]) is not None) == needed
     assert node.boundary.candidates(node.now).after([AWAY]) is None
 
 

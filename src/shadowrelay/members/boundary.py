@@ -33,6 +33,9 @@ SECOND_CHANCE = 1.0
 If it is the only candidate, every message tries it, and would otherwise wait as long as the first one did.
 """
 
+A_MOMENT = 0.1
+"""Seconds of a try to reach a spent member for which messages wait that may do without a copy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spent:
@@ -217,6 +220,10 @@ class Boundary:
             if spent.until > at or ((watch := self.watches.get(name)) and watch.failing_since is not None)
         )
 
+    def unheard_of(self, name: ServerName, at: float) -> bool:
+        """Is that member spent, and did it not answer at all?"""
+        return name in self.spent(at) and not self._spent[name].refuses
+
     def leaves(self, name: ServerName, at: float) -> None:
         """That member says that it leaves: it takes no copies, and nothing may be handed over to it. It says
         so again as long as it holds copies for us.
@@ -252,9 +259,11 @@ class Candidates:
     turn: int
     policy: Policy
     first: Turn | None = None
-    spent: frozenset[ServerName] = frozenset()  # when the message began: its own attempts take nothing away
+    needed: bool = True  # without a copy the message is refused
+    spent: frozenset[ServerName] = frozenset()  # when the message began
 
     def __post_init__(self) -> None:
+        self.needed = self.policy.reject_message_on_shadow_failure
         self.spent = self.boundary.spent(self.began)
         self.first = self._next(())
 
@@ -269,7 +278,9 @@ class Candidates:
 
     def _next(self, attempts: Sequence[OfferAttempt]) -> Turn | None:
         known = self.boundary
-        return next_turn(self._order(), attempts, known.skipped(self.began), self.policy, self.spent)
+        # What other messages found out meanwhile costs no message its 250.
+        spent = self.spent if self.needed or not attempts else known.spent(self.began)
+        return next_turn(self._order(), attempts, known.skipped(self.began), self.policy, spent)
 
     def healthy(
         self, attempts: Sequence[OfferAttempt], first: Collection[ServerName] = frozenset()

@@ -23,9 +23,9 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.spans import within
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Unanswered
-from shadowrelay.core.values import replace
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.members.boundary import Boundary
+from shadowrelay.members.boundary import A_MOMENT, Boundary
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.running import Performer
 from shadowrelay.smtp.members.client import (
@@ -51,6 +51,14 @@ def seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """A try to reach a spent member. ``reaching``: its result is how it failed."""
+
+    began: float
+    reaching: asyncio.Task[MemberFailed | None]
+
+
 class Members:
     """Every other member of the boundary, as this node reaches them."""
 
@@ -69,6 +77,7 @@ class Members:
         self.early: Counter[ServerName] = Counter()  # sessions for messages without content yet
         self.copied = measures.Histogram()  # offers of copies of new mail, until the member's acknowledgement
         self._idle: dict[ServerName, list[MemberConnection]] = {name: [] for name in addresses}
+        self._tries: dict[ServerName, _Try] = {}  # the last one for each spent member
         self._policy = policy
 
     @property
@@ -161,22 +170,52 @@ class Members:
         else:
             session.abort()
 
-    async def acquire_for_copy(self, name: ServerName) -> MemberConnection:
-        """As ``acquire``, for an offer: a member that failed lately gets little time. Raises MemberFailed."""
+    async def acquire_for_copy(self, name: ServerName, *, needed: bool = True) -> MemberConnection:
+        """As ``acquire``, for an offer: a member that failed lately gets little time. Raises MemberFailed.
+
+        ``needed``: False for a message that may do without the copy. While the member is unheard of, such
+        messages share one try to reach it, which goes on beside them.
+        """
+        at = seconds()
+        if not needed and self._boundary.unheard_of(name, at):
+            await self._tried(name, at)
         try:
-            async with asyncio.timeout(self._boundary.patience(name, seconds())):
+            async with asyncio.timeout(self._boundary.patience(name, at)):
                 return await self.acquire(name)
         except TimeoutError:
             raise MemberFailed("connect", NO_ANSWER) from None
 
-    async def offer(self, step: OfferCopy, content: AsyncIterable[bytes]) -> OfferAttempt:
+    async def _tried(self, name: ServerName, at: float) -> None:
+        """Wait until the member is reached, by a try that is under way or that begins here; no longer than
+        the first moment of the try. Raises MemberFailed.
+        """
+        known = self._tries.get(name)
+        if known is None or known.reaching.done():
+            known = self._tries[name] = _Try(at, asyncio.create_task(self._reach(name)))
+        await asyncio.wait({known.reaching}, timeout=max(0, known.began + A_MOMENT - at))
+        failed = known.reaching.result() if known.reaching.done() else MemberFailed("connect", NO_ANSWER)
+        if failed is not None:
+            raise failed
+
+    async def _reach(self, name: ServerName) -> MemberFailed | None:
+        """Open a session for the pool: by its greeting the member is no longer spent."""
+        try:
+            self.release(name, await self.acquire_for_copy(name))
+        except MemberFailed as failed:
+            return failed
+        return None
+
+    async def offer(
+        self, step: OfferCopy, content: AsyncIterable[bytes], *, needed: bool = True
+    ) -> OfferAttempt:
         """Offer a copy in a session of its own. A failure of the member is a result, not an exception.
 
-        A member that has the content is sent it only if it asks for it, and then at once.
+        A member that has the content is sent it only if it asks for it, and then at once. ``needed``: as for
+        ``acquire_for_copy``.
         """
         pooled = self.pooled(step.to)
         try:
-            session = pooled or await self.acquire_for_copy(step.to)
+            session = pooled or await self.acquire_for_copy(step.to, needed=needed)
         except MemberFailed as failed:
             return self.unreachable(step, failed)
         offering = self.offering(session, step)
@@ -284,6 +323,8 @@ class Members:
 
     async def close(self) -> None:
         """Send QUIT on all idle sessions at once, and wait only a moment: a frozen member never answers."""
+        for each in self._tries.values():
+            each.reaching.cancel()
         found = [session for sessions in self._idle.values() for session in sessions]
         for sessions in self._idle.values():
             sessions.clear()

@@ -38,7 +38,9 @@ class ShadowSession:
             members.early[self.first] += 1
             self._session = members.pooled(self.first)
             if self._session is None:
-                self._opening = asyncio.create_task(members.acquire_for_copy(self.first))
+                self._opening = asyncio.create_task(
+                    members.acquire_for_copy(self.first, needed=candidates.needed)
+                )
 
     def announce(self, step: Callable[[ServerName], OfferCopy]) -> None:
         """The content is about to come. If this member awaits no other content, send MAIL and RCPT now,
@@ -57,7 +59,9 @@ class ShadowSession:
             if session.closed:  # closed while the sender talked, so no copy can be there
                 session.abort()
                 self._offering = None
-                session = self._session = await self._members.acquire_for_copy(step.to)
+                session = self._session = await self._members.acquire_for_copy(
+                    step.to, needed=self.candidates.needed
+                )
         except MemberFailed as failed:
             self._broken = failed
             return
@@ -75,7 +79,7 @@ class ShadowSession:
         """Make the whole offer, or finish the one that streams."""
         self._content_came()
         if step.to != self.first or not (self._opening or self._session):
-            return await self._members.offer(step, content)
+            return await self._members.offer(step, content, needed=self.candidates.needed)
         try:
             session = await self._opened()
         except MemberFailed as failed:
@@ -84,7 +88,7 @@ class ShadowSession:
         if session.closed and not self._streams:  # closed while the sender talked, so no copy can be there
             session.abort()
             self._opening = self._session = self._offering = None
-            return await self._members.offer(step, content)
+            return await self._members.offer(step, content, needed=self.candidates.needed)
         offering = self._offering or self._members.offering(session, step)
         digest = step.digests.content if step.digests else None
         if self._broken is not None:
