@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, Ways, groups
 from shadowrelay.core.identifiers import NextHop
@@ -38,6 +39,7 @@ def hop_groups(settings: Settings) -> Ways:
         for site in ways(settings)
     }
 
+    @lru_cache(maxsize=1024)
     def found(next_hop: NextHop) -> tuple[Group, ...]:
         return groups(next_hop, routes) if site_of(next_hop) is None else sites.get(next_hop, ())
 

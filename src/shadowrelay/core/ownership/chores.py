@@ -30,14 +30,16 @@ _URGENCY = {work: number for number, work in enumerate(ChoreKind)}
 
 def closed(ledger: Ledger) -> bool:
     """Is a chore open that decides what this node may say about its messages?"""
-    return any(
+    return bool(ledger.chores) and any(
         chore.work in {ChoreKind.OPENED, ChoreKind.REPLACED, ChoreKind.ROLLED_BACK} for chore in ledger.chores
     )
 
 
 def takes_no_copies(ledger: Ledger) -> bool:
     """Must this node refuse all copies, because an open chore could not tell a new copy from an old one?"""
-    return any(chore.work in {ChoreKind.OPENED, ChoreKind.ROLLED_BACK} for chore in ledger.chores)
+    return bool(ledger.chores) and any(
+        chore.work in {ChoreKind.OPENED, ChoreKind.ROLLED_BACK} for chore in ledger.chores
+    )
 
 
 def refuses(ledger: Ledger, message_id: MessageId) -> bool:

@@ -99,7 +99,7 @@ def hold(
         ledger, offer.owner, content.of, offer.envelope.size, offer.digests.content
     ):
         return Decision(OfferAnswer.SEND)
-    if any(one.unread for one in offer.recipients):
+    if [one for one in offer.recipients if one.unread]:
         offer = replace(offer, recipients=tuple(_paused(one, offer, policy, now) for one in offer.recipients))
     if offer.given_for:
         return restore(ledger, offer, content, now)

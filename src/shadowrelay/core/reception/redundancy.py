@@ -169,9 +169,9 @@ def accept(
     if redundant:
         last = redundant[-1]
         at = machines(ledger, last.name)
-        events.append(HaRedirect(at=now, copy=copy, holder=last, machines=at, attempts=told))
+        events = [HaRedirect(at=now, copy=copy, holder=last, machines=at, attempts=told)]
     elif policy.shadow_redundancy_enabled:
-        events.append(HaRedirectFail(at=now, copy=copy, attempts=told))
+        events = [HaRedirectFail(at=now, copy=copy, attempts=told)]
     events.append(
         Receive(
             at=now,
