@@ -57,7 +57,7 @@ class Tally:
         copy = after or before
         if copy is None or (self.place is not None and copy.id > self.place):
             return
-        if before and after and _alike(before, after):
+        if before and after and before.stage is after.stage and _alike(before, after):
             return
         self._count(_kinds(after) if after else (), _kinds(before) if before else ())
         if after and after.owned:
@@ -197,8 +197,7 @@ class Tally:
 
 def _alike(before: Copy, after: Copy) -> bool:
     return (
-        before.stage is after.stage
-        and before.role is after.role
+        before.role is after.role
         and before.confirmation is after.confirmation
         and before.owner == after.owner
         and before.holders == after.holders

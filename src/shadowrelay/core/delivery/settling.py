@@ -147,7 +147,8 @@ def settle(
         writes += taken(ledger, message_id, accepted, hop.tracks, now)
     events: list[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed] = []
     events += _told(after, current, changed, hop, now, by)
-    events += _told_again(after, results, by_number, hop, now)
+    if results[len(current) :]:
+        events += _told_again(after, results, by_number, hop, now)
     once = {one.id: one.about for one in reversed(lists)}  # two recipients may be one list
     by_list = [
         queue_expansion(ledger, after, one, results, now, first=once[one.id] == one.about) for one in lists
@@ -290,7 +291,7 @@ def _told_again(
         for result in results
         if result.number not in unsettled and result.ending in (Ending.ACCEPTED, Ending.DUPLICATE)
     ]
-    by_number = {recipient.number: recipient for recipient in copy.recipients} if taken else {}
+    by_number = {recipient.number: recipient for recipient in copy.recipients}
     return _told(copy, taken, [by_number[result.number] for result in taken], hop, now)
 
 
