@@ -106,7 +106,7 @@ class Instance:
     """A daemon that listens at ``address``; its process group is ours."""
 
     def __init__(self, command: list[str], port: int, log: Path) -> None:
-        self.address, self._port, self._log = f"inet:127.0.0.1:{port}", port, log
+        self.address, self.port, self._log = f"inet:127.0.0.1:{port}", port, log
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -118,7 +118,7 @@ class Instance:
         deadline = time.monotonic() + _PATIENCE
         while True:
             with suppress(OSError):
-                return socket.create_connection(("127.0.0.1", self._port), 1).close()
+                return socket.create_connection(("127.0.0.1", self.port), 1).close()
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"it does not listen: {self._log.read_text()[-2000:]}")
             time.sleep(0.05)
