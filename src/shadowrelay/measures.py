@@ -76,8 +76,8 @@ class ByHop:
         self.fixed, self._bounds, self._left = frozenset(fixed), bounds, most
         self.each = {hop: Histogram(bounds) for hop in fixed}  # rates include the first attempt
 
-    def since(self, hop: str, began: float) -> None:
-        (self.each.get(hop) or self._of(hop)).since(began)
+    def observe(self, hop: str, seconds: float) -> None:
+        (self.each.get(hop) or self._of(hop)).observe(seconds)
 
     def _of(self, hop: str) -> Histogram:
         if hop not in self.fixed:

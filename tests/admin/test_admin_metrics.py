@@ -45,7 +45,7 @@ from shadowrelay.core.members.damage import given
 from shadowrelay.core.reception import holding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.opening import Salvaged
-from shadowrelay.measures import MOST_HOPS, ByHop, now
+from shadowrelay.measures import MOST_HOPS, ByHop
 
 PARTS = re.compile("_(bucket|sum|count)$")
 """What a histogram consists of."""
@@ -222,7 +222,7 @@ async def test_durations_are_shown_as_histograms_of_what_was_no_longer_than_each
     node.measured.acknowledgement.observe(0.004)
     node.measured.acknowledgement.observe(0.005)
     node.measured.acknowledgement.observe(99.0)
-    node.measured.delivery.since("outside", now() - 2.0)
+    node.measured.delivery.observe("outside", 2.0)
     found = await scraped(node)
     assert found["shadowrelay_acknowledgement_seconds_bucket{0.0025}"] == 0
     assert found["shadowrelay_acknowledgement_seconds_bucket{0.005}"] == 2
@@ -257,7 +257,7 @@ async def test_each_queue_of_the_settings_and_the_longest_others_are_shown_by_na
 def test_next_hops_past_the_bound_share_one_histogram():
     found = ByHop(("inside",), most=2)
     for hop in ("a", "b", "c", "d", "inside", "a", "c"):
-        found.since(hop, now())
+        found.observe(hop, 0.1)
     assert {hop: one.number for hop, one in found.each.items()} == {"inside": 1, "a": 2, "b": 1, "other": 3}
 
 

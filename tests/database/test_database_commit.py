@@ -26,7 +26,7 @@ from shadowrelay.database.indexes import rebuild
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.queue import claim, due_hops, unclaim
-from shadowrelay.database.transport import MOST_PER_COMMIT, DatabaseFailed, Look, TransportDatabase
+from shadowrelay.database.transport import MOST_PER_COMMIT, DatabaseFailed, StandingRead, TransportDatabase
 
 
 async def ids(database: TransportDatabase) -> set[str]:
@@ -65,7 +65,7 @@ async def test_a_look_opens_no_transaction_until_something_was_written(tmp_path:
         return looked[-1]
 
     async with database(tmp_path) as found:
-        look = Look(found, count)
+        look = StandingRead(found, count)
         assert [await look() for _ in range(3)] == [0, 0, 0]
         await ids(found)  # a transaction that writes nothing
         assert [await look(), len(looked)] == [0, 1]

@@ -387,7 +387,7 @@ class TransportDatabase:
         os.close(self._lock)
 
 
-class Look(Generic[T]):
+class StandingRead(Generic[T]):
     """What a stage reads again and again. Until a commit writes, the result stands, and no transaction is
     opened. ``read``: of what commits alone change, which is neither the time nor the memory of the process.
     """

@@ -106,6 +106,9 @@ class Outbound:
         self.probes.clear()
 
 
+_WAITS = (Ending.DEFERRED, Ending.IN_DOUBT, Ending.UNREADABLE)  # the recipient is not settled
+
+
 class OutOfTime(Exception):
     """The message expired while the next hop was being reached."""
 
@@ -165,7 +168,7 @@ class Sender:
         claimed = _of_one_host(claimed)
         if waits_for_operator(claimed.recipients[0], self._policy):
             return self._all_wait(claimed, hop), None
-        if outbound.resting(self._clock()):
+        if outbound.retry_at is not None and outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
@@ -249,19 +252,19 @@ class Sender:
     def _sent(self, claimed: ActiveFork, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
         """The result of the next hop's answers, without the recipients in ``but``."""
         tried = {recipient.number: recipient for recipient in claimed.recipients}
-        results = tuple(
-            AttemptResult(
-                one.number,
-                one.ending,
-                one.reply,
-                self._pause(claimed, tried[one.number], one, result),
-                remote=one.remote,
-                late=self._late(claimed, tried[one.number]),
+        results = []
+        for one in result.results:
+            if one.number in but:
+                continue
+            pause, late = timedelta(0), False
+            if one.ending in _WAITS:
+                pause = self._pause(claimed, tried[one.number], one, result)
+                late = self._late(claimed, tried[one.number])
+            results.append(
+                AttemptResult(one.number, one.ending, one.reply, pause, remote=one.remote, late=late)
             )
-            for one in result.results
-            if one.number not in but
-        )
-        return Sent(results, replace(hop, tracks=result.tracks), result.dsn_offered)
+        hop = replace(hop, tracks=result.tracks) if result.tracks else hop
+        return Sent(tuple(results), hop, result.dsn_offered)
 
     def _pause(
         self, claimed: ActiveFork, tried: Recipient, one: RecipientResult, result: DeliveryResult
@@ -398,7 +401,7 @@ class Sender:
     def _hop(self, groups: tuple[Group, ...]) -> Hop:
         """The next hop before a host is chosen: its only host, if there is but one."""
         hosts = [host for group in groups if isinstance(group, HostGroup) for host in group.hosts]
-        server = self._hosts.server(hosts[0]) if hosts else None
+        server = self._hosts.servers[hosts[0].route] if hosts else None
         return Hop(
             server=str(hosts[0]) if len(hosts) == len(groups) == 1 else "",
             inside=bool(server and server.inside),

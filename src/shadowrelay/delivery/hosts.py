@@ -84,7 +84,7 @@ class Hosts:
         self.talk: HopTalk | None = None  # with hops that track our messages
         self.avoided: Callable[[MessageId], Mapping[HostAddress, bool]] = lambda _: {}  # see HopShadows
         self.took: Callable[[HostAddress], None] = lambda _: None  # called when a host answered for a message
-        self._servers = servers
+        self.servers = servers  # as they are now; those of later settings are others
         self._policy = policy
         self._clock = clock
         self._draw = draw
@@ -94,16 +94,11 @@ class Hosts:
     def take(self, servers: Mapping[NextHop, NextHopServer], ways: Ways) -> None:
         """The settings changed. An attempt under way goes on with the hosts that it found."""
         self._former, self.ways = self.ways, ways
-        self._servers = {**self._servers, **servers}  # a talk under way may ask for a route that is gone
+        self.servers = {**self.servers, **servers}  # a talk under way may ask for a route that is gone
 
     def moved(self, next_hop: NextHop) -> bool:
         """Did the last change of settings change the hosts of that next hop?"""
         return self._former(next_hop) != self.ways(next_hop)
-
-    @property
-    def servers(self) -> Mapping[NextHop, NextHopServer]:
-        """The templates as they are now; those of later settings are others."""
-        return self._servers
 
     def template(self, next_hop: NextHop) -> NextHopServer | None:
         """What the hosts of a next hop have in common; None if the settings do not know it."""
@@ -112,12 +107,12 @@ class Hosts:
 
     def _template(self, group: Group) -> NextHopServer | None:
         if isinstance(group, HostGroup):
-            return self._servers.get(group.hosts[0].route) if group.hosts else None
-        return self._servers.get(group.route)
+            return self.servers.get(group.hosts[0].route) if group.hosts else None
+        return self.servers.get(group.route)
 
     def server(self, host: Host, servers: Mapping[NextHop, NextHopServer] | None = None) -> NextHopServer:
         """What is said to a host: as the settings say now, or as ``servers`` did."""
-        template = (self._servers if servers is None else servers)[host.route]
+        template = (self.servers if servers is None else servers)[host.route]
         pinned = template.pinned and template.pinned.at(host.name)
         return replace(template, host=host.name, port=host.port, pinned=pinned)
 
@@ -134,6 +129,8 @@ class Hosts:
         """How a host stands for the next hops of its route: by its own failures, or by those of the route."""
         known = self._known.get((host.name, host.port))
         shared = known.standing if known else WELL
+        if not self._by_route:  # nearly always
+            return shared
         own = self._by_route.get((host.route, host.name, host.port), WELL)
         now = self._clock()
         return own if own.resting(now) or (own.failures and not shared.failures) else shared
@@ -160,7 +157,9 @@ class Hosts:
         """See ``core.delivery.hosts.pick``."""
         if len(hosts) == 1:  # nearly always
             host = hosts[0]
-            return None if host in tried or self.standing(host).resting(self._clock()) else host
+            standing = self.standing(host)
+            rests = standing.rests_until is not None and standing.resting(self._clock())
+            return None if host in tried or rests else host
         return pick(hosts, set(tried), lambda host: self.chance(host, on.get(host, 0)), most, self._draw)
 
     def begin(self, host: Host) -> bool:

@@ -276,12 +276,11 @@ class Queue:
             else:
                 began = measures.now()
                 sent, session = await self._sender.send(claimed, outbound, heard)
-                self.attempts.since(claimed.next_hop, began)
                 took = measures.now() - began
+                self.attempts.observe(claimed.next_hop, took)
                 self.recent.note(claimed.next_hop, claimed.copy.id, sent, took, self._clock())
-            again = not sent.results or any(
-                one.ending is Ending.DEFERRED and not one.retry_after for one in sent.results
-            )
+            at_once = [one for one in sent.results if one.ending is Ending.DEFERRED and not one.retry_after]
+            again = not sent.results or bool(at_once)
             failpoints.passed("after-next-hop-reply")
             return sent
 

@@ -59,14 +59,13 @@ class Reporter:
         """One report for each recipient whose sender is to be told how the attempt ended, and the journal
         copy of the message, if it has one.
         """
-        now = self.clock()
         recipients = {recipient.number: recipient for recipient in step.copy.recipients}
         reports = []
         for result in step.results:
             recipient = recipients[result.number]
             kind = self._kind(step, result)
             if kind is not None and is_due(kind, recipient, step.copy.envelope):
-                reports.append(await self._build(step, recipient, result, kind, content, now))
+                reports.append(await self._build(step, recipient, result, kind, content, self.clock()))
         journal = journal_of(step.copy, self.journals, self._behind_lists(step.copy))
         return (*reports, journal) if journal else tuple(reports)
 

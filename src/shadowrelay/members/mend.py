@@ -28,7 +28,7 @@ from shadowrelay.core.steps import Ask, OfferCopy, Transact, Unanswered
 from shadowrelay.database.examining import Examiner
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import damaged_messages
-from shadowrelay.database.transport import Look, TransportDatabase
+from shadowrelay.database.transport import StandingRead, TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import Inquiry
 from shadowrelay.members.pool import Members
@@ -120,7 +120,7 @@ class Mend:
         self._policy = policy
         self._clock = clock
         self._settled = settled
-        self._first = Look(database, partial(damaged_messages, after=FIRST, most=PAGE))
+        self._first = StandingRead(database, partial(damaged_messages, after=FIRST, most=PAGE))
         self._answered: dict[MessageId, set[ServerName]] = {}  # members that have no good copy
         self._promised: dict[MessageId, float] = {}  # until when to wait for a promised copy
 

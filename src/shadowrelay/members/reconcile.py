@@ -13,7 +13,7 @@ from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.transport import Look, TransportDatabase
+from shadowrelay.database.transport import StandingRead, TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE, Inquiry
 from shadowrelay.members.pool import seconds
@@ -50,7 +50,7 @@ class Reconcile:
     async def run(self) -> None:
         """Until cancelled."""
         told = False
-        occupied = Look(self._database, self._occupied)
+        occupied = StandingRead(self._database, self._occupied)
         while True:
             if not told and self._inquiry.forgotten(self._inquiry.returned):
                 told = True

@@ -29,7 +29,7 @@ from shadowrelay.core.switches import Switch
 from shadowrelay.core.switching import REDUNDANCY, settled
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.transport import DatabaseFailed, Look, TransportDatabase
+from shadowrelay.database.transport import DatabaseFailed, StandingRead, TransportDatabase
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import Members, seconds
 from shadowrelay.members.sharing import RULES, News, Shared, news_of, received, share
@@ -160,7 +160,7 @@ class RecordReplication:
         self._retire = retire  # a member, as another node has it on record
         self._told_overruled = False
         self._spread = Spread(REFRESH)
-        self._records = Look(database, _read)
+        self._records = StandingRead(database, _read)
         self.suspensions_read: Callable[[Sequence[Suspension]], object] = lambda _: None
         self.wake = asyncio.Event()
 

@@ -28,7 +28,7 @@ from shadowrelay.database.content import ContentDamaged, stored, verified
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import exposed, to_release
-from shadowrelay.database.transport import Look, TransportDatabase
+from shadowrelay.database.transport import StandingRead, TransportDatabase
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.pool import Members, seconds
@@ -111,7 +111,7 @@ class Repair:
         self.refusals = Refusals()
         self._found: deque[MessageId] = deque()
         self._looked_at = FIRST  # the next look begins after it
-        self._first = Look(database, partial(exposed, after=FIRST, most=PAGE))
+        self._first = StandingRead(database, partial(exposed, after=FIRST, most=PAGE))
         self._looking = asyncio.Lock()
         self._repaired = self._tried = self._asked = 0
 

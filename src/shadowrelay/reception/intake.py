@@ -214,6 +214,7 @@ class IntakeSink:
         self._arrival = arrival
         self._shadow = shadow
         self._scan = HeaderScan()
+        self._message_id = ""
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
         self._slot = intake.database.in_hand.take(arrival.id)
@@ -303,9 +304,12 @@ class IntakeSink:
         intake, members = self._intake, self._intake.members
         self._intake.in_flight.add(self._arrival.id)
         arrival = self._arrival
+        subject = self._scan.subject
         self._arrival = replace(
             arrival,
-            envelope=replace(arrival.envelope, size=self._spool.size),
+            envelope=replace(
+                arrival.envelope, size=self._spool.size, message_id=self._message_id, subject=subject
+            ),
             digests=replace(arrival.digests, content=self._spool.digest),
         )
         clock, shadow, policy = intake.clock, self._shadow, self._policy
@@ -405,20 +409,15 @@ class IntakeSink:
 
     def _header(self) -> bytes:
         """Our Received field; for submission, fields that the sender left out; then the sender's header."""
-        scan, dated = (
-            self._scan,
-            replace(self._arrival, received_at=self._intake.wall(self._arrival.received_at)),
-        )
+        scan, at = self._scan, self._intake.wall(self._arrival.received_at)
         if scan.received > self._policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = node_of(self._intake.boundary.own.name)
         self._refuse_what_comes_back(scan.section)
-        added, message_id = trace_field(dated, self._session, own), scan.message_id
+        added, self._message_id = trace_field(self._arrival, at, self._session, own), scan.message_id
         if self._intake.options.submission:
-            fields, message_id = completed(dated, own, scan.names, message_id)
+            fields, self._message_id = completed(self._arrival, at, own, scan.names, scan.message_id)
             added += fields
-        envelope = replace(self._arrival.envelope, message_id=message_id, subject=scan.subject)
-        self._arrival = replace(self._arrival, envelope=envelope)
         self._added = len(added)
         return added + scan.section
 
@@ -470,15 +469,17 @@ class Addressing:
         """
         book = self._book()
         found = tuple(
-            Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
-            for number, rcpt in enumerate(named, 1)
+            [
+                Recipient(number, self._address(rcpt), NextHop(""), rcpt.notify, rcpt.orcpt)
+                for number, rcpt in enumerate(named, 1)
+            ]
         )
         if merge and len(found) > 1:
             found = once(found)
         rewritings: tuple[Rewriting, ...] = ()
         if book is not EMPTY:
             found, rewritings = rewrite(found, book, typed_recipient, merge=merge)
-        routed = tuple(self._routed(one) for one in found)
+        routed = tuple(map(self._routed, found))
         return fanned_out(routed, self._ways) if self._ways else routed, rewritings
 
     def _routed(self, recipient: Recipient) -> Recipient:
@@ -497,9 +498,10 @@ def _date(second: datetime) -> str:
     return format_datetime(second)
 
 
-def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
-    """The Received field (RFC 5321 section 4.4). It names the recipient if there is only one: in ASCII as far
-    as that is possible, so that the field alone makes no message one that needs SMTPUTF8.
+def trace_field(arrival: Arrival, at: datetime, session: Client, own: ServerName) -> bytes:
+    """The Received field (RFC 5321 section 4.4); ``at``: when, by the wall clock. It names the recipient if
+    there is only one: in ASCII as far as that is possible, so that the field alone makes no message one that
+    needs SMTPUTF8.
     """
     recipients = [one.address for one in arrival.recipients]
     return received_field(
@@ -508,13 +510,15 @@ def trace_field(arrival: Arrival, session: Client, own: ServerName) -> bytes:
         by=own,
         protocol=session.protocol(smtputf8=arrival.envelope.smtputf8),
         message_id=arrival.id,
-        date=_date(arrival.received_at.replace(microsecond=0)),
+        date=_date(at.replace(microsecond=0)),
         login=session.login,
         recipient=(in_ascii(recipients[0]) or recipients[0]) if len(recipients) == 1 else "",
     )
 
 
-def completed(arrival: Arrival, own: ServerName, names: Set[str], message_id: str) -> tuple[bytes, str]:
+def completed(
+    arrival: Arrival, at: datetime, own: ServerName, names: Set[str], message_id: str
+) -> tuple[bytes, str]:
     """For submission (RFC 6409 section 8): the fields that the header lacks, and the Message-ID.
 
     ``names``: the fields that the header has. ``message_id``: its Message-ID, '' if it has none.
@@ -524,5 +528,5 @@ def completed(arrival: Arrival, own: ServerName, names: Set[str], message_id: st
         message_id = f"<{arrival.id}@{own}>"
         added += f"Message-ID: {message_id}\r\n"
     if "date" not in names:
-        added += f"Date: {_date(arrival.received_at.replace(microsecond=0))}\r\n"
+        added += f"Date: {_date(at.replace(microsecond=0))}\r\n"
     return added.encode(), message_id

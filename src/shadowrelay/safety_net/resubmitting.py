@@ -25,7 +25,7 @@ from shadowrelay.core.values import dataclass
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.indexes import SETTLED
 from shadowrelay.database.ledger import SqlLedger
-from shadowrelay.database.transport import Look, TransportDatabase
+from shadowrelay.database.transport import StandingRead, TransportDatabase
 from shadowrelay.members.effective_policy import EffectivePolicy
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.pool import Members, seconds
@@ -69,7 +69,7 @@ class ResubmitStage:
 
     async def run(self) -> None:
         """Until cancelled."""
-        requests = Look(self._database, SqlLedger.requests)
+        requests = StandingRead(self._database, SqlLedger.requests)
         while True:
             records = await requests()
             self._pace.policy = policy = self._in_force.policy

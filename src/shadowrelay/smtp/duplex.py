@@ -53,9 +53,9 @@ class Duplex:
         self._transport = transport
         self._inactivity, self._until = inactivity, until
         self._loop = asyncio.get_running_loop()
-        self._input = bytearray()
-        self._output = bytearray()
-        self._over = self._paused = self._blocked = False
+        self.input = bytearray()  # what arrived and was not read
+        self.output = bytearray()  # what was written since the last flush
+        self.over = self._paused = self._blocked = False  # over: nothing more will arrive
         self._came = False  # something arrived since the reader looked
         self._waiting: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -67,17 +67,17 @@ class Duplex:
     # Called by the protocol
 
     def received(self, data: bytes) -> None:
-        self._input += data
+        self.input += data
         self._came = True
-        if not self._paused and len(self._input) > MOST_WAITING:
+        if not self._paused and len(self.input) > MOST_WAITING:
             self._paused = True
             self._transport.pause_reading()
-        if self._waiting is not None:
-            _wake(self._waiting)
+        if (waiting := self._waiting) is not None and not waiting.done():
+            waiting.set_result(None)
 
     def ended(self) -> None:
         """Nothing more will arrive; what did arrive is still read."""
-        self._over = True
+        self.over = True
         _wake(self._waiting)
         if self.told is not None:
             self.told()
@@ -115,65 +115,49 @@ class Duplex:
         return self._interrupted is not None
 
     @property
-    def unsent(self) -> int:
-        """Octets written since the last flush."""
-        return len(self._output)
-
-    @property
-    def unheard(self) -> int:
-        """Octets that arrived and were not read."""
-        return len(self._input)
-
-    @property
     def left(self) -> float | None:
         """Seconds until the connection has to end; None: it need not."""
         return None if self._until is None else max(0.0, self._until - self._loop.time())
-
-    @property
-    def over(self) -> bool:
-        """Nothing more will arrive."""
-        return self._over
 
     async def read_line(self, most: int) -> bytes | None:
         """A line with its line end (which may be a bare LF), or None for one longer than ``most``.
 
         The whole line must arrive within the inactivity timeout, even if it drips.
         """
-        too_long = False
-        if (end := self._input.find(b"\n")) < 0:
-            deadline, searched = self._loop.time() + self._inactivity, 0
-            while (end := self._input.find(b"\n", searched)) < 0:
-                if len(self._input) > most:
-                    self._input.clear()
-                    too_long = True
-                searched = len(self._input)
-                await self._fill(deadline)
-        line = bytes(self._input[: end + 1])
-        del self._input[: end + 1]
+        too_long, searched, deadline = False, 0, 0.0
+        while (end := self.input.find(b"\n", searched)) < 0:
+            deadline = deadline or self._loop.time() + self._inactivity
+            searched = len(self.input)
+            if searched > most:
+                self.input.clear()
+                too_long, searched = True, 0
+            await self._fill(deadline)
+        line = bytes(self.input[: end + 1])
+        del self.input[: end + 1]
         return None if too_long or end >= most else line
 
     async def read_block(self, most: int, deadline: float) -> bytes:
         """Between one and ``most`` octets, as soon as there are any."""
-        if not self._input:
+        if not self.input:
             await self._fill(min(deadline, self._loop.time() + self._inactivity))
-        if len(self._input) <= most:
-            block = bytes(self._input)
-            self._input.clear()
+        if len(self.input) <= most:
+            block = bytes(self.input)
+            self.input.clear()
         else:
-            block = bytes(self._input[:most])
-            del self._input[:most]
+            block = bytes(self.input[:most])
+            del self.input[:most]
         # Resume now, not at the next wait: the end of an idle connection must be noticed.
-        if self._paused and len(self._input) <= MOST_WAITING:
+        if self._paused and len(self.input) <= MOST_WAITING:
             self._resume()
         return block
 
     def unread(self, data: bytes) -> None:
         """Put back what belongs to the next command."""
-        self._input[:0] = data
+        self.input[:0] = data
 
     async def _fill(self, deadline: float) -> None:
         self._came = False
-        if self._output or self._blocked:
+        if self.output or self._blocked:
             await self.flush()
         if self._until is not None and self._until < deadline:
             deadline = self._until
@@ -182,14 +166,16 @@ class Duplex:
         while not self._came:
             if self._interrupted is not None:
                 raise Interrupted(self._interrupted)
-            if self._over:
+            if self.over:
                 raise Interrupted(Why.GONE)
             if self._loop.time() >= deadline:
                 raise Interrupted(Why.TIMEOUT)
-            self._ring_at(deadline)
-            self._waiting = self._loop.create_future()
+            self._deadline = deadline
+            if self._alarm is None or self._alarm.when() > deadline:
+                self._ring_at(deadline)
+            self._waiting = waiting = self._loop.create_future()
             try:
-                await self._waiting
+                await waiting
             finally:
                 self._waiting = None
 
@@ -200,10 +186,7 @@ class Duplex:
 
     def _ring_at(self, deadline: float) -> None:
         """Wake the reader at that time. One timer serves many waits: it may ring early, never late."""
-        self._deadline = deadline
         if self._alarm is not None:
-            if self._alarm.when() <= deadline:
-                return
             self._alarm.cancel()
         self._alarm = self._loop.call_at(deadline, self._ring)
 
@@ -218,18 +201,18 @@ class Duplex:
 
     def write(self, data: bytes) -> None:
         """Add to what leaves with the next flush."""
-        self._output += data
+        self.output += data
 
     async def flush(self, patience: float | None = None) -> None:
         """Send all that was written. ``patience``: seconds for a client that does not read (None: the
         inactivity timeout).
         """
-        if self._output:
+        if self.output:
             # On a closing transport uvloop raises RuntimeError; asyncio's own loop drops the octets.
             if self._transport.is_closing():
                 raise Interrupted(Why.GONE)
-            self._transport.write(bytes(self._output))
-            self._output.clear()
+            self._transport.write(bytes(self.output))
+            self.output.clear()
         if not self._blocked:
             return
         if self._interrupted is None:
@@ -246,8 +229,8 @@ class Duplex:
 
     def forget_input(self) -> bool:
         """Throw away unread input; True when there was some."""
-        found = bool(self._input)
-        self._input.clear()
+        found = bool(self.input)
+        self.input.clear()
         return found
 
     async def linger(self, seconds: float) -> None:
@@ -265,7 +248,7 @@ class Duplex:
             self._until = None
             while True:
                 await self._fill(deadline)
-                self._input.clear()
+                self.input.clear()
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

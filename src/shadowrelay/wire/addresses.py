@@ -176,7 +176,7 @@ def is_routed(address: str) -> bool:
 
     Our next hop might obey it, and this relay would be an open relay by proxy.
     """
-    local, _ = split(address)
+    local = split(address)[0] if address.startswith('"') else address.partition("@")[0]
     return "%" in local or "!" in local or "@" in local
 
 

@@ -34,6 +34,7 @@ LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
 
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*)(?:=([!-<>-~\u00a0-\U0010ffff]+))?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SIZE = re.compile(r"[0-9]{1,20}")
 _ADDRESS_TYPE = re.compile(r"[A-Za-z0-9-]+")
 _UTF8_ADDRESS = re.compile(r"(?:[!-*,-<>-~\u00a0-\U0010ffff]|\+[0-9A-F]{2})+")
 _LONGEST_SAID = 40  # characters of a keyword that a reply repeats
@@ -191,16 +192,19 @@ def _bad(text: str) -> Refused:
 
 def after(keyword: str, argument: str) -> str:
     """What follows FROM: or TO:. Raises Refused."""
-    if not argument.startswith(keyword) and argument[: len(keyword)].upper() != keyword:
+    word, colon, path = argument.partition(":")
+    if word + colon != keyword and word.upper() + colon != keyword:
         raise _bad(f"Syntax: {'MAIL' if keyword == 'FROM:' else 'RCPT'} {keyword}<address>")
-    return argument[len(keyword) :]
+    return path
 
 
 def _parameters(text: str, keywords: Collection[str]) -> dict[str, str]:
     """The parameters: keyword in upper case to value, '' for none."""
-    if text and not text.startswith(" "):
+    if text[:1] not in ("", " "):
         raise _bad("Only a space may follow the closing bracket")
     given: dict[str, str] = {}
+    if not text:
+        return given
     for word in filter(None, text.split(" ")):
         found = _PARAMETER.fullmatch(word)
         if found is None:
@@ -234,10 +238,10 @@ def _refuse_non_ascii(address: str, given: Mapping[str, str]) -> None:
 
 def _read(given: dict[str, str], known: Mapping[str, tuple[str, Callable[[str], object]]]) -> dict[str, Any]:
     """The parameters as the fields of a command: those that are known, the rest as ``extra``."""
+    if not given:
+        return {"extra": _NOTHING}
     fields = {name: read(given.pop(key)) for key, (name, read) in known.items() if key in given}
-    if given:
-        fields["extra"] = MappingProxyType(given)
-    return fields
+    return fields | {"extra": MappingProxyType(given) if given else _NOTHING}
 
 
 def _body(value: str) -> str:
@@ -247,7 +251,7 @@ def _body(value: str) -> str:
 
 
 def _size(value: str) -> int:
-    if not (value.isascii() and value.isdigit() and len(value) <= 20):
+    if not _SIZE.fullmatch(value):
         raise _bad("SIZE is a number of octets, of at most 20 digits")
     return int(value)
 

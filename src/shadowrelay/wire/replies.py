@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -64,7 +65,7 @@ class Reply:
     @property
     def duplicate(self) -> bool:
         """Is it positive because the receiver had the message already?"""
-        return self.positive and bool(self.lines) and self.lines[-1].startswith(DUPLICATE_DROPPED)
+        return self.positive and "".join(self.lines[-1:]).startswith(DUPLICATE_DROPPED)
 
     def encode(self, *, most: int | None = None) -> bytes:
         """The octets on the wire, CRLF included; every line has both codes.
@@ -185,8 +186,18 @@ class ReplyReader:
     def feed(self, data: bytes) -> list[Reply]:
         """The replies that ``data`` completes, in order. Raises ReplyError; then the stream is useless."""
         replies: list[Reply] = []
-        begin = 0
-        while (end := data.find(b"\n", begin)) >= 0:
+        self.take(data, replies, len(data))
+        return replies
+
+    def take(self, data: bytes, replies: list[Reply] | deque[Reply], most: int) -> int:
+        """As ``feed``, but add them to ``replies``, until there are ``most`` of them. Returns how many octets
+        of ``data`` that took. What is complete before an error is added.
+        """
+        begin, size = 0, len(data)
+        while begin < size and len(replies) < most:
+            if (end := data.find(b"\n", begin)) < 0:
+                self._add(data[begin:], line_ends=False)
+                return size
             fresh = not self._size and end - begin < self._most
             if (reply := usual(data[begin : end + 1]) if fresh else None) is None:
                 self._add(data[begin:end], line_ends=True)
@@ -194,9 +205,7 @@ class ReplyReader:
             begin = end + 1
             if reply is not None:
                 replies.append(reply)
-        if begin < len(data):
-            self._add(data[begin:], line_ends=False)
-        return replies
+        return begin
 
     def _add(self, octets: bytes, *, line_ends: bool) -> None:
         self._size += len(octets) + line_ends

@@ -54,6 +54,7 @@ MAX_LINE = 4096  # octets of a command or reply line between members, CRLF inclu
 _INCARNATION = re.compile(r"[0-9a-f]{16}")
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,253}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_MARK = re.compile(rf"({_INCARNATION.pattern}):({_NUMBER.pattern})")
 _OFFER = re.compile(
     r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12});([0-9]{1,18});([0-9]{1,18});"
     rf"([0-9a-f]{{16}}):([0-9]{{1,18}});([0-9]{{1,13}});({digests.ALGORITHM}:[0-9a-f]{{32}})"
@@ -159,10 +160,9 @@ def digest(text: str) -> Digest:
 
 
 def parse_mark(text: str) -> Mark:
-    name, colon, sequence = text.partition(":")
-    if not colon:
+    if (found := _MARK.fullmatch(text)) is None:
         raise Malformed("bad mark")
-    return Mark(incarnation(name), number(sequence))
+    return Mark(Incarnation(found[1]), int(found[2]))
 
 
 def format_mark(mark: Mark) -> str:

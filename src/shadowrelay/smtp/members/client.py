@@ -119,7 +119,7 @@ class MemberConnection(asyncio.Protocol):
     @property
     def lost(self) -> bool:
         """Closed at our end; or closed at the other end, and all that it said is read."""
-        return self._transport.is_closing() or (self._duplex.over and not self._duplex.unheard)
+        return self._transport.is_closing() or (self._duplex.over and not self._duplex.input)
 
     @property
     def closed(self) -> bool:
@@ -129,8 +129,7 @@ class MemberConnection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether an exchange may begin. Unasked words of the other end can only mean that it leaves."""
-        unasked = self._replies or self._duplex.unheard
-        return not (self.lost or unasked)
+        return not (self._replies or self._duplex.input or self._duplex.over or self._transport.is_closing())
 
     async def greet(self, ours: Greeting) -> Greeting:
         """XSHADOW."""

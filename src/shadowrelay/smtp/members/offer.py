@@ -42,8 +42,8 @@ class OutgoingOffer:
         self._ended = False
         self.send_it = False
         # What leaves next, in one write: a small message is one segment, and one TLS record.
-        rcpts = (_rcpt(session.version, one) for one in recipients)
-        self._commands = _mail(session.version, step, mark, now) + b"".join(rcpts)
+        rcpts = [_rcpt(session.version, one) for one in recipients]
+        self._commands = b"".join((_mail(session.version, step, mark, now), *rcpts))
         self._block = b""  # the last one is held back: it leaves with LAST
 
     def announce(self) -> None:
@@ -142,12 +142,12 @@ def _concern(refusal: Reply) -> Concern:
     return Concern.MEMBER if not refusal.permanent and subject == "3" else Concern.COPY
 
 
-def _offered_to(version: int, recipients: Sequence[Recipient]) -> tuple[Recipient, ...]:
+def _offered_to(version: int, recipients: Sequence[Recipient]) -> list[Recipient]:
     """All of them. One whose report is not safe yet is offered as unsettled; version 1 omits settled ones."""
     known = [one if not one.waits else replace(one, status=Status.READY) for one in recipients]
     if version == 2:
         known = [replace(one, settled_at=None) for one in known]
-    return tuple(one for one in known if version > 1 or not one.settled)
+    return [one for one in known if not one.settled] if version == 1 else known
 
 
 def may_refer(version: int, step: OfferCopy) -> bool:
@@ -157,10 +157,12 @@ def may_refer(version: int, step: OfferCopy) -> bool:
 
 def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
     envelope, digests = step.envelope, step.digests
-    offer = xshadow.OfferParameter(step.message_id, step.epoch, step.rank, mark, received_at=step.received_at)
+    offered = (step.message_id, step.epoch, step.rank, mark)
     if version > 1 and digests is not None:
         age = max(timedelta(0), now - step.received_at)
-        offer = replace(offer, age=age, envelope=digests.envelope, given_for=step.given_for)
+        offer = xshadow.OfferParameter(*offered, age, digests.envelope, step.given_for, step.received_at)
+    else:
+        offer = xshadow.OfferParameter(*offered, received_at=step.received_at)
     extra = {"XSHADOW": xshadow.format_offer(offer)}
     if step.content_of is not None and version > 2:
         octets = envelope.size if may_refer(version, step) else None

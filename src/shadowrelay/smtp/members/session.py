@@ -54,6 +54,7 @@ class MemberReceivers(Protocol):
 class MemberSession(PeerSession):
     """One session of a member, or of a client that claims to be one."""
 
+    always: ClassVar[frozenset[str]] = frozenset()
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW", "XMADEOF"})
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK", "XUNREAD"})
 
@@ -65,7 +66,7 @@ class MemberSession(PeerSession):
 
     def offers(self, verb: str) -> bool:
         if verb in {"XSHADOW", "XQDISCARD", "XOPERATE", "MAIL", "RCPT", "DATA", "BDAT"}:
-            return self.answering.admits(self.client)
+            return self.introduced is not None or self.answering.admits(self.client)
         return super().offers(verb)
 
     def keywords(self) -> list[str]:

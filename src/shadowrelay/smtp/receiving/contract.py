@@ -184,7 +184,7 @@ class ConnectorOptions:
     data_timeout: timedelta = timedelta(minutes=10)  # for one DATA, or one BDAT
     tarpit_interval: timedelta = timedelta(seconds=5)  # before each 5yz reply
     max_protocol_errors: int = 5
-    max_junk_commands: int | None = 100  # between two messages; see ``conversation.is_junk``
+    max_junk_commands: int | None = 100  # between two messages; those that bring none forward
     max_inbound_connections: int | None = 5000
     max_inbound_connections_per_source: int | None = 20
     rates: RateLimits | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -56,6 +56,7 @@ TURN = 64
 _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 """Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
 
+_FORWARD = frozenset({"RCPT", "DATA", "STARTTLS", "QUIT"})  # BDAT too, if it has octets
 _PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
 _USUAL = re.compile(rb"([A-Za-z]+)(?: ([!-~](?:[ -~]*[!-~])?))?\r\n")
 """A command line as nearly all are: printable ASCII, one space behind the verb, none at the end."""
@@ -66,6 +67,7 @@ class Served(Protocol):
     """A session, as its conversation needs it."""
 
     client: Client
+    verbs: Mapping[str, Callable[[str], Awaitable[None]]]  # that the library does not serve
 
     @property
     def transaction(self) -> object | None:
@@ -74,6 +76,10 @@ class Served(Protocol):
 
     def knows(self, verb: str) -> bool:
         """Whether this client may use a verb; else it is unknown."""
+        ...
+
+    async def handle_exception(self, error: Exception) -> Reply:
+        """The reply to a command that raised an error."""
         ...
 
     def decorate(self, reply: Reply) -> Reply:
@@ -129,11 +135,13 @@ class Conversation:
     # Commands
 
     async def next_command(self) -> bytes:
-        """The next command for the library. Lines that it must not see are answered here."""
+        """The next command for the library. A verb that is ours is served before: the library's loop would
+        look once more for all that is looked for here. Lines that it must not see are answered.
+        """
         duplex = self._duplex
         while True:
             self._busy = False
-            if (unsent := duplex.unsent) and (not self._grouped or unsent > BLOCK):
+            if duplex.output and (not self._grouped or len(duplex.output) > BLOCK):
                 await duplex.flush()
             if self._leaving:
                 raise Interrupted(Why.OVER)
@@ -145,34 +153,41 @@ class Conversation:
             self._served += 1
             line = await duplex.read_line(self._longest_command)
             self._busy = True
-            found = self._command(line)
-            if isinstance(found, bytes):
-                return found
-            await (self.leave(found) if found is TOO_MANY_COMMANDS else self.answer(found))
+            refusal = LINE_TOO_LONG if line is None else self._refused(line)
+            if refusal is not None:
+                await (self.leave(refusal) if refusal is TOO_MANY_COMMANDS else self.answer(refusal))
+            elif (serve := self._session.verbs.get(self.verb)) is not None:
+                try:
+                    await serve(self.argument)
+                except Exception as error:
+                    await self.answer(await self._session.handle_exception(error))
+            elif line is not None:
+                return line[:-2].rstrip(b" \t")
 
-    def _command(self, line: bytes | None) -> bytes | Reply:
-        """The command without its line end, or the reply that refuses it."""
-        self._grouped = False
-        if line is None:
-            return LINE_TOO_LONG
+    def _refused(self, line: bytes) -> Reply | None:
+        """The reply that refuses the command; None: its verb and argument are these now."""
+        self._grouped, options = False, self._options
         found = words(line)
         if isinstance(found, Reply):
             return found
         self.verb, self.argument = verb, argument = found
         self._grouped = verb in _GROUPED
-        if len(line) > self._limits.get(verb, self._options.max_command_line):
+        if len(line) > options.max_command_line and len(line) > self._limits[verb]:
             return LINE_TOO_LONG
         if not self._session.knows(verb):
             return UNKNOWN_COMMAND
         if _CONTROL.search(argument):
             return BAD_CHARACTER
-        if self._options.max_junk_commands is not None and is_junk(verb, argument):
+        # What brings no message forward is junk: a client that sends a hundred of them only costs time. RCPT
+        # never is: a client that goes on after 452 has to keep the recipients that were taken before.
+        junk = argument.startswith("0") if verb == "BDAT" else verb not in _FORWARD
+        if junk and options.max_junk_commands is not None:
             self.junk += 1
-            if self.junk > self._options.max_junk_commands:
+            if self.junk > options.max_junk_commands:
                 client = self._session.client
                 log.info("session_ended_by_junk", session=client.id, client=client.address)
                 return TOO_MANY_COMMANDS
-        return line[:-2].rstrip(b" \t")
+        return None
 
     # Replies
 
@@ -257,16 +272,6 @@ def any_words(line: bytes) -> tuple[str, str] | Reply:
     if not verb.isascii():  # ``upper`` could make it ASCII
         return UNKNOWN_COMMAND
     return verb.upper(), argument.lstrip(" \t")
-
-
-def is_junk(verb: str, argument: str) -> bool:
-    """Whether a command brings no message forward. A client that sends a hundred of them only costs time.
-
-    Never RCPT: a client that goes on after 452 has to keep the recipients that were taken before.
-    """
-    if verb == "BDAT":
-        return argument.startswith("0")  # no octet
-    return verb not in {"RCPT", "DATA", "STARTTLS", "QUIT"}
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, cast
 
@@ -74,6 +74,7 @@ class ReceiveSession(LibrarySession):
     """One SMTP or LMTP session. ``register`` counts it; ``receiver`` is told of its transactions."""
 
     ours: ClassVar[frozenset[str]] = frozenset({"MAIL", "RCPT", "DATA", "BDAT"})
+    always: ClassVar[frozenset[str]] = ours  # offered to whoever is there
     extra_mail_parameters: ClassVar[frozenset[str]] = frozenset()
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset()
 
@@ -81,6 +82,8 @@ class ReceiveSession(LibrarySession):
         super().__init__(options, HOOKS)
         self.receiver = receiver
         self.conversation: Conversation
+        self.verbs: Mapping[str, Callable[[str], Awaitable[None]]]
+        self.answer: Callable[[Reply], Coroutine[Any, Any, None]]
         self._register = register
         self._introducer: str | None = None  # the host that said XCLIENT
 
@@ -143,13 +146,15 @@ class ReceiveSession(LibrarySession):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.verbs = {verb: method for verb, method in self._smtp_methods.items() if verb in self.ours}
         self.conversation = Conversation(
             self, self.duplex, self.options, self.command_size_limits, self._lost
         )
+        self.answer = self.conversation.answer
 
     def release(self) -> None:
         super().release()
-        del self.conversation
+        del self.conversation, self.verbs, self.answer
 
     def drain(self) -> None:
         """Leave as soon as no transaction is under way."""
@@ -169,33 +174,33 @@ class ReceiveSession(LibrarySession):
             if refusal is not None:
                 await self.turn_away(refusal)
             else:
-                await self._converse()
+                # The library's command loop. It ends by itself only where a PROXY header brings no session.
+                await super()._handle_client()
+                header = self.session.proxy_data if self.session else None
+                if header is not None and header.error:
+                    log.info("proxy_header_refused", proxy=self.client.address, error=header.error)
+        except Interrupted as interrupted:
+            await self._interrupted(interrupted.why)
+        except ConnectionResetError as error:  # the library takes each for the client's
+            await self.conversation.leave(await self.handle_exception(error))
         finally:
             await self.close()
             await self.forget()
             self._register.leave(self)
             self.release()
 
-    async def _converse(self) -> None:
-        """Run the library's command loop. It ends by itself only where a PROXY header brings no session."""
-        try:
-            await super()._handle_client()
-            header = self.session.proxy_data if self.session else None
-            if header is not None and header.error:
-                log.info("proxy_header_refused", proxy=self.client.address, error=header.error)
-        except Interrupted as interrupted:
-            if interrupted.why is Why.OVER:
-                with suppress(Interrupted):
-                    await self.duplex.flush()
-                return
-            log.debug("session_interrupted", session=self.client.id, why=interrupted.why.value)
-            await self.forget()
-            if interrupted.why is Why.STOPPING:
-                await self.conversation.leave(STOPPING)
-            elif interrupted.why is Why.TIMEOUT and not isinstance(self._reader, HeaderReader):
-                await self.conversation.leave(TIMEOUT)
-        except ConnectionResetError as error:  # the library takes each for the client's
-            await self.conversation.leave(await self.handle_exception(error))
+    async def _interrupted(self, why: Why) -> None:
+        """Reading has ended for good: say why, if the client may still hear it."""
+        if why is Why.OVER:
+            with suppress(Interrupted):
+                await self.duplex.flush()
+            return
+        log.debug("session_interrupted", session=self.client.id, why=why.value)
+        await self.forget()
+        if why is Why.STOPPING:
+            await self.conversation.leave(STOPPING)
+        elif why is Why.TIMEOUT and not isinstance(self._reader, HeaderReader):
+            await self.conversation.leave(TIMEOUT)
 
     async def turn_away(self, refusal: Reply) -> None:
         """Refuse a client for which there is no place."""
@@ -217,32 +222,17 @@ class ReceiveSession(LibrarySession):
             await self.turn_away(refusal)
         return refusal is None
 
-    async def next_command(self) -> bytes:
-        """The next command for the library. A verb that is ours is served here: the library's loop would look
-        once more for all that the conversation has looked for.
-        """
-        conversation = self.conversation
-        while self.transport is not None:
-            command = await conversation.next_command()
-            if conversation.verb not in self.ours:
-                return command
-            try:
-                await self._smtp_methods[conversation.verb](conversation.argument)
-            except Exception as error:
-                await self.answer(await self.handle_exception(error))
-        raise Interrupted(Why.GONE)
+    def next_command(self) -> Awaitable[bytes]:
+        """The next command for the library; see ``Conversation.next_command``."""
+        return self.conversation.next_command()
 
     def knows(self, verb: str) -> bool:
         """Whether there is such a verb, and it is offered."""
-        return verb in self._smtp_methods and self.offers(verb)
+        return verb in self.always or (verb in self._smtp_methods and self.offers(verb))
 
     def _syntax_available(self, method: Callable[..., object]) -> bool:
         """For HELP: a verb that is offered. The library has no syntax for EXPN, which is refused."""
         return hasattr(method, "__smtp_syntax__") and self.offers(method.__name__.removeprefix("smtp_"))
-
-    def answer(self, reply: Reply) -> Awaitable[None]:
-        """Reply to a command; see ``Conversation.answer``."""
-        return self.conversation.answer(reply)
 
     def push(self, status: Reply | bytes | str) -> Coroutine[Any, Any, None]:
         """The library's way to reply, and that of its hooks."""
@@ -355,10 +345,10 @@ class ReceiveSession(LibrarySession):
         rates = self._register.rates
         if rates and (refusal := rates.message(self.client)):
             return await self.answer(refusal)
-        reply = await self.receiver.mail(self.client, mail) or SENDER_OK
-        if reply.positive:
+        reply = await self.receiver.mail(self.client, mail)
+        if reply is None or reply.positive:
             envelope.mail_from = mail.sender
-        return await self.answer(reply)
+        return await self.answer(reply or SENDER_OK)
 
     @syntax("RCPT TO:<address>", extended=" [SP <parameters>]")
     async def smtp_RCPT(self, argument: str) -> None:
@@ -379,11 +369,11 @@ class ReceiveSession(LibrarySession):
         rates = self._register.rates
         if rates and (refusal := rates.recipient(self.client)):
             return await self.answer(refusal)
-        reply = await self.receiver.rcpt(self.client, transaction.mail, rcpt, accepted) or RECIPIENT_OK
-        if reply.positive:
+        reply = await self.receiver.rcpt(self.client, transaction.mail, rcpt, accepted)
+        if reply is None or reply.positive:
             transaction.refused -= 1
             transaction.recipients.append(rcpt)
-        return await self.answer(reply)
+        return await self.answer(reply or RECIPIENT_OK)
 
     def _getaddr(self, arg: str) -> tuple[str, str]:
         """VRFY's argument is returned as it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from aiosmtpd.proxy_protocol import ProxyData
@@ -86,7 +86,8 @@ class Hooked(Protocol):
 
     async def forget(self) -> None: ...
 
-    def answer(self, reply: Reply) -> Awaitable[None]: ...
+    @property
+    def answer(self) -> Callable[[Reply], Awaitable[None]]: ...
 
 
 class Hooks:

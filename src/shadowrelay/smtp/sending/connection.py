@@ -58,7 +58,6 @@ LONGEST_REPLY = 256 * 1024
 
 _LONGEST_SHOWN = 600  # octets that are kept of what came unasked
 
-_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 _MECHANISM = re.compile(r"[a-z0-9_-]{1,20}", re.ASCII)  # RFC 4422 3.1, as the library spells it
 
 
@@ -78,7 +77,7 @@ class HopProtocol(SMTPProtocol):
         self._reader = ReplyReader(LONGEST_REPLY, cuts=True)
         self._unasked = bytearray()  # the beginning of what came while nothing was expected
         self._replies: deque[Reply] = deque()
-        self._outstanding = 1  # the greeting
+        self._due = 1  # replies that are not read yet: the greeting
         self._broken: Exception | None = None
         self._waiting: asyncio.Future[None] | None = None
         self.marked = False  # the hop ends its replies with its mark, which we keep and take off
@@ -86,16 +85,9 @@ class HopProtocol(SMTPProtocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            # Line by line, so that good replies count although rubbish follows them in the same segment.
-            for line in _LINES.findall(data):
-                if self._broken:
-                    break
-                if not self._outstanding:
-                    self._unasked += line[: _LONGEST_SHOWN - len(self._unasked)]
-                    continue
-                complete = self._reader.feed(line)
-                self._replies.extend(complete)
-                self._outstanding -= len(complete)
+            # Good replies count although rubbish follows them in the same segment.
+            if not self._broken and (read := self._reader.take(data, self._replies, self._due)) < len(data):
+                self._unasked += data[read : read + _LONGEST_SHOWN - len(self._unasked)]
         except ReplyError as error:
             self._break(unreadable(error.said or str(error)))
             self.abort()
@@ -119,7 +111,7 @@ class HopProtocol(SMTPProtocol):
             self._break(error)
             self.abort()
             raise error
-        self._outstanding += replies
+        self._due += replies
 
     async def write_block(self, block: bytes, timeout: float) -> None:
         """Write, then wait until the transport wants more: what is unsent stays below a block.
@@ -137,20 +129,23 @@ class HopProtocol(SMTPProtocol):
         Raises SMTPServerDisconnected, SMTPReadTimeoutError (the connection is aborted then: a late reply must
         not answer a later command), or SMTPResponseException with code -1 for what is no reply or breaks off.
         """
-        if self._replies:
-            return self._next()
-        alarm = None if timeout is None else self._loop.call_later(timeout, self._too_late)
-        try:
-            while not self._replies:
-                if self._broken:
-                    raise self._broken
-                self._waiting = self._loop.create_future()
-                await self._waiting
-        finally:
-            self._waiting = None
-            if alarm is not None:
-                alarm.cancel()
-        return self._next()
+        if not self._replies:
+            alarm = None if timeout is None else self._loop.call_later(timeout, self._too_late)
+            try:
+                while not self._replies:
+                    if self._broken:
+                        raise self._broken
+                    self._waiting = self._loop.create_future()
+                    await self._waiting
+            finally:
+                self._waiting = None
+                if alarm is not None:
+                    alarm.cancel()
+        reply = self._replies.popleft()
+        self._due -= 1
+        if self.marked:
+            reply, self.mark = unmarked(reply)
+        return reply
 
     def _too_late(self) -> None:
         self._break_off(SMTPReadTimeoutError("no reply in time"))
@@ -159,12 +154,6 @@ class HopProtocol(SMTPProtocol):
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
-
-    def _next(self) -> Reply:
-        reply = self._replies.popleft()
-        if self.marked:
-            reply, self.mark = unmarked(reply)
-        return reply
 
     async def execute_command(self, *args: bytes, timeout: float | None = None) -> SMTPResponse:
         """A command of the library's own, and its reply."""

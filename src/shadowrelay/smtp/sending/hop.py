@@ -159,10 +159,11 @@ class Awaited:
 
     what: SessionStep | Literal["content", "final dot", ""] = ""
     since: float = 0.0
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def begin(self, what: SessionStep | Literal["content", "final dot"]) -> None:
         """The session now waits for ``what``."""
-        self.what, self.since = what, asyncio.get_running_loop().time()
+        self.what, self.since = what, self._loop.time()
 
     def end(self) -> None:
         """The session waits for nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Protocol
@@ -184,27 +184,24 @@ class DeliverySession:
         report_id = None if envelope.sender else message_id
         shorter: tuple[ContentNeeds, bytes] | None = None
         extensions = self._usable("mail").extensions
-        with self._aborted_on_error():
+        try:
             need, content = await examine(envelope, content, extensions, eight_bit=eight_bit, afresh=afresh)
             if report_id and exceeds(need, extensions):
                 shorter = await shortened(need, content, report_id, afresh)
+        except BaseException:  # the content is read: it may be damaged, or not to be read at all
+            self.abort()
+            raise
         offer = partial(self._offer, envelope, recipients, message_id=message_id, wanted=wanted, heard=heard)
         if shorter is not None:
             return await offer(*shorter)
         result = await offer(need, content)
         if report_id and found_too_long(result.results):
-            with self._aborted_on_error():
+            try:
                 shorter = await shortened(need, content, report_id, afresh)
+            except BaseException:
+                self.abort()
+                raise
         return await self._again(partial(offer, *shorter)) if shorter else result
-
-    @contextlib.contextmanager
-    def _aborted_on_error(self) -> Iterator[None]:
-        """The content is read: it may be damaged, or not to be read at all."""
-        try:
-            yield
-        except BaseException:
-            self.abort()
-            raise
 
     async def _again(self, offer: Callable[[], Awaitable[DeliveryResult]]) -> DeliveryResult:
         """Make that offer in this session; if the hop has closed it, in a fresh one."""
@@ -233,10 +230,10 @@ class DeliverySession:
         tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         if not tracked.may_track(connection):
             tracking = None
-        results = {
-            refusal.number: refusal for refusal in refusals(envelope, recipients, need, connection.extensions)
-        }
-        offered = [recipient for recipient in recipients if recipient.number not in results]
+        results: dict[int, RecipientResult] = {}
+        for refusal in refusals(envelope, recipients, need, connection.extensions):
+            results[refusal.number] = refusal
+        offered = [one for one in recipients if one.number not in results] if results else recipients
         overflow: list[int] = []
         if offered:
             if self._needs_reset:
@@ -263,11 +260,12 @@ class DeliverySession:
             self._needs_reset = transaction.needs_reset
             results |= transaction.results
             overflow = transaction.overflow
-        taken = any(result.ending in (Ending.ACCEPTED, Ending.DUPLICATE) for result in results.values())
+        endings = [result.ending for result in results.values()]
+        taken = Ending.ACCEPTED in endings or Ending.DUPLICATE in endings
         if taken and tracking:
             tracking.owes = True
         return DeliveryResult(
-            results=tuple(results[recipient.number] for recipient in recipients),
+            results=tuple([results[recipient.number] for recipient in recipients]),
             dsn_offered="DSN" in connection.extensions,
             encrypted=connection.encrypted,
             overflow=tuple(overflow) if taken else (),

@@ -82,9 +82,9 @@ class DeliveryTransaction:
             raise
 
     async def _pipelined(self, content: ContentSource) -> None:
-        rcpts = b"".join(command for _, command in self.rcpts)
-        await self._mail(self.mail + rcpts + b"DATA\r\n", replies=len(self.rcpts) + 2)
-        for number, _ in self.rcpts:
+        numbers, rcpts = zip(*self.rcpts, strict=True)
+        await self._mail(b"".join((self.mail, *rcpts, b"DATA\r\n")), replies=len(rcpts) + 2)
+        for number in numbers:
             await self._rcpt(number)
         await self._data(content)
 
@@ -103,7 +103,7 @@ class DeliveryTransaction:
         try:
             protocol.expect(replies)
             protocol.write(commands)
-            self._wait_for("mail")
+            self.connection.client.awaits.begin("mail")
             reply = await protocol.reply(self.server.timeouts.mail)
         except SESSION_ERRORS as error:
             raise ConnectionFailed("mail", describe(error), reused=self.reused) from error
@@ -135,8 +135,8 @@ class DeliveryTransaction:
             self.needs_reset = True
             if not (reply.transient or reply.permanent):
                 raise _Over  # the two sides disagree about where they are
-        elif self._open:
-            await self._content(content)
+        elif numbers := self._open:
+            await self._content(content, numbers)
         elif self.server.protocol == "lmtp":
             raise _Over  # no recipient, hence no reply to wait for (RFC 2033 4.2)
         else:
@@ -145,7 +145,7 @@ class DeliveryTransaction:
             await self._hear("data", self.server.timeouts.final_dot)
             self.needs_reset = True
 
-    async def _content(self, content: ContentSource) -> None:
+    async def _content(self, content: ContentSource, numbers: Sequence[int]) -> None:
         if self.wanted is not None and not await self.wanted():
             raise Withdrawn
         stuffer, pending = DotStuffer(), b""
@@ -165,21 +165,19 @@ class DeliveryTransaction:
             await self._write(pending)
             pending = b""
         self._leave_if_it_spoke()
-        self._say(pending + dot, "content", replies=len(self._open) if self.server.protocol == "lmtp" else 1)
+        answers = [[number] for number in numbers] if self.server.protocol == "lmtp" else [numbers]
+        self._say(pending + dot, "content", replies=len(answers))
         # From here on the next hop may have the message.
-        if self.server.protocol == "lmtp":
-            for number in self._open:
-                await self._final([number])
-                if self.heard is not None and self._open:
-                    await self.heard(self.results[number])
-        else:
-            await self._final(self._open)
+        for answered in answers:
+            await self._final(answered)
+            if self.heard is not None and answered is not answers[-1]:
+                await self.heard(self.results[answered[0]])
 
     async def _write(self, block: bytes) -> None:
         self._leave_if_it_spoke()
         if not block:
             return
-        self._wait_for("content")
+        self.connection.client.awaits.begin("content")
         try:
             await self.connection.protocol.write_block(block, self.server.timeouts.block)
         except SESSION_ERRORS as error:
@@ -196,7 +194,7 @@ class DeliveryTransaction:
 
     async def _final(self, numbers: Sequence[int]) -> None:
         """The reply to the final dot: one for all, or with LMTP one for each, in the order of RCPT."""
-        self._wait_for("final dot")
+        self.connection.client.awaits.begin("final dot")
         try:
             reply = await self.connection.protocol.reply(self.server.timeouts.final_dot)
         except SESSION_ERRORS as error:
@@ -205,7 +203,8 @@ class DeliveryTransaction:
             self._give_up(lambda number: unread(number, said) if said else in_doubt(number))
         if reply.code == 421:
             self._give_up(lambda number: refused(number, reply))
-        self.results.update((number, final(number, reply)) for number in numbers)
+        for number in numbers:
+            self.results[number] = final(number, reply)
         if not (reply.positive or reply.transient or reply.permanent):
             self._give_up(lambda number: unread(number, one_line(reply)))
 
@@ -218,7 +217,7 @@ class DeliveryTransaction:
             self._give_up(lambda number: lost(number, step, said))
 
     async def _hear(self, step: Literal["rcpt", "data"], timeout: float) -> Reply:
-        self._wait_for(step)
+        self.connection.client.awaits.begin(step)
         try:
             reply = await self.connection.protocol.reply(timeout)
         except SESSION_ERRORS as error:
@@ -230,9 +229,6 @@ class DeliveryTransaction:
         if reply.code == 421:
             self._give_up(lambda number: refused(number, reply))
         return reply
-
-    def _wait_for(self, what: Literal["mail", "rcpt", "data", "content", "final dot"]) -> None:
-        self.connection.client.awaits.begin(what)
 
     def _settle(self, result: Callable[[int], RecipientResult]) -> None:
         self.results.update((number, result(number)) for number in self._open)
