@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shadowrelay.smtp.receiving.conversation import any_words, words
+from shadowrelay.smtp.receiving.conversation import USUAL, any_words
 from shadowrelay.wire.addresses import AddressError, read_any_path, read_path
 from shadowrelay.wire.replies import parse_reply, usual
 from shadowrelay.wire.xqdiscard import parse_any_line, parse_line
@@ -80,7 +80,8 @@ def _read(reader: object, path: str, any_dots: bool) -> object:
 @example("DATA ", "\r\n")
 def test_a_command_in_its_usual_form_is_read_as_any_other(line: str, end: str) -> None:
     octets = (line + end).encode()
-    assert words(octets) == any_words(octets)
+    if found := USUAL.fullmatch(octets):
+        assert any_words(octets) == (str(found[1], "ascii").upper(), str(found[2] or b"", "ascii"))
 
 
 @given(st.text(st.sampled_from("a~!+=; \t\xe9B2"), max_size=12))

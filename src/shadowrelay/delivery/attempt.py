@@ -206,6 +206,7 @@ class Sender:
         """
         told: set[int] = set()
         answer: Sent | None = None
+        loop = asyncio.get_running_loop()
         while (found := await search.next()) is not None:
             host, group = found
             server = self._hosts.server(host, search.servers)
@@ -215,7 +216,7 @@ class Sender:
                 told.update(one.number for one in part.results)
                 await heard(self._sent(claimed, hop, part, frozenset()))
 
-            trying, began = self._hosts.begin(host), asyncio.get_running_loop().time()
+            trying, began = self._hosts.begin(host), loop.time()
             outbound.on[host] += 1
             try:
                 session, result = await self._attempt(claimed, outbound, server, group, tell)
@@ -228,7 +229,7 @@ class Sender:
             finally:
                 outbound.on[host] -= 1
                 self._hosts.end(host, trying=trying)
-            self._hosts.answered(host, asyncio.get_running_loop().time() - began)
+            self._hosts.answered(host, began, loop.time())
             if outbound.failures:
                 log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
             outbound.restored()
@@ -244,7 +245,7 @@ class Sender:
             reply = f"451 {why.status} {why.step}: {why.error}"
             return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1), None
         if search.crowded and outbound.workers > 1:
-            outbound.turned_away(asyncio.get_running_loop().time(), self._policy)
+            outbound.turned_away(loop.time(), self._policy)
             log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
             return Sent((), hop), None
         return self._hop_failed(claimed, outbound, hop, search), None
@@ -453,7 +454,7 @@ def _of_one_host(claimed: ActiveFork) -> ActiveFork:
     So a host that may have the message for some of them gets it for these alone.
     """
     first = claimed.recipients[0].unread
-    if all(one.unread == first for one in claimed.recipients):
+    if len(claimed.recipients) == 1 or all(one.unread == first for one in claimed.recipients):
         return claimed
     return replace(claimed, recipients=tuple(one for one in claimed.recipients if one.unread == first))
 

@@ -84,7 +84,7 @@ class HopShadows:
 
     def took(self, address: HostAddress) -> None:
         """A host answered for a message."""
-        if any(address in bad for bad in self._bad.values()):
+        if self._bad and any(address in bad for bad in self._bad.values()):
             self._taking.add(address)
 
     async def _look_after(self, hop: ServerName) -> None:

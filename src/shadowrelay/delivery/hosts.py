@@ -166,7 +166,8 @@ class Hosts:
         """A session with the host begins. Returns whether it finds out if the host is back: say so at the
         end.
         """
-        known = self._known.setdefault((host.name, host.port), _Known())
+        if (known := self._known.get((host.name, host.port))) is None:
+            known = self._known[host.name, host.port] = _Known()
         if not known.sessions:
             known.answered_at = asyncio.get_running_loop().time()
         known.sessions += 1
@@ -200,12 +201,13 @@ class Hosts:
             )
         return found
 
-    def answered(self, host: Host, took: float) -> None:
-        """The host answered for a message after so many seconds: forget its failures."""
+    def answered(self, host: Host, began: float, now: float) -> None:
+        """The host answered for a message, from when to when on the loop's clock: forget its failures."""
+        took = now - began
         if known := self._known.get((host.name, host.port)):
             known.standing = WELL
             known.pace = known.pace + (took - known.pace) / LATELY if known.pace else took
-            known.answered_at = asyncio.get_running_loop().time()
+            known.answered_at = now
         if self._by_route:
             self._by_route.pop((host.route, host.name, host.port), None)
         self.took((host.name, host.port))

@@ -66,7 +66,9 @@ class RecentAttempts:
         self._hops[hop] = kept  # the one tried last is the last
         if len(self._hops) > HOPS:
             del self._hops[next(iter(self._hops))]
-        worst = max(sent.results, key=lambda one: _BAD.get(one.ending, 0), default=None)
+        worst = sent.results[0] if sent.results else None
+        if len(sent.results) > 1:
+            worst = max(sent.results, key=lambda one: _BAD.get(one.ending, 0))
         if worst and worst.ending not in _BAD:
             kept.took(int(now.timestamp()) // STEP)
         kept.attempts.append(

@@ -37,6 +37,7 @@ from shadowrelay.wire.header import HeaderScan
 from shadowrelay.wire.networks import Networks
 from shadowrelay.wire.replies import NO_ROOM, Refused, Reply
 from shadowrelay.wire.xshadow import (
+    Fork,
     Malformed,
     OfferParameter,
     parse_fork,
@@ -155,9 +156,9 @@ class AnsweringSession:
         self.digest = digest
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:  # noqa: ARG002
-        self._member()
+        member = self._member()
         if not self.options.room.admits():
-            log.warning("copy_refused_disk_full", member=self._member().name)
+            log.warning("copy_refused_disk_full", member=member.name)
             return NO_ROOM
         if "XSHADOW" not in mail.extra:
             return Reply(501, "5.5.4", "XSHADOW needed")
@@ -167,10 +168,10 @@ class AnsweringSession:
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
         self.digest = None
-        if self._member().version > 1 and self._offer.envelope is None:
+        if member.version > 1 and self._offer.envelope is None:
             return Reply(501, "5.5.4", "Age and digest needed")
         if (origin := self._origin) and (
-            self._member().version < 3
+            member.version < 3
             or origin.message_id == self._offer.message_id
             or (origin.octets is not None and self._offer.given_for)
         ):
@@ -189,7 +190,7 @@ class AnsweringSession:
             _unread(rcpt)
         except Malformed as error:
             return Reply(501, "5.5.4", str(error))
-        if any(parse_fork(other.extra["XFORK"])[0] == number for other in accepted[-1:]):
+        if accepted and parse_fork(accepted[-1].extra["XFORK"])[0] == number:
             return Reply(501, "5.5.4", "Recipient number used twice")
         return None
 
@@ -202,14 +203,10 @@ class AnsweringSession:
             return DRAINING
         if self._opening() or chores.takes_no_copies(self.database.ledger):
             return OPENING
-        forks = ((parse_fork(rcpt.extra["XFORK"]), rcpt) for rcpt in recipients)
-        numbered = sorted(forks, key=lambda one: one[0][0])
-        known = tuple(
-            replace(fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt), unread=_unread(rcpt))
-            for fork, rcpt in numbered
-        )
-        if len({recipient.number for recipient in known}) != len(known):
+        named = {fork[0]: (fork, rcpt) for rcpt in recipients if (fork := parse_fork(rcpt.extra["XFORK"]))}
+        if len(named) != len(recipients):
             return Reply(501, "5.5.4", "Recipient number used twice")
+        known = tuple([_recipient(*named[number]) for number in sorted(named)])
         self._offers += 1
         name = f"{self._offer.message_id}-{session.id}-{self._offers}"
         return HoldSink(self, name, self._offer, self._origin, self._member(), mail, known)
@@ -221,6 +218,11 @@ class AnsweringSession:
         if self._greeting is None or self._greeting.name not in self.boundary.watches:
             raise Refused(503, "5.5.1", "XSHADOW needed first")
         return self._greeting
+
+
+def _recipient(fork: Fork, rcpt: RcptTo) -> Recipient:
+    found = fork.recipient(rcpt.address, rcpt.notify, rcpt.orcpt)
+    return replace(found, unread=_unread(rcpt)) if "XUNREAD" in rcpt.extra else found
 
 
 def _unread(rcpt: RcptTo) -> Unread | None:

@@ -169,9 +169,8 @@ class Boundary:
         Each stays in the result until it is ``noted``. The queue asks this before it claims or sends
         anything.
         """
-        return tuple(
-            name for name, watch in self.watches.items() if name in self._silences or self._overdue(watch, at)
-        )
+        watches = self.watches.items()
+        return tuple([name for name, one in watches if name in self._silences or self._overdue(one, at)])
 
     def _overdue(self, watch: Watch, at: float) -> bool:
         """May that member have promoted our messages? It may go by a shorter span than we do."""
@@ -214,6 +213,8 @@ class Boundary:
 
     def spent(self, at: float) -> frozenset[ServerName]:
         """The members that failed lately in all attempts of a message, or did and are silent since."""
+        if not self._spent:  # nearly always
+            return frozenset()
         return frozenset(
             name
             for name, spent in self._spent.items()
@@ -232,11 +233,10 @@ class Boundary:
 
     def skipped(self, at: float) -> frozenset[ServerName]:
         """The members that failed lately, leave or cannot be reached: asked only when no other is left."""
-        lately = {
-            name for those in (self._skipped, self._leaving) for name, until in those.items() if until > at
-        }
-        away = {name for name, watch in self.watches.items() if watch.failing_since is not None}
-        return frozenset(lately | away)
+        found = [name for name, watch in self.watches.items() if watch.failing_since is not None]
+        for those in filter(None, (self._skipped, self._leaving)):
+            found += [name for name, until in those.items() if until > at]
+        return frozenset(found)
 
     def patience(self, name: ServerName, at: float) -> float | None:
         """Seconds in which a member must be greeted for an offer; None: each step has its own timeout."""

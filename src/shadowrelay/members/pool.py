@@ -103,7 +103,7 @@ class Members:
     def _leads_there(self, name: ServerName, address: MemberAddress | None) -> bool:
         """Is the member reached at that address? A session outlives the certificates with which it began."""
         now = self.addresses.get(name)
-        return now is not None and address is not None and now.at == address.at
+        return now is not None and (now is address or (address is not None and now.at == address.at))
 
     def pooled(self, name: ServerName) -> MemberConnection | None:
         """An idle greeted session from the pool; None if there is none."""

@@ -113,8 +113,9 @@ class Intake:
         self.in_flight = in_flight
         self._mint = mint
         self._trusted = lru_cache(maxsize=1024)(self._in_relay_networks)
+        self.own = node_of(boundary.own.name)
         self._addressing = Addressing(
-            node_of(boundary.own.name), options.accepted_domains, options.routes, options.ways, options.book
+            self.own, options.accepted_domains, options.routes, options.ways, options.book
         )
         self._begun: dict[str, tuple[Policy, ShadowSession | None]] = {}
         self._sink = IntakeSink
@@ -412,7 +413,7 @@ class IntakeSink:
         scan, at = self._scan, self._intake.wall(self._arrival.received_at)
         if scan.received > self._policy.loop_hop_limit:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
-        own = node_of(self._intake.boundary.own.name)
+        own = self._intake.own
         self._refuse_what_comes_back(scan.section)
         added, self._message_id = trace_field(self._arrival, at, self._session, own), scan.message_id
         if self._intake.options.submission:

@@ -148,8 +148,10 @@ def format_mail(mail: MailFrom, offered: Collection[str]) -> bytes:
         parameters.append(("BODY", mail.body))
     if mail.smtputf8 and "SMTPUTF8" in offered:
         parameters.append(("SMTPUTF8", None))
-    if "DSN" in offered:
-        parameters += [(key, value) for key, value in (("RET", mail.ret), ("ENVID", mail.envid)) if value]
+    if mail.ret and "DSN" in offered:
+        parameters.append(("RET", mail.ret))
+    if mail.envid and "DSN" in offered:
+        parameters.append(("ENVID", mail.envid))
     if mail.auth and "AUTH" in offered:
         parameters.append(("AUTH", mail.auth))
     return _command(f"MAIL FROM:<{mail.sender}>", [*parameters, *mail.extra.items()])

@@ -73,7 +73,7 @@ class Reply:
         A character that is not printable ASCII becomes ``?``: a reply may quote a client, and never needs
         SMTPUTF8. A line longer than ``most`` octets is cut; None means any length.
         """
-        return _encoded(self, most)
+        return encoded(self, most)
 
     def __str__(self) -> str:
         """The reply as one printable line, for the tracking log and DSNs."""
@@ -82,8 +82,8 @@ class Reply:
 
 
 @lru_cache(maxsize=256)
-def _encoded(reply: Reply, most: int | None) -> bytes:
-    """Cached, because nearly every reply is one of a few."""
+def encoded(reply: Reply, most: int | None) -> bytes:
+    """See ``Reply.encode``. Cached, because nearly every reply is one of a few."""
     start = f"{reply.enhanced} " if reply.enhanced else ""
     lines = (reply.text,) if isinstance(reply.text, str) else reply.text or ("",)
     room = None if most is None else most - 6 - len(start)
@@ -193,8 +193,8 @@ class ReplyReader:
         """As ``feed``, but add them to ``replies``, until there are ``most`` of them. Returns how many octets
         of ``data`` that took. What is complete before an error is added.
         """
-        begin, size = 0, len(data)
-        while begin < size and len(replies) < most:
+        begin, size, room = 0, len(data), most - len(replies)
+        while begin < size and room > 0:
             if (end := data.find(b"\n", begin)) < 0:
                 self._add(data[begin:], line_ends=False)
                 return size
@@ -205,6 +205,7 @@ class ReplyReader:
             begin = end + 1
             if reply is not None:
                 replies.append(reply)
+                room -= 1
         return begin
 
     def _add(self, octets: bytes, *, line_ends: bool) -> None:

@@ -269,7 +269,7 @@ def parse_any_line(text: str) -> Line:
 def format_recipients(numbers: Iterable[int]) -> str:
     """The numbers as ranges in ascending order; ``*``, for all, if there are none."""
     ranges: list[tuple[int, int]] = []
-    for item in sorted(set(numbers)):
+    for item in sorted(set(numbers)) if numbers else ():
         if ranges and ranges[-1][1] == item - 1:
             ranges[-1] = (ranges[-1][0], item)
         else:

@@ -6,13 +6,13 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import structlog
 
-from shadowrelay.smtp.duplex import BLOCK, LINGER, Duplex, Interrupted, Why
+from shadowrelay.smtp.duplex import LINGER, Duplex, Interrupted, Why
 from shadowrelay.smtp.receiving.contract import Client, ConnectorOptions, Delayed
-from shadowrelay.wire.replies import MAX_REPLY_LINE, Reply
+from shadowrelay.wire.replies import MAX_REPLY_LINE, Reply, encoded
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ _GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
 
 _FORWARD = frozenset({"RCPT", "DATA", "STARTTLS", "QUIT"})  # BDAT too, if it has octets
 _PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
-_USUAL = re.compile(rb"([A-Za-z]+)(?: ([!-~](?:[ -~]*[!-~])?))?\r\n")
+USUAL = re.compile(rb"([A-Za-z]+)(?: ([!-~](?:[ -~]*[!-~])?))?\r\n")
 """A command line as nearly all are: printable ASCII, one space behind the verb, none at the end."""
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
@@ -68,6 +68,7 @@ class Served(Protocol):
 
     client: Client
     verbs: Mapping[str, Callable[[str], Awaitable[None]]]  # that the library does not serve
+    always: ClassVar[frozenset[str]]  # verbs that any client may use
 
     @property
     def transaction(self) -> object | None:
@@ -104,6 +105,7 @@ class Conversation:
         self.junk = 0  # commands since the last message
         self._session, self._duplex, self._options = session, duplex, options
         self._limits, self._longest_command = limits, max(limits.values())
+        # Octets of a line of a reply, at most: what the other end must take.
         self.longest_reply = max(MAX_REPLY_LINE, options.max_command_line)
         self._lost = lost
         self._leaving = self._draining = self._busy = self._grouped = False
@@ -141,7 +143,7 @@ class Conversation:
         duplex = self._duplex
         while True:
             self._busy = False
-            if duplex.output and (not self._grouped or len(duplex.output) > BLOCK):
+            if duplex.output and (not self._grouped or self._served == TURN):
                 await duplex.flush()
             if self._leaving:
                 raise Interrupted(Why.OVER)
@@ -167,16 +169,19 @@ class Conversation:
     def _refused(self, line: bytes) -> Reply | None:
         """The reply that refuses the command; None: its verb and argument are these now."""
         self._grouped, options = False, self._options
-        found = words(line)
-        if isinstance(found, Reply):
+        if usual := USUAL.fullmatch(line):
+            verb, argument = str(usual[1], "ascii").upper(), str(usual[2] or b"", "ascii")
+        elif isinstance(found := any_words(line), Reply):
             return found
-        self.verb, self.argument = verb, argument = found
+        else:
+            verb, argument = found
+        self.verb, self.argument = verb, argument
         self._grouped = verb in _GROUPED
         if len(line) > options.max_command_line and len(line) > self._limits[verb]:
             return LINE_TOO_LONG
-        if not self._session.knows(verb):
+        if verb not in self._session.always and not self._session.knows(verb):
             return UNKNOWN_COMMAND
-        if _CONTROL.search(argument):
+        if usual is None and _CONTROL.search(argument):
             return BAD_CHARACTER
         # What brings no message forward is junk: a client that sends a hundred of them only costs time. RCPT
         # never is: a client that goes on after 452 has to keep the recipients that were taken before.
@@ -212,7 +217,7 @@ class Conversation:
                 return await self.leave(TOO_MANY_ERRORS)
         if reply.code >= 500 and self._options.tarpit_interval:
             await self._tarpit(self._options.tarpit_interval.total_seconds())
-        self.write(self._session.decorate(reply))
+        self._duplex.output += encoded(self._session.decorate(reply), self.longest_reply)
         return None
 
     async def say_late(self, delayed: Delayed) -> None:
@@ -238,11 +243,7 @@ class Conversation:
 
     def write(self, reply: Reply) -> None:
         """Put a reply, as it is, among those that leave at the next flush."""
-        self._duplex.write(reply.encode(most=self.longest_reply))
-
-    def encoded(self, reply: Reply) -> bytes:
-        """Its octets. No line is longer than what the other end must take."""
-        return reply.encode(most=self.longest_reply)
+        self._duplex.output += encoded(reply, self.longest_reply)
 
     async def _tarpit(self, seconds: float) -> None:
         await self._duplex.flush()
@@ -254,15 +255,8 @@ class Conversation:
         raise Interrupted(Why.GONE)
 
 
-def words(line: bytes) -> tuple[str, str] | Reply:
-    """Verb and argument of a command line, or the reply that refuses it."""
-    if found := _USUAL.fullmatch(line):
-        return str(found[1], "ascii").upper(), str(found[2] or b"", "ascii")
-    return any_words(line)
-
-
 def any_words(line: bytes) -> tuple[str, str] | Reply:
-    """As ``words``, for a line of any form."""
+    """Verb and argument of a command line of any form, or the reply that refuses it."""
     if not line.endswith(b"\r\n") or b"\r" in line[:-2]:
         return BARE_LINE_END
     try:

@@ -47,7 +47,7 @@ from shadowrelay.wire.esmtp import (
     refuse_routing,
 )
 from shadowrelay.wire.networks import within
-from shadowrelay.wire.replies import Refused, Reply
+from shadowrelay.wire.replies import Refused, Reply, encoded
 from shadowrelay.wire.xclient import ATTRIBUTES, parse_xclient
 
 log = structlog.get_logger(__name__)
@@ -228,7 +228,7 @@ class ReceiveSession(LibrarySession):
 
     def knows(self, verb: str) -> bool:
         """Whether there is such a verb, and it is offered."""
-        return verb in self.always or (verb in self._smtp_methods and self.offers(verb))
+        return verb in self._smtp_methods and self.offers(verb)
 
     def _syntax_available(self, method: Callable[..., object]) -> bool:
         """For HELP: a verb that is offered. The library has no syntax for EXPN, which is refused."""
@@ -269,7 +269,7 @@ class ReceiveSession(LibrarySession):
         keywords = () if service == "SMTP" else self.keywords()
         # The answers to HELO and EHLO carry no enhanced codes (RFC 2034 section 3).
         reply = Reply(250, None, (self.hostname, *keywords))
-        return self.conversation.encoded(reply)[:-2]
+        return encoded(reply, self.conversation.longest_reply)[:-2]
 
     @syntax("XCLIENT <attribute=value> ...")
     async def smtp_XCLIENT(self, argument: str | None) -> None:

@@ -228,7 +228,7 @@ class DeliverySession:
         """One transaction, if the hop can take the content for anybody."""
         connection = self._usable("mail")
         tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
-        if not tracked.may_track(connection):
+        if tracking and not tracked.may_track(connection):
             tracking = None
         results: dict[int, RecipientResult] = {}
         for refusal in refusals(envelope, recipients, need, connection.extensions):
