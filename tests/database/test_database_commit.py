@@ -80,7 +80,7 @@ async def test_what_was_looked_up_through_an_index_is_looked_up_again_once_it_wa
 ) -> None:
     async with database(tmp_path) as found:
         read = iter(("as the damaged index has it", "as it is"))
-        look = Look(found, lambda _: next(read))
+        look = StandingRead(found, lambda _: next(read))
         assert [await look(), await look()] == ["as the damaged index has it"] * 2
         await found.transact(partial(rebuild, index="message_exposed"))
         assert [await look(), await look()] == ["as it is"] * 2
