@@ -215,7 +215,6 @@ class IntakeSink:
         self._arrival = arrival
         self._shadow = shadow
         self._scan = HeaderScan()
-        self._message_id = ""
         self._spool = Spool(intake.options.content, arrival.id)
         self._streaming = False
         self._slot = intake.database.in_hand.take(arrival.id)
@@ -305,12 +304,9 @@ class IntakeSink:
         intake, members = self._intake, self._intake.members
         self._intake.in_flight.add(self._arrival.id)
         arrival = self._arrival
-        subject = self._scan.subject
         self._arrival = replace(
             arrival,
-            envelope=replace(
-                arrival.envelope, size=self._spool.size, message_id=self._message_id, subject=subject
-            ),
+            envelope=replace(arrival.envelope, size=self._spool.size),
             digests=replace(arrival.digests, content=self._spool.digest),
         )
         clock, shadow, policy = intake.clock, self._shadow, self._policy
@@ -415,10 +411,12 @@ class IntakeSink:
             raise Refused(554, "5.4.6", "Too many hops: mail loop")
         own = self._intake.own
         self._refuse_what_comes_back(scan.section)
-        added, self._message_id = trace_field(self._arrival, at, self._session, own), scan.message_id
+        added, message_id = trace_field(self._arrival, at, self._session, own), scan.message_id
         if self._intake.options.submission:
-            fields, self._message_id = completed(self._arrival, at, own, scan.names, scan.message_id)
+            fields, message_id = completed(self._arrival, at, own, scan.names, message_id)
             added += fields
+        envelope = replace(self._arrival.envelope, message_id=message_id, subject=scan.subject)
+        self._arrival = replace(self._arrival, envelope=envelope)
         self._added = len(added)
         return added + scan.section
 
