@@ -108,3 +108,15 @@ async def test_copies_held_for_an_owner_are_found_by_what_is_asked_of_them(tmp_p
     steps = [row[3] for row in rows if "message_shadow" in row[3]]
     assert len(steps) == 2
     assert all("check_at" in step for step in steps), steps
+
+
+async def test_the_look_for_late_mail_reads_no_row_of_a_young_message(tmp_path: Path) -> None:
+    """It is made each second while a hop rests, over a thousand recipients."""
+    async with database(tmp_path) as found:
+        query = SQL["late_ones"]
+        named = dict.fromkeys(re.findall(r":(\w+)", query), 0)
+        rows = await found.transact(
+            lambda ledger: ledger.connection.execute(f"EXPLAIN QUERY PLAN {query}", named).fetchall()
+        )
+    steps = [row[3] for row in rows]
+    assert all("COVERING INDEX" in step for step in steps[:2]), steps

@@ -418,11 +418,16 @@ SELECT DISTINCT message_id FROM recipient AS r WHERE next_hop = ? AND due_at <= 
 
 -- name: late_ones
 -- A part of the queue after a place, with whether each message is so old that its sender has to be told.
+-- Runs each second while a hop rests: of a young message two indexes are read, and no row.
 SELECT r.due_at, r.message_id, r.number,
-       (max(m.received_at, ifnull(r.suspended, 0)) <= :expired
-        OR (r.delay_notified = 0 AND max(m.received_at, ifnull(r.suspended, 0)) <= :delayed)) AND NOT EXISTS
+       m.received_at <= max(:expired, :delayed) AND EXISTS
+       (SELECT 1 FROM recipient o WHERE o.message_id = r.message_id AND o.number = r.number
+           AND max(m.received_at, ifnull(o.suspended, 0)) <= iif(o.delay_notified, :expired, max(:expired, :delayed)))
+       AND NOT EXISTS
        (SELECT 1 FROM temp.active a WHERE a.message_id = r.message_id AND a.next_hop = r.next_hop)
-  FROM recipient r CROSS JOIN message m ON m.id = r.message_id
+  FROM recipient r INDEXED BY recipient_due
+  CROSS JOIN message m INDEXED BY message_transit
+    ON m.stage <> 'safety_net' AND m.stage = 'queued' AND m.role = 'primary' AND m.id = r.message_id
  WHERE r.next_hop = :hop AND r.due_at <= :now AND (r.due_at, r.message_id, r.number) > (:due, :id, :number)
  ORDER BY r.due_at, r.message_id, r.number LIMIT :most;
 

@@ -20,7 +20,7 @@ from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
 log = structlog.get_logger(__name__)
 
 REST = 0.5  # seconds between two parts
-SHARE = 100  # a part that took long is followed by a rest of so many times its length
+SHARE = 400  # a part that took long is followed by a rest of so many times its length
 _STEP = 97  # the first part of each round has another length, so that no page is always at the end of a part
 ROUND = 60.0  # seconds from the end of a round to the next one
 
