@@ -63,10 +63,10 @@ def _boot_id() -> str:
 
 def of_machine() -> ClockReading:
     """What the machine's clocks say."""
-    return ClockReading(datetime.now(UTC), timedelta(microseconds=_boot_clock() // 1000), _boot_id())
+    return ClockReading(datetime.now(UTC), timedelta(microseconds=_ticks() // 1000), _boot_id())
 
 
-_boot_clock = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
+_ticks: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -91,9 +91,7 @@ class NodeClock:
     ) -> None:
         self.read = read
         # Decisions ask for the time all the time, and it takes the boot clock alone.
-        self._boot_clock: Callable[[], int] = _boot_clock
-        if read is not of_machine:
-            self._boot_clock = lambda: self.read().boot // _MICROSECOND * 1000
+        self._ticks = _ticks if read is of_machine else lambda: self.read().boot // _MICROSECOND * 1000
         self._reckon(reckoning or begun(read()))
         self._told: dict[ServerName, _Told] = {}
         self._confirmed = False
@@ -111,7 +109,7 @@ class NodeClock:
         self._doubtful = reckoning.doubtful
 
     def __call__(self) -> datetime:
-        return self._began + timedelta(microseconds=self._boot_clock() // 1000)
+        return self._began + timedelta(microseconds=self._ticks() // 1000)
 
     @property
     def reckoning(self) -> Reckoning:

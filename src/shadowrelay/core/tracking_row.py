@@ -139,16 +139,11 @@ class SnapshotEnd:
 
     def columns(self) -> Columns:
         """The row, keyed by column name."""
+        among = "" if self.among == self.count else str(self.among)
+        said = {"Snapshot": self.snapshot, "Count": str(self.count), "Among": among, "Taken": self.taken}
         return {
             "date-time": timestamp(self.at),
             "source": "BOOTLOADER",
             "event-id": "LOAD",
-            "custom-data": entries(
-                {
-                    "Snapshot": self.snapshot,
-                    "Count": str(self.count),
-                    **({"Among": str(self.among)} if self.among != self.count else {}),
-                    "Taken": self.taken,
-                }
-            ),
+            "custom-data": entries(said),
         }

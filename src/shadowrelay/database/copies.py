@@ -59,8 +59,6 @@ class Copies:
 
     def take_changes(self) -> Sequence[Copy]:
         """What became of awaited messages since the last call."""
-        if not self.awaited_changes:
-            return ()
         changes, self.awaited_changes = self.awaited_changes, []
         return changes
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from shadowrelay import failpoints
 from shadowrelay.database.ledger import SqlLedger
 
+_OF_WORK = (sqlite3.IntegrityError, sqlite3.ProgrammingError)
 Work: TypeAlias = Callable[[SqlLedger], Any]
 WorkResult: TypeAlias = tuple[Any, Exception | None]
 
@@ -58,12 +59,9 @@ def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
     result = None
     try:
         result = work(ledger)
-    except (sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
-        del ledger.awaited_changes[changed:]
-        problem = _undo(ledger, freed, counted, error, alone=alone)
-    except sqlite3.Error:
-        raise
     except Exception as error:
+        if isinstance(error, sqlite3.Error) and not isinstance(error, _OF_WORK):
+            raise
         del ledger.awaited_changes[changed:]
         problem = _undo(ledger, freed, counted, error, alone=alone)
     if not alone:

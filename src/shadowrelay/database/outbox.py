@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import cast
 
 import structlog
 from pydantic_core import SchemaValidator, core_schema
@@ -64,15 +65,10 @@ def _read(ledger: SqlLedger, sequence: int, most: int) -> tuple[list[SqlRow], tu
 
 def _columns(row: SqlRow) -> Columns:
     """The columns of a row. A damaged row becomes one that says so, and delays no other."""
-    if found := sums.sound(_told, row):
-        return found
+    if found := sums.sound(lambda row: _TEXTS.validate_json(row[1]), row):
+        return cast(Columns, found)
     log.error("tracking_row_unreadable", row=str(row[1])[:200])
     return RowsDamaged(at=datetime.now(UTC), message_id=MessageId(""), reason="a row of the outbox").columns()
-
-
-def _told(row: SqlRow) -> Columns:
-    found: Columns = _TEXTS.validate_json(row[1])
-    return found
 
 
 def _committed_in(openings: tuple[Beginning, ...], sequence: int) -> Incarnation:

@@ -257,11 +257,9 @@ def _hex(message_id: str) -> str:
 
 def due_at(copy: Copy, recipient: Recipient) -> int | None:
     """When to send to a recipient; None unless this node owns the message and may send it."""
-    if recipient.status is not Status.READY or copy.damaged:
+    if recipient.status is not Status.READY or copy.damaged or not copy.owned:
         return None
-    if not copy.owned or copy.confirmation is Confirmation.ASK:
-        return None
-    if recipient.suspended == FOREVER:
+    if copy.confirmation is Confirmation.ASK or recipient.suspended == FOREVER:
         return None
     planned = recipient.next_attempt or copy.received_at
     return micros(max(planned, recipient.suspended) if recipient.suspended else planned)

@@ -21,6 +21,7 @@ from shadowrelay.database.queries import load
 SQL = load("views.sql")
 
 Key: TypeAlias = tuple[str, ...]
+Names: TypeAlias = Sequence[str]
 EXPOSED: Key = ("exposed",)
 PROMOTING: Key = ("promoting",)
 
@@ -69,12 +70,11 @@ class Tally:
         """Stop counting a message with damaged rows: it was counted by what they say, so subtract that."""
         if self.place is not None and message_id > self.place:
             return
-        kinds = connection.execute(SQL["kind_of"], (message_id,)).fetchall()
-        for role, stage, confirmation, exposed, owner in kinds:
+        for *kind, exposed, owner in connection.execute(SQL["kind_of"], (message_id,)):
             holders = [name for (name,) in connection.execute(SQL["holders_of"], (message_id,))]
             rows = connection.execute(SQL["hops_of"], (message_id,)).fetchall()
             hops, waits = [_text(hop) for hop, _ in rows], any(waits for _, waits in rows)
-            self._count((), _kinds_of(role, stage, confirmation, exposed, owner, holders, hops, waits=waits))
+            self._count((), _kinds_of(tuple(kind), exposed, owner, holders, hops, waits))
 
     def _count(self, come: tuple[Key, ...], gone: tuple[Key, ...]) -> None:
         for key in come:
@@ -222,33 +222,26 @@ def _kinds(copy: Copy) -> tuple[Key, ...]:
     kind = copy.role._value_, copy.stage._value_, copy.confirmation._value_  # ``value`` is two calls
     kinds = _kinds_of if hops[FEW:] else _kinds_of_few
     waits = copy.confirmation is Confirmation.ASK or copy.damaged
-    return kinds(*kind, copy.exposed, copy.owner, holders, hops, waits=waits)
+    return kinds(kind, copy.exposed, copy.owner, holders, hops, waits)
 
 
 def _kinds_of(
-    role: str,
-    stage: str,
-    confirmation: str,
-    exposed: int,
-    owner: str,
-    holders: Sequence[str],
-    hops: Sequence[str],
-    *,
-    waits: bool,
+    kind: Key, exposed: int, owner: str, holders: Names, hops: Names, waits: int
 ) -> tuple[Key, ...]:
     """``holders``: all members that hold a copy. ``hops``: one of each recipient that is not settled. Holders
     count of what this node owns, and hops of what is in a queue.
     """
+    role, stage, confirmation = kind
     keys = _keys(role, stage, confirmation, owner, exposed=bool(exposed))
     ours = role == Role.PRIMARY.value
     if ours and stage in {Stage.QUEUED.value, Stage.SET_ASIDE.value}:
         keys += _held_by(holders)
     if stage != Stage.QUEUED.value:
         return keys
-    return keys + (_by_hop(hops, exposed=bool(exposed), waits=waits) if ours else _held(_text(owner), hops))
+    return keys + (_by_hop(hops, exposed=exposed, waits=waits) if ours else _held(_text(owner), hops))
 
 
-def _held_by(names: Sequence[str]) -> tuple[Key, ...]:
+def _held_by(names: Names) -> tuple[Key, ...]:
     """``names``: of all members that hold a copy; of most messages that is one."""
     each = tuple([("held by", _text(name)) for name in names])
     if len(names) < 2 or len(known := sorted(name for name in names if isinstance(name, str))) < 2:
@@ -256,12 +249,12 @@ def _held_by(names: Sequence[str]) -> tuple[Key, ...]:
     return (*each, ("held together", *known))
 
 
-def _held(owner: str, hops: Sequence[str]) -> tuple[Key, ...]:
+def _held(owner: str, hops: Names) -> tuple[Key, ...]:
     """``hops``: one of each recipient that is not settled."""
     return (*((_EACH_HELD, owner, hop) for hop in hops), *((_HELD, owner, hop) for hop in set(hops)))
 
 
-def _by_hop(hops: Sequence[str], *, exposed: bool, waits: bool) -> tuple[Key, ...]:
+def _by_hop(hops: Names, *, exposed: int, waits: int) -> tuple[Key, ...]:
     """``hops``: one of each recipient that is not settled."""
     keys: list[Key] = []
     for hop in hops:

@@ -186,18 +186,15 @@ class TransportDatabase:
         over an index, ``work`` runs a second time, after the rollback of all that it wrote: what else it
         changes must bear that.
         """
-        return await self._submit(work, brief=False)
+        return await self.transact_briefly(work, brief=False)
 
-    def transact_briefly(self, work: Callable[[SqlLedger], T]) -> asyncio.Future[T]:
+    def transact_briefly(self, work: Callable[[SqlLedger], T], *, brief: bool = True) -> asyncio.Future[T]:
         """Like ``transact``, for work on a handful of rows: it may run in the event loop. It runs even if
         nobody awaits it.
 
         The event loop is far cheaper than the database thread, which has to fight for the interpreter after
         each statement. Work that grows with a queue or a table belongs in ``transact``.
         """
-        return self._submit(work, brief=True)
-
-    def _submit(self, work: Callable[[SqlLedger], T], *, brief: bool) -> asyncio.Future[T]:
         if self.failure or self._writer is None:
             raise DatabaseFailed(self.failure or "the transport database is closed")
         done: asyncio.Future[T] = asyncio.Future()
