@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sending import MESSAGE, sender, sent
-from stations import Station, boundary, eventually, full
+from stations import Station, boundary, eventually, full, settings
 
 from shadowrelay.core.messages import Role
+from shadowrelay.service.connectors import for_senders
 from tests.neighbours import milter
 from tests.neighbours.milter import NEEDED, OwnFilter, filtering, serving
 
@@ -523,3 +525,65 @@ async def test_what_was_sent_again_is_known_by_what_the_client_sent(tmp_path: Pa
 
             await eventually(repeated)
             assert len(await owner.copies()) == 1
+
+
+async def test_memory_stays_flat_whatever_size_the_message_and_its_new_body_have(tmp_path: Path) -> None:
+    """A filter reads 24 MiB, and puts 24 MiB of another body in its place."""
+    size, part = 24 << 20, b"y" * 78 + b"\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                packet = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                letter = packet[:1]
+                if letter == b"O":
+                    writer.write(struct.pack("!IcIII", 13, b"O", 6, 0x1F, 0))
+                elif letter == b"E":
+                    block = part * 800
+                    for _ in range(size // len(block)):
+                        writer.write(struct.pack("!Ic", len(block) + 1, b"b") + block)
+                        await writer.drain()
+                if letter not in b"ODAQ":
+                    writer.write(CONTINUE)
+        except (OSError, asyncio.IncompleteReadError):
+            writer.transport.abort()
+
+    large = b"Subject: large\r\n\r\n" + (b"x" * 78 + b"\r\n") * (size // 80)
+    async with (
+        serving(serve) as address,
+        boundary(tmp_path, "mx1", "mx2", **asks(address)) as (owner, holder),
+        sender(owner) as client,
+    ):
+        await client.begin("b@example.net")
+        tracemalloc.start()
+        try:
+            client.send(b"DATA\r\n")
+            assert (await client.reply()).startswith("354 ")
+            for at in range(0, len(large), 1 << 18):
+                client.send(large[at : at + (1 << 18)])
+                await client.writer.drain()
+            assert (await client.say(".")).startswith("250 ")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 8 << 20
+        (ours,) = await owner.copies()
+        assert ours.envelope.size > size - (1 << 20)
+        assert len(owner.files()) == len(holder.files()) == 1
+
+
+async def test_filters_come_and_go_with_the_settings_file_for_sessions_that_begin_after_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        filtering(OwnFilter(at_the_end(milter.said.Reject()))) as own,
+        boundary(tmp_path, "mx1", "mx2", **STRICT) as (owner, _),
+        sender(owner) as before,
+    ):
+        assert (await sent(owner, MESSAGE)).startswith("250 ")
+        file = settings(tmp_path, "mx1", ["mx2"], **asks(own))
+        connector = owner.connectors[1]
+        connector.become(for_senders(owner.node, "default", file.receive["default"], file, connector))
+        assert (await sent(owner, MESSAGE)).startswith("550 ")
+        await before.begin("b@example.net")
+        assert (await before.content(MESSAGE)).startswith("250 ")  # it began without one

@@ -72,7 +72,7 @@ class FilterSettings(Section):
         description="Time for its answer to one step before the end of the content.",
     )
     content_timeout: Duration = Field(
-        timedelta(seconds=60),
+        timedelta(seconds=30),
         ge=_SECOND,
         le=timedelta(minutes=5),
         description="Longest silence of it behind the content.",

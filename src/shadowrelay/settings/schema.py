@@ -192,7 +192,7 @@ class ReceiveConnector(Section):
     )
     filters: dict[TableName, FilterSettings] = Field({}, description="Filters (milter), asked in this order.")
     max_filter_time: Duration = Field(
-        timedelta(minutes=1),
+        timedelta(seconds=45),
         ge=_SECOND,
         le=timedelta(minutes=5),
         description="Time of all filters together for one message; then they are down for it.",

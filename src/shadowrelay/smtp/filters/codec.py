@@ -178,7 +178,7 @@ def _options(data: bytes) -> Agreed:
     version, may, is_not = _OPTIONS.unpack_from(data)
     if version < _OLDEST or version > VERSION:
         raise Nonsense(f"it speaks version {version}")
-    if may & ~ALL_MAY or is_not & ~ALL_NOT:
+    if may & ~int(ALL_MAY) or is_not & ~int(ALL_NOT):  # a flag's own complement has known bits alone
         raise Nonsense("it wants what was not offered")
     return Agreed(May(may), Not(is_not))
 
