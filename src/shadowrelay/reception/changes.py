@@ -23,6 +23,7 @@ from shadowrelay.wire.replies import Refused
 _END_OF_FIELD = re.compile(rb"\r\n(?![ \t])")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:(.*)", re.DOTALL)
 _EMPTY_LINE = b"\r\n"
+_REASON = 200  # characters of a filter's words that are kept
 
 
 class NotPossible(ValueError):
@@ -31,12 +32,15 @@ class NotPossible(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ContentLimits:
-    """What a filter may make of a message, in octets: as a client may send it."""
+    """What a filter may make of a message, in octets: as a client may send it. ``pairs``: no CR or LF stands
+    alone.
+    """
 
     most: int
     header: int
     line: int | None
     pairs: bool
+    recipients: int
 
     def check(self) -> ContentCheck:
         """For a body alone: no part of it is a header."""
@@ -83,6 +87,7 @@ class FilteredMessage:
     body_at: int
     sender: str
     recipients: tuple[RcptTo, ...]
+    smtputf8: bool
     limits: ContentLimits
     another: Callable[[], Spool]
     altered: bool = False
@@ -115,25 +120,41 @@ class FilteredMessage:
             message = message._changed(edit, replaced)
         if len(message.header) > message.limits.header:
             raise NotPossible("a header that is too big")
+        if len(message.recipients) > max(len(self.recipients), message.limits.recipients):
+            raise NotPossible("too many recipients")
         return message
 
     def _changed(self, edit: Edit, replaced: Replacement) -> FilteredMessage:
         match edit:
             case FieldEdit():
+                if (most := self.limits.line) is not None and edit.longest > most:
+                    raise NotPossible("a line of a field that is too long")
                 return replace(self, fields=_edited(self.fields, edit), altered=True)
             case BodyPart():
                 replaced.end()
                 return replace(self, spool=replaced.spool, body_at=0, altered=True)
             case RecipientAdded(path):
-                return replace(self, recipients=(*self.recipients, _recipient(path)))
+                return replace(self, recipients=(*self.recipients, self._recipient(path)))
             case RecipientRemoved(path):
-                gone = _recipient(path).address.lower()
+                gone = self._recipient(path).address.lower()
                 kept = tuple(one for one in self.recipients if one.address.lower() != gone)
                 return replace(self, recipients=kept)
             case SenderChanged(path):
-                return replace(self, sender=_sender(path))
+                return replace(self, sender=self._sender(path))
             case Quarantined(reason):
-                return replace(self, quarantined=reason or "quarantined")
+                return replace(self, quarantined=reason[:_REASON] or "quarantined")
+
+    def _recipient(self, path: str) -> RcptTo:
+        try:
+            return parse_rcpt(f"TO:{_path(path)}", smtputf8=self.smtputf8)
+        except Refused as refused:
+            raise NotPossible(f"a recipient {path!r}: {refused.reply}") from None
+
+    def _sender(self, path: str) -> str:
+        try:
+            return parse_mail(f"FROM:{_path(path)}{' SMTPUTF8' * self.smtputf8}").sender
+        except Refused as refused:
+            raise NotPossible(f"a sender {path!r}: {refused.reply}") from None
 
     async def write(self, to: Spool) -> None:
         """The whole content. Raises OSError."""
@@ -163,17 +184,3 @@ def _edited(fields: tuple[bytes, ...], edit: FieldEdit) -> tuple[bytes, ...]:
 
 def _path(path: str) -> str:
     return path if path.startswith("<") else f"<{path}>"
-
-
-def _recipient(path: str) -> RcptTo:
-    try:
-        return parse_rcpt(f"TO:{_path(path)}", smtputf8=True)
-    except Refused as refused:
-        raise NotPossible(f"a recipient {path!r}: {refused.reply}") from None
-
-
-def _sender(path: str) -> str:
-    try:
-        return parse_mail(f"FROM:{_path(path)} SMTPUTF8").sender
-    except Refused as refused:
-        raise NotPossible(f"a sender {path!r}: {refused.reply}") from None

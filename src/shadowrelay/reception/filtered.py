@@ -160,6 +160,7 @@ class FilteredSink(IntakeSink):
             body_at=len(self._head) + 2,
             sender=given.mail.sender,
             recipients=tuple(given.recipients),
+            smtputf8=given.mail.smtputf8,
             limits=given.limits,
             another=self._another,
         )

@@ -126,7 +126,11 @@ def _intake(connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[.
     most = connector.max_filter_time.total_seconds()
     filtering = Filtering(filters=asked, most=most, own=limits.hostname, connector=limits.name)
     allowed = ContentLimits(
-        limits.max_message_size, limits.max_header_size, limits.max_text_line, limits.line_ends_checked
+        most=limits.max_message_size,
+        header=limits.max_header_size,
+        line=limits.max_text_line,
+        pairs=limits.line_ends_checked,
+        recipients=limits.max_recipients_per_message,
     )
     return partial(FilteredIntake, filtering=filtering, limits=allowed)
 

@@ -111,6 +111,11 @@ class FieldEdit:
     index: int | None = None
     insert: bool = False
 
+    @property
+    def longest(self) -> int:
+        """The octets of its longest line, CRLF included."""
+        return 2 + max(map(len, (self.name + b":" + self.value).split(b"\r\n")))
+
 
 @dataclass(frozen=True, slots=True)
 class BodyPart:
