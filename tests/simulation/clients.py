@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.reception.filtered import quarantined
 from shadowrelay.core.reception.redundancy import Arrival
 
 from .checks import Invariants
@@ -28,6 +29,7 @@ class Client:
     homes: tuple[ServerName, ...]
     tries: int = 6
     fixed_id: MessageId | None = None
+    quarantined: bool = False  # by a filter of the node that takes the message
     turn: int = 0
     finished: bool = False
     waiting: bool = False
@@ -92,10 +94,11 @@ class Client:
         )
         envelope = Envelope(sender=self.sender, size=len(message_id), envid=f"E{self.number}")
         digests = Digests(of_content(message_id.encode()), of_envelope(envelope, recipients))
-        return Arrival(
+        arrival = Arrival(
             id=message_id,
             envelope=envelope,
             recipients=recipients,
             digests=digests,
             received_at=now,  # type: ignore[arg-type]
         )
+        return quarantined(arrival, "odd", arrival.received_at) if self.quarantined else arrival

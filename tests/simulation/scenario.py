@@ -7,6 +7,7 @@ Commands, one per line (``#`` begins a comment):
                                              members on one machine, and policy fields by name, durations in
                                              seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
+    send mx1 m1 quarantined to a@example.net   a filter of that node quarantines it
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
     lose-disk|snapshot|roll-back mx1         snapshot when it runs, the others while it is down
@@ -138,7 +139,8 @@ class Scenario:
         self.world.run(1.0)
 
     def send(self, words: list[str]) -> None:
-        home, name, _, *addresses = words
+        odd = words[2] == "quarantined"
+        home, name, _, *addresses = [word for word in words if word != "quarantined"]
         self.clients += 1
         message_id = MessageId(f"01900000-0000-7000-8000-{self.clients:012d}")
         self.names[message_id] = name
@@ -157,7 +159,7 @@ class Scenario:
             (ServerName(home),),
             tries=1,
         )
-        client.fixed_id = message_id
+        client.fixed_id, client.quarantined = message_id, odd
         client.submit()
 
     def wait(self, words: list[str]) -> None:
