@@ -17,7 +17,7 @@ import structlog
 from receiving import MemoryReceiver, RawClient, connected, listening
 from scramp import ScramClient
 
-from shadowrelay.core.reception.users import Cost, Kept, format_users, hashed, verifier
+from shadowrelay.core.reception.users import Cost, KeptPassword, format_users, hashed, verifier
 from shadowrelay.reception.logins import UserLogins
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
@@ -29,7 +29,7 @@ FEW = 4096  # iterations
 MSMTP = shutil.which("msmtp")
 
 
-def kept(path: Path, *others: tuple[str, Kept]) -> UserLogins:
+def kept(path: Path, *others: tuple[str, KeptPassword]) -> UserLogins:
     salt = os.urandom(16)
     users = {"alice": verifier(b"Sesame", salt, FEW), "bob@example.org": verifier("pä ß".encode(), salt, FEW)}
     path.write_text(format_users({**users, **dict(others)}))

@@ -20,7 +20,7 @@ from shadowrelay.core.reception.users import (
     ITERATIONS,
     SALT,
     Hashed,
-    Kept,
+    KeptPassword,
     UsersInvalid,
     Verifier,
     matches,
@@ -57,14 +57,14 @@ class UserLogins:
     def __init__(self, path: Path, connector: str) -> None:
         self.counts = Counter(NONE)
         self.path, self._connector = path, connector
-        self._users: dict[str, Kept] = {}
+        self._users: dict[str, KeptPassword] = {}
         self._file = b""  # a secret that every worker knows: the digest of the file
         self._nothing = secrets.token_bytes(SALT), secrets.token_bytes(32)
         self._seen: Stamp | None = None
         self._wrong = ""  # what is wrong with the file
         self._looked_at = -LOOK_AGAIN
         self._key = secrets.token_bytes(32)
-        self._right: dict[bytes, Kept] = {}
+        self._right: dict[bytes, KeptPassword] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._waiting = 0
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -108,7 +108,7 @@ class UserLogins:
         self.proven(session, name, right=right)
         return right
 
-    def _decoy(self, name: str) -> Kept:
+    def _decoy(self, name: str) -> KeptPassword:
         """A hash for an unknown name: nothing matches it, and checking takes as long as for a user.
 
         One name always gets the same cost.
@@ -120,7 +120,7 @@ class UserLogins:
             return Verifier(alike.iterations, salt, digest, digest)
         return Hashed(alike.cost, salt, digest)
 
-    async def _matches(self, session: Client, password: bytes, kept: Kept) -> bool:
+    async def _matches(self, session: Client, password: bytes, kept: KeptPassword) -> bool:
         """Check a password, one at a time for each source: a crowd from one source waits for itself."""
         async with self._turns.setdefault(source_of(session.address), asyncio.Lock()):
             if self._waiting >= MOST_WAITING:
@@ -136,12 +136,12 @@ class UserLogins:
             finally:
                 self._waiting -= 1
 
-    def _remember(self, secret: bytes, kept: Kept) -> None:
+    def _remember(self, secret: bytes, kept: KeptPassword) -> None:
         if len(self._right) >= _REMEMBERED:
             del self._right[next(iter(self._right))]
         self._right[secret] = kept
 
-    def _known(self) -> dict[str, Kept]:
+    def _known(self) -> dict[str, KeptPassword]:
         """The users of the file. The file is looked at again after a while, so changes are seen."""
         now = monotonic()
         if now - self._looked_at >= LOOK_AGAIN:

@@ -86,7 +86,7 @@ class Verifier:
     server_key: bytes
 
 
-Kept: TypeAlias = Hashed | Verifier
+KeptPassword: TypeAlias = Hashed | Verifier
 
 
 def is_name(name: str) -> bool:
@@ -123,7 +123,7 @@ def _prepared(password: bytes) -> bytes:
         return password
 
 
-def matches(password: bytes, kept: Kept) -> bool:
+def matches(password: bytes, kept: KeptPassword) -> bool:
     """Is it that password? This costs as much as ``hashed`` or ``verifier``, whatever the answer."""
     if isinstance(kept, Verifier):
         found = verifier(password, kept.salt, kept.iterations)
@@ -137,9 +137,9 @@ def _digest(password: bytes, salt: bytes, cost: Cost, length: int) -> bytes:
     )
 
 
-def parse_users(text: str) -> dict[str, Kept]:
+def parse_users(text: str) -> dict[str, KeptPassword]:
     """The users of a file. Raises UsersInvalid."""
-    users: dict[str, Kept] = {}
+    users: dict[str, KeptPassword] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -152,7 +152,7 @@ def parse_users(text: str) -> dict[str, Kept]:
     return users
 
 
-def _parsed(kept: str, number: int) -> Kept:
+def _parsed(kept: str, number: int) -> KeptPassword:
     if found := _VERIFIER.fullmatch(kept):
         return _verifier(found, number)
     found = _HASH.fullmatch(kept)
@@ -185,12 +185,12 @@ def _verifier(found: re.Match[str], number: int) -> Verifier:
     return Verifier(iterations, salt, stored_key, server_key)
 
 
-def format_users(users: Mapping[str, Kept]) -> str:
+def format_users(users: Mapping[str, KeptPassword]) -> str:
     """The text of a users file, as ``parse_users`` reads it."""
     return "".join(f"{name}:{_formatted(kept)}\n" for name, kept in users.items())
 
 
-def _formatted(kept: Kept) -> str:
+def _formatted(kept: KeptPassword) -> str:
     if isinstance(kept, Verifier):
         salt, stored_key, server_key = (
             b64encode(part).decode() for part in (kept.salt, kept.stored_key, kept.server_key)

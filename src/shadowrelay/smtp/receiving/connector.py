@@ -15,7 +15,7 @@ import structlog
 
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits, Receiver
 from shadowrelay.smtp.receiving.limits import Register, source_of
-from shadowrelay.smtp.receiving.rates import Rates
+from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.smtp.receiving.session import ReceiveSession
 from shadowrelay.smtp.receiving.shared_counts import SessionCounts
 
@@ -262,7 +262,7 @@ class Connector:
         self.options = options
         self._receiver = receiver
         self._make_session = session
-        rates = Rates(options.name, options.rates, shared) if options.rates else None
+        rates = MinuteRates(options.name, options.rates, shared) if options.rates else None
         self._register = Register(
             options.max_inbound_connections, options.max_inbound_connections_per_source, shared, rates
         )
@@ -283,7 +283,7 @@ class Connector:
         if self._register.rates:
             self._register.rates.limits = options.rates or RateLimits()
         elif options.rates:
-            self._register.rates = Rates(options.name, options.rates, self._counts)
+            self._register.rates = MinuteRates(options.name, options.rates, self._counts)
         if self._secure is not None and options.tls is not None:
             self._secure.take(options.tls, options.max_inbound_connections)
 
@@ -313,7 +313,7 @@ class Connector:
         return host, port
 
     @property
-    def rates(self) -> Rates | None:
+    def rates(self) -> MinuteRates | None:
         """Who had too much in a minute; None without limits."""
         return self._register.rates
 

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 from typing import Protocol
 
-from shadowrelay.smtp.receiving.rates import Rates
+from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
 from shadowrelay.wire.replies import Reply
 
@@ -42,7 +42,7 @@ class Register:
         most: int | None,
         most_per_source: int | None,
         counts: SessionCounts | None = None,
-        rates: Rates | None = None,
+        rates: MinuteRates | None = None,
     ) -> None:
         self._most, self._most_per_source = most, most_per_source
         self.rates = rates

@@ -38,7 +38,7 @@ class HeldBack:
     last: datetime
 
 
-class Rates:
+class MinuteRates:
     """A place is taken in the counts of all workers, and given back after a minute: so at most the limit is
     counted in any minute, not in those of the clock alone. What is refused takes no place.
     """
