@@ -21,7 +21,7 @@ from running_lab import wait_until
 from shadowlab.probing import greeting
 from shadowrelay import authority
 from tests.neighbours import dovecot
-from tests.neighbours.rspamd import GTUBE, RSPAMD, Instance, started
+from tests.neighbours.rspamd import AS_ROOT, GTUBE, RSPAMD, Instance, started
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "mx.md"
 ANNA = "anna@example.net"
@@ -53,7 +53,7 @@ def rspamd_of_the_page(directory: Path, listens: int) -> Instance:
     (override / "worker-controller.inc").write_text(f'bind_socket = "127.0.0.1:{port()}";\n')
     places = {"DBDIR": directory, "RUNDIR": directory, "LOGDIR": directory, "LOCAL_CONFDIR": directory}
     told = [f"--var={name}={place}" for name, place in places.items()]
-    command = [str(RSPAMD), "-f", "-i", "-u", "root", "-g", "root", "-c", "/etc/rspamd/rspamd.conf", *told]
+    command = [str(RSPAMD), "-f", *AS_ROOT, "-c", "/etc/rspamd/rspamd.conf", *told]
     return Instance(command, listens, directory / "rspamd.out")
 
 

@@ -26,6 +26,7 @@ NEEDED = pytest.mark.skipif(
     RSPAMD is None or OPENDKIM is None or find_spec("dkim") is None,
     reason="rspamd, opendkim (apt-get install rspamd opendkim) or dkimpy is missing",
 )
+AS_ROOT = ["-i", "-u", "root", "-g", "root"] if os.geteuid() == 0 else []
 GTUBE = b"XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 
 _RSPAMD = """
@@ -147,7 +148,7 @@ def rspamd(directory: Path, port: int, key: DkimKey, more: str = "") -> Instance
     file = directory / "rspamd.conf"
     file.write_text(_RSPAMD.format(directory=directory, port=port, key=key.path, more=more))
     places = [f"--var={name}={directory}" for name in ("DBDIR", "RUNDIR", "LOGDIR", "LOCAL_CONFDIR")]
-    command = [str(RSPAMD), "-f", "-i", "-u", "root", "-g", "root", "-c", str(file), *places]
+    command = [str(RSPAMD), "-f", *AS_ROOT, "-c", str(file), *places]
     return Instance(command, port, directory / "rspamd.out")
 
 
