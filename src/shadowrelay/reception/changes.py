@@ -41,6 +41,7 @@ class ContentLimits:
     line: int | None
     pairs: bool
     recipients: int
+    any_dots: bool = False  # local parts such as user..name
 
     def check(self) -> ContentCheck:
         """For a body alone: no part of it is a header."""
@@ -66,6 +67,7 @@ class Replacement:
             raise NotPossible(f"another body: {fault}")
         if self._last != _EMPTY_LINE:
             self.spool.write(_EMPTY_LINE)
+            self._last = _EMPTY_LINE
 
 
 def fields_of(section: bytes) -> tuple[bytes, ...]:
@@ -118,7 +120,7 @@ class FilteredMessage:
         message = self
         for edit in edits:
             message = message._changed(edit, replaced)
-        if len(message.header) > message.limits.header:
+        if len(message.header) > max(len(self.header), message.limits.header):
             raise NotPossible("a header that is too big")
         if len(message.recipients) > max(len(self.recipients), message.limits.recipients):
             raise NotPossible("too many recipients")
@@ -146,13 +148,15 @@ class FilteredMessage:
 
     def _recipient(self, path: str) -> RcptTo:
         try:
-            return parse_rcpt(f"TO:{_path(path)}", smtputf8=self.smtputf8)
+            dots = self.limits.any_dots
+            return parse_rcpt(f"TO:{_path(path)}", smtputf8=self.smtputf8, any_dots=dots)
         except Refused as refused:
             raise NotPossible(f"a recipient {path!r}: {refused.reply}") from None
 
     def _sender(self, path: str) -> str:
         try:
-            return parse_mail(f"FROM:{_path(path)}{' SMTPUTF8' * self.smtputf8}").sender
+            argument, dots = f"FROM:{_path(path)}{' SMTPUTF8' * self.smtputf8}", self.limits.any_dots
+            return parse_mail(argument, any_dots=dots).sender
         except Refused as refused:
             raise NotPossible(f"a sender {path!r}: {refused.reply}") from None
 

@@ -131,6 +131,7 @@ def _intake(connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[.
         line=limits.max_text_line,
         pairs=limits.line_ends_checked,
         recipients=limits.max_recipients_per_message,
+        any_dots=limits.any_dots,
     )
     return partial(FilteredIntake, filtering=filtering, limits=allowed)
 

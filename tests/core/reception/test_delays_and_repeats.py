@@ -14,7 +14,7 @@ from ledger_at_hand import NOW, A, B, LedgerAtHand, M, ledger_of, message
 from shadowrelay.core.decisions import Acknowledged, Content, Decision, Unacknowledged
 from shadowrelay.core.digests import of_content
 from shadowrelay.core.identifiers import MessageId, NextHop
-from shadowrelay.core.messages import AsSent, Damage, HolderState, Recipient, Stage, Status
+from shadowrelay.core.messages import FOREVER, AsSent, Damage, HolderState, Recipient, Stage, Status
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception import redundancy
 from shadowrelay.core.reception.delays_and_repeats import (
@@ -30,6 +30,7 @@ from shadowrelay.core.reception.delays_and_repeats import (
     course,
     ended,
 )
+from shadowrelay.core.reception.filtered import quarantined
 from shadowrelay.core.reception.redundancy import Answer, Arrival
 from shadowrelay.core.recipients import LISTS
 
@@ -315,3 +316,11 @@ def test_a_wait_ends_when_a_recipient_is_put_off_beyond_it(seconds: int, end: En
     put_off = replace(message().recipients[0], attempts=1, next_attempt=NOW + timedelta(seconds=seconds))
     copy = message().with_recipients([put_off])
     assert ended(copy, NOW + timedelta(seconds=30)) is end
+
+
+def test_what_a_filter_quarantines_waits_though_it_is_a_part_of_a_repeat() -> None:
+    ledger = before(recipients=settled(Status.FAILED, Status.DELIVERED), stage=Stage.SAFETY_NET)
+    admitted(ledger, quarantined(coming(), "spam", NOW))
+    made = ledger.copies[NEW]
+    assert [(one.status, one.suspended) for one in made.recipients] == [(Status.READY, FOREVER)]
+    assert made.suspended_until == FOREVER

@@ -219,9 +219,17 @@ def _repeated_in_part(
     """Recipients that failed are tried again, as a message of their own. From here on what the client sent is
     known by that one: a further repeat finds the other recipients in no message, and skips them too.
     """
+    came = arrival.recipients[0]  # a filter's order is about all of them
     hops = {one.address: one.next_hop for one in arrival.recipients}
     rest = tuple(
-        Recipient(number, one.address, hops.get(one.address, one.next_hop), one.notify, one.orcpt)
+        replace(
+            came,
+            number=number,
+            address=one.address,
+            next_hop=hops.get(one.address, one.next_hop),
+            notify=one.notify,
+            orcpt=one.orcpt,
+        )
         for number, one in enumerate(again, 1)
     )
     digests = Digests(arrival.digests.content, of_envelope(arrival.envelope, rest))

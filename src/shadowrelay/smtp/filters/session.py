@@ -168,7 +168,7 @@ class FilterSession:
             for at in range(0, len(block), codec.PART):
                 part = block[at : at + codec.PART]
                 said = await self._step(b"B", part, Not.BODY, Not.ANSWER_BODY, {})
-                if said.said is Said.REST_SKIPPED and self._agreed.is_not & Not.REST_OF_BODY:
+                if said.said is Said.REST_SKIPPED:
                     return CONTINUE
                 if said.said is not Said.CONTINUE:
                     return said
@@ -215,7 +215,7 @@ class FilterSession:
             if not isinstance(said, Ruling):
                 raise FilterFailed("nonsense: a change before the end of the message")
             if said.said is not Said.PROGRESS:
-                return self._allowed(said, skips=letter == b"B")
+                return self._allowed(said, skips=letter == b"B" and Not.REST_OF_BODY in agreed)
 
     def _allowed(self, said: Ruling, *, skips: bool = False) -> Ruling:
         if said.said is Said.REST_SKIPPED and not skips:
@@ -224,7 +224,8 @@ class FilterSession:
         return said
 
     def _send(self, data: bytes) -> None:
-        if self._writer is None:
+        # On a closing transport uvloop raises RuntimeError; asyncio's own loop drops the octets.
+        if self._writer is None or self._writer.is_closing():
             raise FilterFailed("connection lost")
         self._writer.write(data)
 
