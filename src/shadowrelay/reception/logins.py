@@ -28,7 +28,7 @@ from shadowrelay.core.reception.users import (
 )
 from shadowrelay.reception.file_stamps import LOOK_AGAIN, Stamp, stamp
 from shadowrelay.smtp.receiving.contract import Client
-from shadowrelay.smtp.receiving.limits import source_of
+from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Refused
 
 log = structlog.get_logger(__name__)
@@ -84,7 +84,7 @@ class UserLogins:
         kept = self._known().get(name)
         if isinstance(kept, Verifier):
             return kept
-        made = hashlib.blake2b(name.encode(), key=self._file[:64]).digest()
+        made = hashlib.blake2b(name.encode(), key=self._file).digest()
         alike = next((kept for kept in self._users.values() if isinstance(kept, Verifier)), None)
         iterations, salt = (alike.iterations, len(alike.salt)) if alike else (ITERATIONS, SALT)
         return Verifier(iterations, (made * 8)[:salt], secrets.token_bytes(32), secrets.token_bytes(32))

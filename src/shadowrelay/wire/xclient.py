@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv6Address, ip_address
 
+from shadowrelay.core.reception.users import is_name
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.replies import Refused
 from shadowrelay.wire.xtext import decode_xtext
@@ -13,7 +14,6 @@ ATTRIBUTES = ("NAME", "ADDR", "PORT", "PROTO", "HELO", "LOGIN")
 """What EHLO offers. NAME is taken and means nothing here: no decision rests on the name of an address."""
 
 _UNKNOWN = frozenset({"[UNAVAILABLE]", "[TEMPUNAVAIL]"})
-_LOGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+=~/-]{0,127}")
 _HELO = re.compile(r"[\w.:\[\]-]{1,255}", re.ASCII)
 
 
@@ -47,7 +47,7 @@ def parse_xclient(argument: str) -> Introduced:
         _port(said.get("PORT")),
         None if protocol is None else _one_of("PROTO", protocol.upper(), re.compile("E?SMTP")) or "SMTP",
         _one_of("HELO", said.get("HELO"), _HELO),
-        _one_of("LOGIN", said.get("LOGIN"), _LOGIN),
+        _login(said.get("LOGIN")),
     )
 
 
@@ -75,6 +75,12 @@ def _port(text: str | None) -> int | None:
 def _one_of(name: str, text: str | None, form: re.Pattern[str]) -> str | None:
     if text and not form.fullmatch(text):
         raise _wrong(name)
+    return text
+
+
+def _login(text: str | None) -> str | None:
+    if text and not is_name(text):
+        raise _wrong("LOGIN")
     return text
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from typing import Protocol
 
 from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
+from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Reply
 
 TOO_MANY = Reply(421, "4.3.2", "Too many connections, try again later")
@@ -121,14 +121,3 @@ class Register:
 
 def _source_key(address: str) -> str:
     return f"from {source_of(address)}"
-
-
-def source_of(address: str) -> str:
-    """An IPv4 address itself; for an IPv6 address its /64, which is what one customer gets."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
-        return str(ipaddress.IPv6Network((parsed, 64), strict=False))
-    return str(parsed)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import Counter, OrderedDict, deque
 from datetime import UTC, datetime
 
 from shadowrelay.core.values import dataclass
 from shadowrelay.smtp.receiving.contract import Client, RateLimits
 from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
+from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Reply
 
 MINUTE = 60.0
@@ -84,15 +84,7 @@ class MinuteRates:
         return f"user {client.login}" if client.login else self._network(client.address)
 
     def _network(self, address: str) -> str:
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return address or "unknown"
-        if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
-            parsed = parsed.ipv4_mapped
-        length = self.limits.ipv4_prefix if parsed.version == 4 else self.limits.ipv6_prefix
-        whole = length == parsed.max_prefixlen
-        return str(parsed) if whole else str(ipaddress.ip_network((parsed, length), strict=False))
+        return source_of(address, self.limits.ipv4_prefix, self.limits.ipv6_prefix) or "unknown"
 
     def _take(self, limit: str, who: str, most: int) -> bool:
         self._give_back()
