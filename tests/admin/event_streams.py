@@ -79,12 +79,14 @@ class Stream:
         return block
 
     async def rows(self, count: int) -> list[Told]:
+        """The next rows. A stream that says nothing but that it lives fails too: comments come without end."""
         found: list[Told] = []
-        while len(found) < count:
-            told = await self.next()
-            assert told is not None
-            if not told.event:
-                found.append(told)
+        async with asyncio.timeout(30):
+            while len(found) < count:
+                told = await self.next()
+                assert told is not None
+                if not told.event:
+                    found.append(told)
         return found
 
 
