@@ -75,6 +75,15 @@ async def test_a_look_opens_no_transaction_until_something_was_written(tmp_path:
         assert await look() == 2
 
 
+async def test_a_look_that_goes_by_memory_too_is_taken_again_once_that_changes(tmp_path: Path) -> None:
+    watched = {"mx1"}
+    async with database(tmp_path) as found:
+        looked = StandingRead(found, lambda _: sorted(watched), lambda: frozenset(watched))
+        assert await looked() == ["mx1"]
+        watched.add("mx2")  # a member joins, and nothing is written
+        assert await looked() == ["mx1", "mx2"]
+
+
 async def test_what_was_looked_up_through_an_index_is_looked_up_again_once_it_was_made_anew(
     tmp_path: Path,
 ) -> None:

@@ -386,18 +386,23 @@ class TransportDatabase:
 
 class StandingRead(Generic[T]):
     """What a stage reads again and again. Until a commit writes, the result stands, and no transaction is
-    opened. ``read``: of what commits alone change, which is neither the time nor the memory of the process.
+    opened. ``read``: of what commits alone change, and ``beside``: what it goes by of the memory of the process.
     """
 
-    def __init__(self, database: TransportDatabase, read: Callable[[SqlLedger], T]) -> None:
-        self._database, self._read = database, read
-        self._at = -1  # the commits before the last read
+    def __init__(
+        self,
+        database: TransportDatabase,
+        read: Callable[[SqlLedger], T],
+        beside: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._database, self._read, self._beside = database, read, beside
+        self._at: tuple[int, object] | None = None  # the commits before the last read, and what was beside them
         self._found: T
 
     async def __call__(self) -> T:
-        if (commits := self._database.commits) != self._at:
+        if (at := (self._database.commits, self._beside())) != self._at:
             self._found = await self._database.transact(self._read)
-            self._at = commits
+            self._at = at
         return self._found
 
 

@@ -50,7 +50,7 @@ class Reconcile:
     async def run(self) -> None:
         """Until cancelled."""
         told = False
-        occupied = StandingRead(self._database, self._occupied)
+        occupied = StandingRead(self._database, self._occupied, lambda: frozenset(self._boundary.watches))
         while True:
             if not told and self._inquiry.forgotten(self._inquiry.returned):
                 told = True
