@@ -29,11 +29,12 @@ class OwnFilter:
     """``answers``: to an event, by its name in kilter (``EndOfMessage``), what it says; else Continue.
 
     ``heard``: the events, each as kilter read it, without macros. ``macros``: all that it was told.
-    ``wants``: the protocol flags that it answers the offer with.
+    ``wants``, ``version``: the protocol flags and the version that it answers the offer with.
     """
 
     answers: dict[str, Saying] = field(default_factory=dict)
     wants: int = 0
+    version: int = 6
     heard: list[Any] = field(default_factory=list)
     macros: dict[str, str] = field(default_factory=dict)
     connections: int = 0
@@ -67,7 +68,7 @@ class OwnFilter:
         event.freeze()
         if isinstance(event, said.Negotiate):
             flags = said.ProtocolFlags(self.wants) & event.protocol_flags
-            return [said.Negotiate(6, event.action_flags & ~said.ActionFlags.SETSYMLIST, flags, {})]
+            return [said.Negotiate(self.version, event.action_flags & ~said.ActionFlags.SETSYMLIST, flags, {})]
         if isinstance(event, said.Macro):
             for name, value in event.macros.items():
                 self.macros[_text(name)] = _text(value)

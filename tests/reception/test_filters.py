@@ -127,6 +127,19 @@ async def test_what_a_filter_does_not_want_to_hear_or_answer_is_left_out(tmp_pat
         assert b"\r\nX-Seen: yes\r\n\r\nbody" in await both(owner, holder)
 
 
+@pytest.mark.parametrize(("version", "heard"), [(2, False), (3, False), (4, True)])
+async def test_a_filter_of_a_version_before_4_does_not_know_data_and_is_not_told_of_it(
+    tmp_path: Path, version: int, heard: bool
+) -> None:
+    async with (
+        filtering(OwnFilter(version=version)) as own,
+        boundary(tmp_path, "mx1", "mx2", **asks(own)) as (owner, _),
+    ):
+        assert (await sent(owner, MESSAGE)).startswith("250 ")
+        assert ("Data" in own.names()) is heard
+        assert "EndOfMessage" in own.names()
+
+
 async def test_a_filter_that_skips_the_rest_of_the_body_gets_one_part(tmp_path: Path) -> None:
     async with (
         filtering(OwnFilter(wants=int(milter.said.ProtocolFlags.SKIP))) as own,

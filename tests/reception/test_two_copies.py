@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from ledger_at_hand import DB, RUN, A, B, ledger_of, steps
+
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Arrival, Concern, Leg, OfferAttempt
-from shadowrelay.core.reception.shadow_servers import MemberPlace
+from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn
 from shadowrelay.core.steps import Beside, Both, OfferCopy, Pause, Transact
 from shadowrelay.members.boundary import Boundary
-from shadowrelay.reception.two_copies import make_redundant
+from shadowrelay.core.values import replace
+from shadowrelay.reception.two_copies import Decided, make_redundant
 
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
 DEADLINE = BEGUN + timedelta(seconds=10)
@@ -28,7 +32,7 @@ ARRIVAL = Arrival(
 )
 
 
-def steps(*members: str, each: timedelta, concern: Concern = Concern.MEMBER) -> list[object]:
+def asked(*members: str, each: timedelta, concern: Concern = Concern.MEMBER) -> list[object]:
     """What happens if each attempt takes that long and fails: members with their ranks, and pauses."""
     now = BEGUN
     places = [MemberPlace(ServerName(name), "site", f"host-{name}") for name in ("a", *members)]
@@ -43,10 +47,10 @@ def steps(*members: str, each: timedelta, concern: Concern = Concern.MEMBER) -> 
             step = script.send(None)
             continue
         assert isinstance(step, Beside | OfferCopy)
-        asked = step.offer if isinstance(step, Beside) else step
-        found.append((asked.to, asked.rank))
+        to = step.offer if isinstance(step, Beside) else step
+        found.append((to.to, to.rank))
         now += each
-        refused = OfferAttempt(asked.to, Leg.REFUSED, asked.rank, "451 4.3.0", concern=concern)
+        refused = OfferAttempt(to.to, Leg.REFUSED, to.rank, "451 4.3.0", concern=concern)
         step = script.send(Both(None, refused, None) if isinstance(step, Beside) else refused)
     return found
 
@@ -55,18 +59,38 @@ RETRY = Policy().shadow_retry_interval
 
 
 def test_past_the_time_cap_no_further_member_is_asked() -> None:
-    assert steps("b", "c", "d", each=timedelta(seconds=2)) == [("b", 1), ("c", 2)]
-    assert steps("b", "c", each=timedelta(seconds=10)) == [("b", 1)]
+    assert asked("b", "c", "d", each=timedelta(seconds=2)) == [("b", 1), ("c", 2)]
+    assert asked("b", "c", each=timedelta(seconds=10)) == [("b", 1)]
 
 
 def test_the_only_member_is_asked_again_after_a_pause_by_the_next_rank() -> None:
-    assert steps("b", each=timedelta(seconds=1)) == [("b", 1), RETRY, ("b", 2)]
+    assert asked("b", each=timedelta(seconds=1)) == [("b", 1), RETRY, ("b", 2)]
 
 
 def test_nobody_waits_for_an_attempt_that_would_come_too_late() -> None:
-    assert steps("b", each=timedelta(seconds=10) - RETRY) == [("b", 1)]
+    assert asked("b", each=timedelta(seconds=10) - RETRY) == [("b", 1)]
 
 
 def test_a_broken_session_is_replaced_without_a_pause_by_the_next_rank() -> None:
     each = timedelta(seconds=1)
-    assert steps("b", each=each, concern=Concern.SESSION) == [("b", 1), ("b", 2), RETRY, ("b", 3)]
+    assert asked("b", each=each, concern=Concern.SESSION) == [("b", 1), ("b", 2), RETRY, ("b", 3)]
+
+
+@pytest.mark.parametrize("filtered", [{}, {"unfiltered": "rspamd"}, {"quarantined": "odd"}])
+def test_what_filters_did_is_on_record_before_the_250_since_no_restart_could_tell_it(
+    filtered: dict[str, str],
+) -> None:
+    on, attempt = ledger_of(A), OfferAttempt(B, Leg.ACKNOWLEDGED, 1, "250", DB[B], Mark(RUN[B], 11))
+
+    def both(step: object) -> Both[object]:
+        assert isinstance(step, Beside)
+        return Both(step.work(on), attempt, on.member(B))
+
+    arrival, policy = replace(ARRIVAL, **filtered), Policy()
+    script = make_redundant(
+        arrival, Content(data=b"x"), lambda _: Turn(B), policy, lambda: BEGUN, DEADLINE
+    )
+    *_, decided = steps(script, on, both)
+    assert isinstance(decided, Decided)
+    assert (decided.record is None) is bool(filtered)
+    assert [event.event_id for event in on.events] == (["HAREDIRECT", "RECEIVE"] if filtered else [])

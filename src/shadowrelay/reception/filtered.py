@@ -113,7 +113,10 @@ class FilteredIntake(Intake):
         addressed, rewritten = self._addressing.recipients(message.recipients, merge=True)
         envelope = replace(arrival.envelope, sender=message.sender)
         digests = replace(arrival.digests, envelope=of_envelope(envelope, addressed))
-        return replace(arrival, envelope=envelope, recipients=addressed, rewritten=rewritten, digests=digests)
+        left = {one.address for one in addressed}
+        removed = tuple(one.address for one in arrival.recipients if one.address not in left)
+        readdressed = replace(arrival, envelope=envelope, recipients=addressed, digests=digests)
+        return replace(readdressed, rewritten=rewritten, removed=removed)
 
 
 class FilteredSink(IntakeSink):

@@ -60,8 +60,8 @@ async def make_redundant(
     """Decide what the sender is told. When this returns, what the answer promises is already on disk.
 
     The first candidate makes its copy durable while this node makes its own. Then the sender may get its 250,
-    and the message is recorded after it. In every other case the message is recorded, or forgotten, before
-    the answer. ``whom`` chooses the next member from the attempts so far. The same member may be asked
+    and the message is recorded after it, unless its row says what filters did. In every other case the
+    message is recorded, or forgotten, before the answer. ``whom`` chooses the next member from the attempts so far. The same member may be asked
     several times, each time with a new rank. An acknowledgement that no longer counts (its holder's database
     is gone) is treated like a failure. ``late``: what decides, if no member has a copy, whether the 250 waits
     for the next hops, and whether the message is a repeat.
@@ -69,6 +69,7 @@ async def make_redundant(
     attempts: list[OfferAttempt] = []
     arrived: Copy | None = None
     promoted_from = deadline - policy.shadow_time_cap + policy.shadow_resubmit_time_span
+    untold = arrival.unfiltered or arrival.quarantined  # in a row that a restart would write
 
     def accepting(
         *, last_resort: bool, answered: bool = False
@@ -119,7 +120,7 @@ async def make_redundant(
             both = await Beside(_arriving(arrival, content, member, clock), step)
             arrived = both.kept
             attempts.append(both.attempt)
-            if arrived and counts(both.member, both.attempt):
+            if arrived and counts(both.member, both.attempt) and not untold:
                 return Decided(Answer.ACCEPTED, decide(last_resort=True, answered=True))
         if attempts[-1].leg is Leg.ACKNOWLEDGED:
             answer = await decide(last_resort=False)

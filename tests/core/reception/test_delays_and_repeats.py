@@ -324,3 +324,25 @@ def test_what_a_filter_quarantines_waits_though_it_is_a_part_of_a_repeat() -> No
     made = ledger.copies[NEW]
     assert [(one.status, one.suspended) for one in made.recipients] == [(Status.READY, FOREVER)]
     assert made.suspended_until == FOREVER
+
+
+def test_whom_a_filter_takes_out_this_time_is_not_tried_again() -> None:
+    """x failed. The filter took nobody out at first, and takes x out now."""
+    on = before(recipients=settled(Status.FAILED, Status.DELIVERED), stage=Stage.SAFETY_NET)
+    came = coming()
+    without = replace(came, recipients=came.recipients[1:], removed=("x@example.net",))
+    found = admitted(on, without)
+    assert (found.repeats, found.made) == (M, False)
+    assert list(on.copies) == [M]
+    on = before(recipients=settled(Status.FAILED, Status.FAILED), stage=Stage.SAFETY_NET)
+    admitted(on, without)
+    assert [one.address for one in on.copies[NEW].recipients] == ["y@example.net"]
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(29, None), (30, End.RETRY)])
+def test_a_wait_ends_when_a_recipient_is_suspended_beyond_it(seconds: int, end: End | None) -> None:
+    """By a filter, before the wait began, or by an operator."""
+    until = NOW + timedelta(seconds=30)
+    first, second = message().recipients
+    copy = message(recipients=(first.ordered(NOW + timedelta(seconds=seconds), NOW), second))
+    assert ended(copy, until) is end

@@ -148,14 +148,16 @@ def admit(
 
     ``accepted`` is the decision to accept it. ``arrived``: what is stored of it. ``given``: a member may have
     a copy, so it cannot be taken for a repeat. If the client repeats a message whose 250 was never written,
-    no second copy is made of what is still here, and nothing is sent again to recipients that have it.
+    no second copy is made of what is still here, and nothing is sent again to recipients that have it, or
+    whom a filter takes out this time.
     """
     plain = accepted(arrival)
     if plain.then is not Answer.ACCEPTED or not _exposed(plain):
         return plain.but(Admitted(plain.then, arrival.id))
     original = None if given else _original(ledger, asked, now)
     if original is not None:
-        again = tuple(one for one in original.recipients if one.status is Status.FAILED)
+        failed = (one for one in original.recipients if one.status is Status.FAILED)
+        again = tuple(one for one in failed if one.address not in arrival.removed)
         if not again:
             return _repeated(ledger, arrival, original, asked, policy, arrived, now)
         if arrived is None:
@@ -195,7 +197,7 @@ def _repeated(
     arrived: Copy | None,
     now: datetime,
 ) -> Decision[Admitted]:
-    """Nothing is made: every recipient has the message, or will get it from here."""
+    """Nothing is made: every recipient has the message, will get it from here, or is taken out by a filter."""
     gone: tuple[Write, ...] = (DropCopy(arrived),) if arrived else ()
     told = Repeated(at=now, copy=original, recipients=original.recipients, session=arrival.session)
     way = None
@@ -280,7 +282,7 @@ class End(StrEnum):
     """How the wait of a 250 ended."""
 
     SETTLED = "settled"  # every next hop has the message, or a member holds a copy
-    RETRY = "retry"  # a target queue went into retry, or a next hop put the message off
+    RETRY = "retry"  # a target queue went into retry, a next hop put the message off, or it is suspended
     TIMED_OUT = "timed_out"
     CUT_SHORT = "cut_short"  # the client has gone, or the node stops
 
@@ -290,5 +292,5 @@ def ended(copy: Copy, until: datetime) -> End | None:
     if not copy.exposed:
         members_wait = any(one.next_hop == LISTS and one.waits for one in copy.recipients)
         return None if members_wait else End.SETTLED
-    put_off = (one for one in copy.unsettled if one.attempts and one.next_attempt)
-    return End.RETRY if any(one.next_attempt and one.next_attempt >= until for one in put_off) else None
+    begun = (one.suspended or (one.attempts and one.next_attempt) for one in copy.unsettled)
+    return End.RETRY if any(at >= until for at in begun if at) else None

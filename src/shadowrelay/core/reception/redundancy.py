@@ -103,6 +103,7 @@ class Arrival:
     handed: Handed | None = None  # a peer beyond the boundary that knows XSHADOW handed it over
     unfiltered: str = ""  # the filters that were down, and without which it was taken, joined with ``+``
     quarantined: str = ""  # why a filter wants it to wait
+    removed: tuple[str, ...] = ()  # addresses that filters took out
 
 
 class Answer(Enum):

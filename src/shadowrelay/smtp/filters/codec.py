@@ -16,6 +16,7 @@ from shadowrelay.wire.replies import Reply, ReplyError, parse_reply
 
 VERSION = 6
 _OLDEST = 2
+_DATA_SINCE = 4
 LONGEST = 1 << 20  # octets of a packet of a filter: its body parts and header values have 64 KiB
 PART = 65535  # octets of the body in one packet
 HEAD = struct.Struct("!I")
@@ -185,7 +186,8 @@ def _options(data: bytes) -> Agreed:
         raise Nonsense(f"it speaks version {version}")
     if may & ~int(ALL_MAY) or is_not & ~int(ALL_NOT):  # a flag's own complement has known bits alone
         raise Nonsense("it wants what was not offered")
-    return Agreed(May(may), Not(is_not))
+    known = Not(is_not)
+    return Agreed(May(may), known if version >= _DATA_SINCE else known | Not.DATA)
 
 
 def _strings(data: bytes, count: int) -> list[bytes]:
