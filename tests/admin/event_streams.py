@@ -79,7 +79,7 @@ class Stream:
         return block
 
     async def rows(self, count: int) -> list[Told]:
-        """The next rows. A stream that says nothing but that it lives fails too: comments come without end."""
+        """The next rows. A stream that only says that it lives fails too: comments come without end."""
         found: list[Told] = []
         async with asyncio.timeout(30):
             while len(found) < count:

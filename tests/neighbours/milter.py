@@ -68,7 +68,9 @@ class OwnFilter:
         event.freeze()
         if isinstance(event, said.Negotiate):
             flags = said.ProtocolFlags(self.wants) & event.protocol_flags
-            return [said.Negotiate(self.version, event.action_flags & ~said.ActionFlags.SETSYMLIST, flags, {})]
+            return [
+                said.Negotiate(self.version, event.action_flags & ~said.ActionFlags.SETSYMLIST, flags, {})
+            ]
         if isinstance(event, said.Macro):
             for name, value in event.macros.items():
                 self.macros[_text(name)] = _text(value)

@@ -15,8 +15,8 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.redundancy import Arrival, Concern, Leg, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace, Turn
 from shadowrelay.core.steps import Beside, Both, OfferCopy, Pause, Transact
-from shadowrelay.members.boundary import Boundary
 from shadowrelay.core.values import replace
+from shadowrelay.members.boundary import Boundary
 from shadowrelay.reception.two_copies import Decided, make_redundant
 
 BEGUN = datetime(2030, 1, 1, tzinfo=UTC)
@@ -87,9 +87,7 @@ def test_what_filters_did_is_on_record_before_the_250_since_no_restart_could_tel
         return Both(step.work(on), attempt, on.member(B))
 
     arrival, policy = replace(ARRIVAL, **filtered), Policy()
-    script = make_redundant(
-        arrival, Content(data=b"x"), lambda _: Turn(B), policy, lambda: BEGUN, DEADLINE
-    )
+    script = make_redundant(arrival, Content(data=b"x"), lambda _: Turn(B), policy, lambda: BEGUN, DEADLINE)
     *_, decided = steps(script, on, both)
     assert isinstance(decided, Decided)
     assert (decided.record is None) is bool(filtered)

@@ -386,7 +386,7 @@ class TransportDatabase:
 
 class StandingRead(Generic[T]):
     """What a stage reads again and again. Until a commit writes, the result stands, and no transaction is
-    opened. ``read``: of what commits alone change, and ``beside``: what it goes by of the memory of the process.
+    opened. ``read``: of what commits alone change, and ``beside``: what it goes by of the process's memory.
     """
 
     def __init__(
@@ -396,7 +396,8 @@ class StandingRead(Generic[T]):
         beside: Callable[[], object] = lambda: None,
     ) -> None:
         self._database, self._read, self._beside = database, read, beside
-        self._at: tuple[int, object] | None = None  # the commits before the last read, and what was beside them
+        # The commits before the last read, and what was beside them.
+        self._at: tuple[int, object] | None = None
         self._found: T
 
     async def __call__(self) -> T:

@@ -61,9 +61,9 @@ async def make_redundant(
 
     The first candidate makes its copy durable while this node makes its own. Then the sender may get its 250,
     and the message is recorded after it, unless its row says what filters did. In every other case the
-    message is recorded, or forgotten, before the answer. ``whom`` chooses the next member from the attempts so far. The same member may be asked
-    several times, each time with a new rank. An acknowledgement that no longer counts (its holder's database
-    is gone) is treated like a failure. ``late``: what decides, if no member has a copy, whether the 250 waits
+    message is recorded, or forgotten, before the answer. ``whom`` chooses the next member from the attempts
+    so far. The same member may be asked several times, each time with a new rank. An acknowledgement that no
+    longer counts (its holder's database is gone) is treated like a failure. ``late``: what decides, if no member has a copy, whether the 250 waits
     for the next hops, and whether the message is a repeat.
     """
     attempts: list[OfferAttempt] = []

@@ -197,7 +197,7 @@ def _repeated(
     arrived: Copy | None,
     now: datetime,
 ) -> Decision[Admitted]:
-    """Nothing is made: every recipient has the message, will get it from here, or is taken out by a filter."""
+    """Nothing is made: every recipient has the message, will get it from here, or was taken out."""
     gone: tuple[Write, ...] = (DropCopy(arrived),) if arrived else ()
     told = Repeated(at=now, copy=original, recipients=original.recipients, session=arrival.session)
     way = None
