@@ -63,8 +63,8 @@ async def make_redundant(
     and the message is recorded after it, unless its row says what filters did. In every other case the
     message is recorded, or forgotten, before the answer. ``whom`` chooses the next member from the attempts
     so far. The same member may be asked several times, each time with a new rank. An acknowledgement that no
-    longer counts (its holder's database is gone) is treated like a failure. ``late``: what decides, if no member has a copy, whether the 250 waits
-    for the next hops, and whether the message is a repeat.
+    longer counts (its holder's database is gone) is treated like a failure. ``late``: what decides, if no
+    member has a copy, whether the 250 waits for the next hops, and whether the message is a repeat.
     """
     attempts: list[OfferAttempt] = []
     arrived: Copy | None = None
