@@ -83,14 +83,23 @@ def project() -> str:
     return "".join(c for c in ROOT.name.lower() if c.isalnum() or c in "-_").lstrip("-_") or "lab"
 
 
-def container(service: str) -> str:
-    """The id of a service's container, running or not. Raises EngineError when there is none."""
-    found = docker(
-        "ps", "--all", "--quiet", "--no-trunc",
+def _containers(service: str, *options: str) -> list[str]:
+    return docker(
+        "ps", *options, "--quiet", "--no-trunc",
         "--filter", f"label=com.docker.compose.project={project()}",
         "--filter", f"label=com.docker.compose.service={service}",
         "--filter", "label=com.docker.compose.oneoff=False",
     ).split()  # fmt: skip
+
+
+def filters() -> tuple[str, ...]:
+    """The filters that run: services that the nodes ask about mail."""
+    return ("rspamd",) if _containers("rspamd") else ()
+
+
+def container(service: str) -> str:
+    """The id of a service's container, running or not. Raises EngineError when there is none."""
+    found = _containers(service, "--all")
     if not found:
         raise EngineError(f"there is no {service}: scripts/lab up makes the lab")
     return found[0]

@@ -31,7 +31,7 @@ def _running(node: str) -> dict[str, Any]:
 def up() -> None:
     """Build the images, start the lab, and wait until all of it answers."""
     mounted = engine.ROOT / "docker" / "lab"
-    if not all(path.stat().st_mode & S_IROTH for path in (mounted, *mounted.iterdir())):
+    if not all(path.stat().st_mode & S_IROTH for path in (mounted, *mounted.rglob("*"))):
         raise EngineError("the containers' user cannot read docker/lab: chmod -R go+rX docker deploy")
     say("Building the image and starting three nodes, a mailbox server and the rest of the world;")
     say("the first time this takes a minute or two.")
@@ -145,7 +145,7 @@ def heal() -> None:
         if not seen["running"]:
             docker("start", engine.container(node))
             say(f"{node} is started, with the disk that it had.")
-    nodes.wait_until_healthy(NODES)
+    nodes.wait_until_healthy((*NODES, *engine.filters()))
     nodes.settled()
     if not in_doubt:
         say("All nodes see each other. Who was away asked the others before it delivered anything.")
@@ -209,7 +209,7 @@ def audit() -> None:
 
 
 def down() -> None:
-    profiles = ("swaks", "audit", "notebook", "observe")
+    profiles = ("swaks", "mx", "audit", "notebook", "observe")
     everything = [word for profile in profiles for word in ("--profile", profile)]
     compose(*everything, "down", "--volumes", "--remove-orphans")
     letters.forget()

@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 COMPOSE_V2 = ROOT / "build" / "compose-v2"  # scripts/docker-base --compose-v2 puts it there
 LOCAL_BASE = "shadowrelay-base:bookworm"
-PROFILES = ("swaks", "audit", "notebook", "observe")
+PROFILES = ("swaks", "mx", "audit", "notebook", "observe")
 VARIABLES = (
     *(f"NODE_{node}_{kind}" for node in "ABC" for kind in ("SMTP", "ADMIN")),
     "PROMETHEUS_PORT",
@@ -69,6 +69,7 @@ def lab_of_its_own(name: str, out: Path) -> Iterator[dict[str, str]]:
         "LAB_OUT": str(out),
         "LAB_IMAGE": "shadowrelay:test",
         "LAB_SWAKS_IMAGE": "shadowrelay-swaks:test",
+        "LAB_RSPAMD_IMAGE": "shadowrelay-rspamd:test",
         "LAB_AUDIT_IMAGE": "shadowrelay-audit:test",
         "LAB_NOTEBOOK_IMAGE": "shadowrelay-notebook:test",
         **dict.fromkeys(VARIABLES, "0"),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shadowmailbox.settings import load_mailbox_settings
-from shadowrelay.settings import parse_duration
+from shadowrelay.settings import load_settings, parse_duration
 
 EXTRA = "comes with the extra 'deploy': pip install -e '.[deploy]' -c constraints.txt"
 yaml = pytest.importorskip("yaml", reason=f"PyYAML {EXTRA}")
@@ -109,6 +109,25 @@ def test_what_runs_mail_is_read_only_without_capabilities_and_nothing_is_privile
             assert service["read_only"] is True
             assert service["cap_drop"] == ["ALL"]
             assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_nodes_ask_the_filter_of_the_profile_when_a_variable_says_so_and_nobody_otherwise():
+    variable = "SHADOWRELAY_RECEIVE__DEFAULT__FILTERS"
+    page = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    (said,) = re.findall(r"export LAB_FILTERS='(.*)'", page)
+    for node in ("node-a", "node-b", "node-c"):
+        environ = {name: value or "" for name, value in services()[node]["environment"].items()}
+        assert environ[variable] == ""
+        # The certificates are in volumes of the lab.
+        for name in ("PEER", "RECEIVE__DEFAULT__TLS_CERTIFICATE", "RECEIVE__DEFAULT__TLS_KEY"):
+            environ[f"SHADOWRELAY_{name}"] = ""
+        environ["SHADOWRELAY_MEMBERS"] = "[]"
+        file = ROOT / "docker" / "lab" / "node.toml"
+        assert load_settings(file, environ).receive["default"].filters == {}
+        asked = load_settings(file, environ | {variable: said}).receive["default"].filters
+        assert [str(one.address) for one in asked.values()] == ["inet:rspamd:11332"]
+    listens = (ROOT / "docker" / "lab" / "rspamd" / "worker-proxy.inc").read_text("utf-8")
+    assert 'bind_socket = "*:11332";' in listens
 
 
 def test_prometheus_scrapes_the_nodes_of_the_lab_at_their_admin_port():

@@ -1,4 +1,4 @@
-"""Instances of Debian's rspamd and OpenDKIM of our own, with a DKIM key of our own and no name server."""
+"""Instances of Debian's rspamd and OpenDKIM of our own, with a DKIM key of our own, and Redis for rspamd."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 _PATIENCE = 60.0  # seconds until it listens
-RSPAMD, OPENDKIM = (
-    shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in ("rspamd", "opendkim")
+RSPAMD, OPENDKIM, REDIS = (
+    shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
+    for name in ("rspamd", "opendkim", "redis-server")
 )
 NEEDED = pytest.mark.skipif(
     RSPAMD is None or OPENDKIM is None or find_spec("dkim") is None,
@@ -35,7 +36,7 @@ options {{
   pidfile = "{directory}/rspamd.pid";
   filters = "dkim";
   url_tld = "{directory}/tld";
-  dns {{ nameserver = ["127.0.0.1:1:1"]; timeout = 0.1s; retransmits = 1; }}
+  dns {{ nameserver = ["127.0.0.1:{names}:1"]; timeout = {patience}; retransmits = 1; }}
 }}
 logging {{ type = "file"; filename = "{directory}/rspamd.log"; level = "info"; }}
 worker "rspamd_proxy" {{
@@ -58,6 +59,7 @@ multimap {{
   LATER {{ type = "header"; header = "Subject"; regexp = true; map = "{directory}/later.map";
            action = "soft reject"; message = "Try again later"; }}
 }}
+{modules}
 """
 
 _OPENDKIM = """
@@ -141,15 +143,27 @@ def started(instance: Instance) -> Iterator[Instance]:
         instance.kill()
 
 
-def rspamd(directory: Path, port: int, key: DkimKey, more: str = "") -> Instance:
-    """It signs for example.org, and puts off what has the subject *later*."""
+def rspamd(
+    directory: Path, port: int, key: DkimKey, more: str = "", *, modules: str = "", names: int = 0
+) -> Instance:
+    """It signs for example.org, and puts off what has the subject *later*. ``more``: of the worker.
+    ``modules``: the sections of others. ``names``: the port of its name server; without, it has none.
+    """
     (directory / "tld").write_text("net\norg\ntest\n")
     (directory / "later.map").write_text("/^later/\n")
     file = directory / "rspamd.conf"
-    file.write_text(_RSPAMD.format(directory=directory, port=port, key=key.path, more=more))
+    patience = "10s" if names else "0.1s"
+    told = {"directory": directory, "port": port, "key": key.path, "more": more}
+    file.write_text(_RSPAMD.format(**told, modules=modules, names=names or 1, patience=patience))
     places = [f"--var={name}={directory}" for name in ("DBDIR", "RUNDIR", "LOGDIR", "LOCAL_CONFDIR")]
     command = [str(RSPAMD), "-f", *AS_ROOT, "-c", str(file), *places]
     return Instance(command, port, directory / "rspamd.out")
+
+
+def redis(directory: Path, port: int) -> Instance:
+    """It keeps nothing."""
+    command = [str(REDIS), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
+    return Instance(command, port, directory / "redis.out")
 
 
 def opendkim(directory: Path, port: int, key: DkimKey, mode: str) -> Instance:

@@ -81,6 +81,13 @@ def test_two_underscores_step_into_a_table_of_the_file(written):
     assert settings.log.level == "debug"
 
 
+def test_an_empty_variable_leaves_a_group_of_named_tables_as_the_file_has_it(written):
+    path = written(MINIMAL + '[receive.default.filters.own]\naddress = "inet:127.0.0.1:1"\n')
+    variable = "SHADOWRELAY_RECEIVE__DEFAULT__FILTERS"
+    assert set(load_settings(path, {variable: ""}).receive["default"].filters) == {"own"}
+    assert load_settings(written(MINIMAL), {variable: ""}).receive["default"].filters == {}
+
+
 def test_the_environment_alone_can_configure_a_node():
     environ = {
         "SHADOWRELAY_NAME": "mx1.example.net",

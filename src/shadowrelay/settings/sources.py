@@ -208,6 +208,8 @@ def _parse(node: SchemaNode, text: str) -> Any:
     """A value in the form that TOML gives. Empty text leaves an optional setting unset."""
     if not text and node.optional:
         return None
+    if not text and node.named:
+        return {}
     of_tables = node.element is not None and node.element.table is not None
     if node.table is not None or of_tables or (node.element is not None and text.lstrip().startswith("[")):
         return parsed(json.loads, text)
