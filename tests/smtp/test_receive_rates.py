@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from receiving import QUICK, MemoryReceiver, RawClient, connected, eventually, listening
 
+from shadowrelay import shared_counts
 from shadowrelay.smtp.receiving import rates
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import Client, RateLimits
-from shadowrelay.smtp.receiving.shared_counts import SIZE, ConnectorCounts, SharedCounts
+from shadowrelay.shared_counts import SIZE, ConnectorCounts, SharedCounts
 
 SENT = "250 2.1.0 Sender OK"
 TAKEN = "250 2.1.5 Recipient OK"
@@ -39,7 +40,7 @@ class Users:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute ends soon."""
-    monkeypatch.setattr(rates, "MINUTE", 0.2)
+    monkeypatch.setattr(shared_counts, "MINUTE", 0.2)
 
 
 async def greeted(stack: AsyncExitStack, connector: Connector, address: str = "") -> RawClient:
@@ -164,7 +165,7 @@ async def test_all_workers_count_together_and_one_that_nobody_asks_gives_back_to
     monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
     if ends:
-        monkeypatch.setattr(rates, "MINUTE", 0.2)
+        monkeypatch.setattr(shared_counts, "MINUTE", 0.2)
     of_worker = shared(2)
     options = replace(QUICK, rates=RateLimits(messages=1), max_junk_commands=None)
     async with AsyncExitStack() as stack:

@@ -17,7 +17,7 @@ from receiving import QUICK, Loops, MemoryReceiver, RawClient, eventually
 
 from shadowrelay.smtp.receiving.connector import Connector, held
 from shadowrelay.smtp.receiving.limits import Register
-from shadowrelay.smtp.receiving.shared_counts import (
+from shadowrelay.shared_counts import (
     SIZE,
     ConnectorCounts,
     OwnCounts,

@@ -17,6 +17,7 @@ import idna
 _LONGEST_LABEL = 63  # octets (RFC 1035 2.3.4)
 _ENCODED = re.compile(r"=\?[^?\s]+\?[bq]\?.*?\?=(?:\s+=\?[^?\s]+\?[bq]\?.*?\?=)*", re.IGNORECASE | re.DOTALL)
 _ADDRESS = re.compile(r"[^\s<>@,;:\"()]+@[^\s<>@,;:\"()]+")
+EVERY_NAME = "*"
 _JOINERS = "\u200c\u200d"  # invisible, and part of words and of emoji
 
 
@@ -28,6 +29,18 @@ def canonical(domain: str) -> str:
     same way.
     """
     return _lower_labels(domain.removesuffix("."))
+
+
+@lru_cache(maxsize=4096)
+def specificity(domain: str, pattern: str) -> int:
+    """0: no match. Otherwise higher for a longer name in the pattern, highest for the domain itself."""
+    if pattern == EVERY_NAME:
+        return 1
+    if pattern.startswith((".", "*.")):
+        parent = canonical(pattern.lstrip("*").lstrip("."))
+        return 1 + len(parent) if parent and domain.endswith("." + parent) else 0
+    # No domain is longer than 255 octets, so an exact match outweighs every parent.
+    return 1000 if domain and domain == canonical(pattern) else 0
 
 
 def _lower_labels(domain: str) -> str:

@@ -26,7 +26,7 @@ from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits
-from shadowrelay.smtp.receiving.shared_counts import of_connector
+from shadowrelay.shared_counts import of_connector
 from shadowrelay.wire.xshadow import MAX_LINE
 
 # A member passes on only what its own connectors took, so no limit applies. Line ends were checked when the

@@ -93,7 +93,7 @@ from shadowrelay.settings.workers import workers_in
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.rates import NOBODY, REMEMBERED, HeldBack
-from shadowrelay.smtp.receiving.shared_counts import SessionCounts
+from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.smtp.sending.session import remembers_since
 from shadowrelay.tracking import lookup
 from shadowrelay.tracking.events import TrackingEvents

@@ -21,7 +21,7 @@ import structlog
 
 from shadowrelay.settings import Settings
 from shadowrelay.settings.workers import for_worker
-from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts, counts_in
+from shadowrelay.shared_counts import OwnCounts, SessionCounts, counts_in
 from shadowrelay.workers.supervision import State
 
 log = structlog.get_logger(__name__)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.reception.sites import site_hop
-from shadowrelay.core.spelling import canonical
+from shadowrelay.core.spelling import canonical, specificity
 from shadowrelay.core.values import dataclass
-
-DEFAULT = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ def route_for(address: str, routes: Iterable[Route]) -> Route | None:
     best: tuple[int, Route] | None = None
     for route in routes:
         for pattern in route.domains:
-            weight = _specificity("" if literal else name, pattern)
+            weight = specificity("" if literal else name, pattern)
             if weight and (best is None or weight > best[0]):
                 best = (weight, route)
     return best[1] if best else None
@@ -74,18 +71,6 @@ def postmaster_domain(own: str, accepted: Iterable[str]) -> str:
     ``own``.
     """
     domains = tuple(accepted)
-    if any(_specificity(canonical(own), domain) for domain in domains):
+    if any(specificity(canonical(own), domain) for domain in domains):
         return own
     return next((domain for domain in domains if not domain.startswith(("*", "."))), own)
-
-
-@lru_cache(maxsize=4096)
-def _specificity(domain: str, pattern: str) -> int:
-    """0: no match. Otherwise higher for a longer name in the pattern, highest for the domain itself."""
-    if pattern == DEFAULT:
-        return 1
-    if pattern.startswith((".", "*.")):
-        parent = canonical(pattern.lstrip("*").lstrip("."))
-        return 1 + len(parent) if parent and domain.endswith("." + parent) else 0
-    # No domain is longer than 255 octets, so an exact match outweighs every parent.
-    return 1000 if domain and domain == canonical(pattern) else 0

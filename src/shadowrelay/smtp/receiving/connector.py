@@ -17,7 +17,7 @@ from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits, Re
 from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.smtp.receiving.session import ReceiveSession
-from shadowrelay.smtp.receiving.shared_counts import SessionCounts
+from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.wire.networks import source_of
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from shadowrelay.smtp.receiving.rates import MinuteRates
-from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
+from shadowrelay.shared_counts import OwnCounts, SessionCounts
 from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Reply
 

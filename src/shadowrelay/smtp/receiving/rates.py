@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from datetime import UTC, datetime
 
 from shadowrelay.core.values import dataclass
 from shadowrelay.smtp.receiving.contract import Client, RateLimits
-from shadowrelay.smtp.receiving.shared_counts import OwnCounts, SessionCounts
+from shadowrelay.shared_counts import MinuteCounts, OwnCounts, SessionCounts
 from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Reply
-
-MINUTE = 60.0
-"""Seconds for which something counts."""
 
 REMEMBERED = 100
 """Of how many clients it is told that they were held back: those of last."""
@@ -39,16 +35,12 @@ class HeldBack:
 
 
 class MinuteRates:
-    """A place is taken in the counts of all workers, and given back after a minute: so at most the limit is
-    counted in any minute, not in those of the clock alone. What is refused takes no place.
-    """
+    """What each client has of the limits in any minute, at all workers; what is refused takes no place."""
 
     def __init__(self, connector: str, limits: RateLimits, counts: SessionCounts | None = None) -> None:
         self.limits = limits
         self._connector = connector
-        self._counts = counts or OwnCounts()
-        self._taken: deque[tuple[float, str]] = deque()  # when it is over, and what counts
-        self._timer: asyncio.TimerHandle | None = None
+        self._minutes = MinuteCounts(counts or OwnCounts())
         self.refused = Counter(NOBODY)
         self._held: OrderedDict[tuple[str, str], tuple[int, datetime]] = OrderedDict()
 
@@ -87,38 +79,15 @@ class MinuteRates:
         return source_of(address, self.limits.ipv4_prefix, self.limits.ipv6_prefix) or "unknown"
 
     def _take(self, limit: str, who: str, most: int) -> bool:
-        self._give_back()
-        key = f"{limit} of {who}"
-        if not self._counts.take(key, most):
+        if not self._minutes.take(f"{limit} of {who}", most):
             self.refused[limit] += 1
             times, _ = self._held.pop((limit, who), (0, None))
             self._held[limit, who] = times + 1, datetime.now(UTC)
             if len(self._held) > REMEMBERED:
                 self._held.popitem(last=False)
             return False
-        loop = asyncio.get_running_loop()
-        self._taken.append((loop.time() + MINUTE, key))
-        if self._timer is None:  # other workers count these too: they go though nobody comes here any more
-            self._timer = loop.call_later(MINUTE, self._over)
         return True
-
-    def _over(self) -> None:
-        self._timer = None
-        self._give_back()
-        if self._taken:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(self._taken[0][0], self._over)
-
-    def _give_back(self) -> None:
-        taken = self._taken
-        if not taken:
-            return
-        now = asyncio.get_running_loop().time()
-        while taken and taken[0][0] <= now:
-            self._counts.give(taken.popleft()[1])
 
     def stop(self) -> None:
         """End the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._minutes.stop()

@@ -1,6 +1,6 @@
-"""Counts of sessions that the workers of a node share: a sketch in memory that all of them map.
+"""Counts that the workers of a node share: a sketch in memory that all of them map.
 
-The memory is a table of numbers. A key (a connector, or a source at a connector) has one cell in each row,
+The memory is a table of numbers. A key (a connector, a source at a connector, a lane of next hops) has one cell in each row,
 which a keyed hash chooses, and each cell has one number for each worker. A worker writes its own numbers
 alone, so no worker waits for another. How many a key has in all is the sum over the workers in the row where
 that sum is smallest.
@@ -13,11 +13,12 @@ moment, and a key that shares its cells in every row with busier keys counts for
 
 from __future__ import annotations
 
+import asyncio
 import mmap
 import os
 import secrets
 import threading
-from collections import Counter
+from collections import Counter, deque
 from hashlib import blake2b
 from typing import Protocol
 
@@ -42,6 +43,10 @@ class SessionCounts(Protocol):
         """Count one session less, which was counted here."""
         ...
 
+    def of(self, key: str) -> int:
+        """How many it has in all workers, or a few more."""
+        ...
+
 
 class OwnCounts:
     """The counts of a node that is one process."""
@@ -59,6 +64,9 @@ class OwnCounts:
         self._counts[key] -= 1
         if not self._counts[key]:
             del self._counts[key]
+
+    def of(self, key: str) -> int:
+        return self._counts[key]
 
 
 class SharedCounts:
@@ -91,7 +99,6 @@ class SharedCounts:
         self._less(self._places(key))
 
     def of(self, key: str) -> int:
-        """How many it has in all workers, or a few more."""
         return self._seen(self._places(key))
 
     def forget(self, number: int | None = None) -> None:
@@ -125,6 +132,56 @@ class ConnectorCounts:
 
     def give(self, key: str) -> None:
         self._counts.give(f"{self._connector}\0{key}")
+
+    def of(self, key: str) -> int:
+        return self._counts.of(f"{self._connector}\0{key}")
+
+
+MINUTE = 60.0
+"""Seconds for which something counts."""
+
+
+class MinuteCounts:
+    """A place is taken in the counts of all workers, and given back after a minute: so at most the limit is
+    counted in any minute, not in those of the clock alone. What is refused takes no place.
+    """
+
+    def __init__(self, counts: SessionCounts) -> None:
+        self.counts = counts
+        self._taken: deque[tuple[float, str]] = deque()  # when it is over, and what counts
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, key: str, most: int | None) -> bool:
+        """Count one more for a minute, unless that is more than ``most``; returns whether it was counted."""
+        self._give_back()
+        if not self.counts.take(key, most):
+            return False
+        loop = asyncio.get_running_loop()
+        self._taken.append((loop.time() + MINUTE, key))
+        if self._timer is None:  # other workers count these too: they go though nobody comes here any more
+            self._timer = loop.call_later(MINUTE, self._over)
+        return True
+
+    def _over(self) -> None:
+        self._timer = None
+        self._give_back()
+        if self._taken:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(self._taken[0][0], self._over)
+
+    def _give_back(self) -> None:
+        taken = self._taken
+        if not taken:
+            return
+        now = asyncio.get_running_loop().time()
+        while taken and taken[0][0] <= now:
+            self.counts.give(taken.popleft()[1])
+
+    def stop(self) -> None:
+        """End the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def new_counts() -> int:

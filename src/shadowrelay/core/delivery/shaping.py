@@ -1,0 +1,142 @@
+"""Shaping: how many connections and messages a next hop gets, and what its answers change about that.
+
+A *shape* is a table of the settings with limits. It counts all next hops and hosts together that one of its
+names stands for; what only its `*` stands for counts each next hop alone. A *pattern* names replies by which
+a server asks for less. The *pace* is where a shape stands now: after messages that were taken it grows by one
+connection, after a reply that a pattern names it is halved, and nothing is sent for a while.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.reception.routing import DEFAULT, specificity
+from shadowrelay.core.values import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Limits; None: no limit. It begins with ``first_connections``, and grows by one after ``growth``
+    messages, up to ``connections``.
+    """
+
+    name: str
+    match: tuple[str, ...]
+    connections: int
+    first_connections: int
+    growth: int
+    messages_per_session: int | None = None
+    messages_per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Replies that ask for less: with that ``code``, the ``enhanced`` code if it is not '', and a ``text``
+    that is found in theirs. ``match``: the next hops and hosts for which it counts.
+    """
+
+    name: str
+    match: tuple[str, ...]
+    code: int
+    enhanced: str
+    text: re.Pattern[str]
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What counts together: a shape, and with `*` its next hop. ``names``: of this next hop and host."""
+
+    key: str
+    shape: Shape
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Where a lane stands: the ``connections`` that it may have, and the messages ``taken`` since it last
+    grew. Nothing is sent before ``paused_until``; ``reply`` is why.
+    """
+
+    connections: int
+    taken: int = 0
+    paused_until: datetime | None = None
+    reply: str = ""
+
+    def paused(self, now: datetime) -> bool:
+        return self.paused_until is not None and now < self.paused_until
+
+
+def names_of(next_hop: NextHop, host: str) -> tuple[str, ...]:
+    """The names by which shapes and patterns know a host of a next hop: its domain, or else its route or
+    site; then the name of the host, if it is known.
+    """
+    route, _, domain = next_hop.partition("/")
+    return (domain or route, host) if host else (domain or route,)
+
+
+def lane_of(next_hop: NextHop, host: str, shapes: Iterable[Shape]) -> Lane | None:
+    """The lane of a host ('' while it is unknown). The domain or route is looked for first, then the host,
+    then `*`; of several names the most specific counts, of equal ones the first.
+    """
+    shapes = tuple(shapes)
+    names = names_of(next_hop, host)
+    for name in names:
+        ranked = [(max(map(_by_name(name), one.match), default=0), one) for one in shapes]
+        rank, shape = max(ranked, key=lambda found: found[0], default=(0, None))
+        if shape and rank:
+            return Lane(shape.name, shape, names)
+    everything = next((one for one in shapes if DEFAULT in one.match), None)
+    return Lane(f"{everything.name} {next_hop}", everything, names) if everything else None
+
+
+def _by_name(name: str):  # type: ignore[no-untyped-def]
+    return lambda pattern: 0 if pattern == DEFAULT else specificity(name, pattern)
+
+
+def at_first(shape: Shape) -> Pace:
+    return Pace(min(shape.first_connections, shape.connections))
+
+
+def after_message(pace: Pace, shape: Shape, now: datetime) -> Pace:
+    """The server took a message. One that was under way when a pause began says nothing new."""
+    if pace.paused(now) or pace.connections >= shape.connections:
+        return pace
+    taken = pace.taken + 1
+    if taken < shape.growth:
+        return replace(pace, taken=taken)
+    return replace(pace, connections=pace.connections + 1, taken=0)
+
+
+def after_refusal(pace: Pace, pattern: Pattern, reply: str, in_use: int, now: datetime) -> Pace:
+    """The server asked for less in one of ``in_use`` connections: half as many, at least one, after a pause.
+
+    What comes during a pause was sent before it, and halves nothing again; the longer pause counts.
+    """
+    until = now + pattern.pause
+    if not pace.paused(now):
+        return Pace(max(1, min(pace.connections, in_use) // 2), 0, until, reply)
+    if pace.paused_until is None or until <= pace.paused_until:
+        return pace
+    return replace(pace, paused_until=until, reply=reply)
+
+
+_REPLY = re.compile(r"([245]\d\d)(?: ([245]\.\d{1,3}\.\d{1,3})(?= |$))? ?(.*)", re.ASCII | re.DOTALL)
+
+
+def named_by(reply: str, names: Sequence[str], patterns: Iterable[Pattern]) -> Pattern | None:
+    """The first pattern that names a reply (``421 4.7.28 text``) of a server with these names."""
+    found = _REPLY.fullmatch(reply)
+    if found is None:
+        return None
+    code, enhanced, text = found.groups()
+    for one in patterns:
+        if one.code != int(code) or (one.enhanced and one.enhanced != enhanced):
+            continue
+        known = any(specificity(name, pattern) for name in names for pattern in one.match)
+        if known and one.text.search(text):
+            return one
+    return None
