@@ -18,7 +18,7 @@ from shadowmailbox.server import TABLE_FILE
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.settings.description import SchemaNode, dotted
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
-from shadowrelay.settings.loading import error_of, from_directory
+from shadowrelay.settings.loading import from_directory
 from shadowrelay.settings.origins import Origin, OriginKind, origin_of
 from shadowrelay.settings.outputs import Log
 from shadowrelay.settings.schema import GivenSettings
@@ -36,6 +36,7 @@ from shadowrelay.settings.values import (
     Size,
     parse_dialled,
 )
+from shadowrelay.settings.wrong_values import error_of
 
 PREFIX = "SHADOWRELAY_MAILBOX_"
 

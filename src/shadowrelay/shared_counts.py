@@ -1,9 +1,9 @@
 """Counts that the workers of a node share: a sketch in memory that all of them map.
 
-The memory is a table of numbers. A key (a connector, a source at a connector, a lane of next hops) has one cell in each row,
-which a keyed hash chooses, and each cell has one number for each worker. A worker writes its own numbers
-alone, so no worker waits for another. How many a key has in all is the sum over the workers in the row where
-that sum is smallest.
+The memory is a table of numbers. A key (a connector, a source at a connector, a lane of next hops) has one
+cell in each row, which a keyed hash chooses, and each cell has one number for each worker. A worker writes
+its own numbers alone, so no worker waits for another. How many a key has in all is the sum over the workers
+in the row where that sum is smallest.
 
 Guaranteed: all workers together never admit more than the limit. A worker counts a session first and looks
 at the sum then: of two workers that do so at the same time at least one sees both. Not guaranteed: that the

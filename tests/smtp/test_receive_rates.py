@@ -16,10 +16,10 @@ import pytest
 from receiving import QUICK, MemoryReceiver, RawClient, connected, eventually, listening
 
 from shadowrelay import shared_counts
+from shadowrelay.shared_counts import SIZE, ConnectorCounts, SharedCounts
 from shadowrelay.smtp.receiving import rates
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import Client, RateLimits
-from shadowrelay.shared_counts import SIZE, ConnectorCounts, SharedCounts
 
 SENT = "250 2.1.0 Sender OK"
 TAKEN = "250 2.1.5 Recipient OK"

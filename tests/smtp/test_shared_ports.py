@@ -15,8 +15,6 @@ from dataclasses import replace
 import pytest
 from receiving import QUICK, Loops, MemoryReceiver, RawClient, eventually
 
-from shadowrelay.smtp.receiving.connector import Connector, held
-from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.shared_counts import (
     SIZE,
     ConnectorCounts,
@@ -24,6 +22,8 @@ from shadowrelay.shared_counts import (
     SharedCounts,
     new_counts,
 )
+from shadowrelay.smtp.receiving.connector import Connector, held
+from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.workers.worker import WorkerPlace, counts_of
 
 

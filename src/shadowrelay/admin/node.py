@@ -114,6 +114,7 @@ class HopStatus:
     of the settings, or those that the DNS had at the last attempt. ``free_since``: when what kept its mail
     last had ended (the node was not running, the queue was suspended, the hop rested); None: nothing did.
     ``rate``: messages that it took in the last minute. ``last_reply``: of the last attempt at a message.
+    ``held_back``: why shaping sends none of its mail, until then if that is known.
     """
 
     sessions: int
@@ -123,6 +124,8 @@ class HopStatus:
     error: str = ""
     failing_since: datetime | None = None
     rests_until: datetime | None = None
+    held_back: str = ""
+    held_back_until: datetime | None = None
     awaits: str = ""
     awaits_since: datetime | None = None
     hosts: tuple[HostStatus, ...] = ()
@@ -146,7 +149,8 @@ class HopStatus:
         """When mail that is due then (None: now) will be tried; None: no time is known."""
         if self.suspension is not None:
             return self.suspension.until and max(self.suspension.until, due or now)
-        return max(self.rests_until, due or now) if self.rests_until and self.resting(now) else due
+        kept = [self.rests_until if self.resting(now) else None, self.held_back_until]
+        return max([due or now, *filter(None, kept)]) if any(kept) else due
 
     def keeps(self, now: datetime) -> str:
         """Why due mail has to wait; empty if it need not."""
@@ -155,6 +159,9 @@ class HopStatus:
         failed = f"it failed {self.failures} time{'' if self.failures == 1 else 's'}, at last {self.error}"
         if self.rests_until is not None and self.resting(now):
             return f"the next hop rests until {timestamp(self.rests_until)}: {failed}"
+        if self.held_back:
+            until = f" until {timestamp(self.held_back_until)}" if self.held_back_until else ""
+            return f"held back{until}: {self.held_back}"
         if self.sessions < self.places:
             return ""
         awaited = f"; one {self.awaited(now)}" if self.awaited(now) else ""

@@ -16,6 +16,7 @@ from shadowrelay.core.delivery import retry
 from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, next_try
 from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
+from shadowrelay.core.delivery.shaping import Lane
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_of
@@ -26,6 +27,7 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.delivery.hosts import Hosts, Search
+from shadowrelay.delivery.shaping import HeldBack, Shaping
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
@@ -67,6 +69,7 @@ class Outbound:
     fewer_until: float = 0.0  # on the loop's clock
     late_from: QueuePlace = FRONT  # where the next look for late mail goes on
     late_at: float = 0.0  # when that look is due, on the loop's clock
+    held_back_until: float = 0.0  # on the loop's clock: none of its hosts took more, as they are shaped
 
     def places(self, now: float, policy: Policy) -> int:
         """How many workers the hop may have: fewer for a while after it turned away one of several."""
@@ -94,6 +97,15 @@ class Outbound:
                 return self.idle.pop(index)[0]
         return None
 
+    def idle_in(self, lane: str) -> DeliverySession | None:
+        """An idle session of that lane that no worker is about to take; it is not idle any more."""
+        if len(self.idle) > self.workers - len(self.busy):
+            for index, (session, _) in enumerate(self.idle):
+                if session.lane == lane:
+                    del self.idle[index]
+                    return session
+        return None
+
     @property
     def quiet(self) -> bool:
         """Has it neither work nor sessions?"""
@@ -105,6 +117,9 @@ class Outbound:
         self.failing_since = None
         self.probes.clear()
 
+
+HELD = 1.0
+"""Seconds until a next hop is looked at again whose hosts took less than it seemed."""
 
 _WAITS = (Ending.DEFERRED, Ending.IN_DOUBT, Ending.UNREADABLE)  # the recipient is not settled
 
@@ -136,6 +151,7 @@ class Sender:
     _policy: Policy
     _clock: Callable[[], datetime]
     _ending: Callable[[], datetime]  # what would have ended by then has ended
+    _shaping: Shaping
 
     async def send(
         self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
@@ -171,6 +187,10 @@ class Sender:
         if outbound.retry_at is not None and outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
+        if self._shaping.shapes and (why := self._held_back(claimed, outbound)):
+            if not any(self._late(claimed, one) for one in claimed.recipients):
+                return Sent((), hop), None
+            return self.all_deferred(claimed, hop, why, claimed.recipients[0].attempts), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
         search = Search(self._hosts, groups, outbound.on, most, self._hosts.servers)
         search.avoided = self._hosts.avoided(claimed.copy.id)
@@ -209,6 +229,10 @@ class Sender:
         loop = asyncio.get_running_loop()
         while (found := await search.next()) is not None:
             host, group = found
+            lane = self._shaping.lane(claimed.next_hop, host.name) if self._shaping.shapes else None
+            if lane is not None and self._shaping.held_back(lane):
+                search.held_back = True
+                continue
             server = self._hosts.server(host, search.servers)
             hop = Hop(server=str(host), inside=server.inside, mailbox=server.protocol == "lmtp")
 
@@ -219,17 +243,19 @@ class Sender:
             trying, began = self._hosts.begin(host), loop.time()
             outbound.on[host] += 1
             try:
-                session, result = await self._attempt(claimed, outbound, server, group, tell)
+                session, result = await self._attempt(claimed, outbound, server, group, lane, tell)
+            except HeldBack:
+                search.held_back = True
+                continue
             except ConnectionFailed as failed:
-                if failed.turned_away and self._hosts.turned_away(host):
-                    search.crowded = True
-                else:
-                    search.last = self._hosts.failed(host, failed, several=search.several)
+                self._host_failed(lane, host, failed, search)
                 continue
             finally:
                 outbound.on[host] -= 1
                 self._hosts.end(host, trying=trying)
             self._hosts.answered(host, began, loop.time())
+            if lane is not None:
+                self._shaped(lane, result)
             if outbound.failures:
                 log.info("next_hop_restored", next_hop=claimed.next_hop, failures=outbound.failures)
             outbound.restored()
@@ -237,9 +263,13 @@ class Sender:
             answer = self._sent(claimed, hop, result, told)
             if told or session.alive or not sent_away(result):
                 return answer, session
+            session.abort()
         outbound.known = search.found
         if answer is not None:
             return answer, None
+        if search.held_back:
+            outbound.held_back_until = loop.time() + HELD
+            return Sent((), hop), None
         if search.passed_by:  # other mail has a host: the next hop does not rest
             why = search.why()
             reply = f"451 {why.status} {why.step}: {why.error}"
@@ -249,6 +279,28 @@ class Sender:
             log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
             return Sent((), hop), None
         return self._hop_failed(claimed, outbound, hop, search), None
+
+    def _host_failed(self, lane: Lane | None, host: Host, failed: ConnectionFailed, search: Search) -> None:
+        """The host rests, unless it only asked for less."""
+        if lane is not None and self._shaping.heard(lane, failed.reply):
+            search.held_back = True
+        elif failed.turned_away and self._hosts.turned_away(host):
+            search.crowded = True
+        else:
+            search.last = self._hosts.failed(host, failed, several=search.several)
+
+    def _shaped(self, lane: Lane, result: DeliveryResult) -> None:
+        """What the answers of a host mean for what it gets next."""
+        if any(one.ending in (Ending.ACCEPTED, Ending.DUPLICATE) for one in result.results):
+            self._shaping.taken(lane)
+        for one in result.results:
+            if one.remote and one.ending is Ending.DEFERRED:
+                self._shaping.heard(lane, one.reply)
+
+    def _held_back(self, claimed: ActiveFork, outbound: Outbound) -> str:
+        """Why nothing is sent to any host of the next hop now, as a reply; '' if it is."""
+        room = self._shaping.room(claimed.next_hop, self._hosts.known(claimed.next_hop, outbound.known), ())
+        return f"451 4.7.1 Held back: {room.held_back}" if room and room.held_back else ""
 
     def _sent(self, claimed: ActiveFork, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:
         """The result of the next hop's answers, without the recipients in ``but``."""
@@ -314,21 +366,28 @@ class Sender:
         outbound: Outbound,
         server: NextHopServer,
         group: Group,
+        lane: Lane | None,
         heard: Callable[[DeliveryResult], Awaitable[None]],
     ) -> tuple[DeliverySession, DeliveryResult]:
         """Deliver in an idle session, or in a new one. An idle session that is dead is replaced at once.
 
-        Raises ContentDamaged; then the end of the content was not sent.
+        Raises ContentDamaged; then the end of the content was not sent. Raises HeldBack.
         """
         content, digests = claimed.content, claimed.copy.digests
         if digests is None or digests.content is None:
             raise ContentDamaged("nobody can say what it has to be")
         digest = digests.content
         octets = source(content, digest)
+        counted = False
         while True:
             session = outbound.idle_for(server) if outbound.idle else None
             connected = session is not None and session.alive
+            if session is not None and not connected:
+                session.abort()
             session = session if session is not None and connected else self._hosts.session(server, group)
+            if lane is not None:
+                await self._admit(lane, outbound, session, connected=connected, counted=counted)
+                counted = True
             outbound.busy.add(session)
             try:
                 if not connected:
@@ -350,9 +409,31 @@ class Sender:
                 await session.close()
                 if not failed.reused:
                     raise
+                if lane is not None and self._shaping.heard(lane, failed.reply):
+                    raise HeldBack from None
                 octets = source(content, digest)
             finally:
                 outbound.busy.discard(session)
+
+    async def _admit(
+        self, lane: Lane, outbound: Outbound, session: DeliverySession, *, connected: bool, counted: bool
+    ) -> None:
+        """Count a message, unless it was ``counted``, and a new session. Raises HeldBack; then nothing
+        counts.
+
+        A session of ours that is idle at another host makes room.
+        """
+        while not connected and not self._shaping.connect(lane, session):
+            if (spare := outbound.idle_in(lane.key)) is None:
+                raise HeldBack
+            await spare.close()
+        if counted or self._shaping.message(lane):
+            return
+        if connected:
+            outbound.idle.append((session, asyncio.get_running_loop().time()))
+        else:
+            session.abort()
+        raise HeldBack
 
     async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:
         """Connect, until the message expires at the latest: a silent next hop must not delay its DSN."""

@@ -110,6 +110,14 @@ class Hosts:
             return self.servers.get(group.hosts[0].route) if group.hosts else None
         return self.servers.get(group.route)
 
+    def known(self, next_hop: NextHop, found: Mapping[Group, tuple[Host, ...]]) -> list[Host]:
+        """The hosts of a next hop: those of the settings, and those ``found`` in the DNS."""
+        return [
+            host
+            for group in self.ways(next_hop)
+            for host in (group.hosts if isinstance(group, HostGroup) else found.get(group, ()))
+        ]
+
     def server(self, host: Host, servers: Mapping[NextHop, NextHopServer] | None = None) -> NextHopServer:
         """What is said to a host: as the settings say now, or as ``servers`` did."""
         template = (self.servers if servers is None else servers)[host.route]
@@ -290,6 +298,7 @@ class Search:
     crowded: bool = False  # a host is well, and takes no more sessions
     avoided: Mapping[HostAddress, bool] = field(default_factory=dict)  # see HopShadows.avoided
     only: str = ""  # the host that may have the message already: no other one gets it
+    held_back: bool = False  # a host takes nothing now, as it is shaped
     passed_by: bool = False  # a host that does not rest was left out, since this message goes past it
 
     async def next(self) -> tuple[Host, Group] | None:

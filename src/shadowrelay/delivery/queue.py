@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import field
 from datetime import datetime, timedelta
@@ -46,6 +48,7 @@ from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.delivery.shaping import Room, Shaping
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
@@ -94,7 +97,10 @@ class Queue:
         self._examiner = Examiner(self._database, clock)
         self.suspended = Suspended(clock, endings)
         self._still_ours = StillOurs(database, boundary, self.suspended, clock)
-        self._sender = Sender(self._still_ours, self._examiner, hosts, routes, policy, clock, self._ending)
+        self.shaping = Shaping(clock, self._freed)
+        self._sender = Sender(
+            self._still_ours, self._examiner, hosts, routes, policy, clock, self._ending, self.shaping
+        )
         self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, self._ending, ways)
         self._reporter = reporter
         self._policy = policy
@@ -118,6 +124,11 @@ class Queue:
         rerouted(self.hops, self._fixed, self.hosts)
         self.wake.set()
 
+    def _freed(self) -> None:
+        """A shaped next hop may take more."""
+        if self._short:
+            self.wake.set()
+
     async def run(self) -> None:
         """Deliver until ``stop`` is called."""
         while not self._stopping:
@@ -140,12 +151,16 @@ class Queue:
             while outbound.idle:
                 self._close(outbound.idle.pop()[0])
         await asyncio.gather(*self._closing)
+        self.shaping.stop()
 
     async def _dispatch(self) -> float:
         """Start workers for next hops whose mail is due. Returns seconds until there may be more to do."""
         now = self._clock()
         pause, self._short = IDLE, False
         waiting = await self._database.transact_briefly(self._look)
+        share = Share(self.shaping, self.hosts, self.hops) if self.shaping.shapes else None
+        if share is not None:  # next hops that share a lane are served in the order of their mail
+            waiting.sort(key=lambda hop: hop[1])
         for name, due in waiting:
             if self._stopping:
                 break
@@ -161,11 +176,20 @@ class Queue:
             free = outbound.places(asyncio.get_running_loop().time(), self._policy) - outbound.workers
             only = 1 - len(outbound.probes) if outbound.probed else free
             free = min(free, only, self._policy.max_outbound_connections - len(self._workers))
+            if share is not None:
+                free = min(free, share.places(name, outbound))
             if free <= 0:
                 self._short = True
                 await self._start_late(name, outbound)
-            elif await self._start(name, outbound, free) == free:
+                continue
+            started = await self._start(name, outbound, free)
+            if started == free:
                 self._short = True
+            if share is not None:
+                share.started(name, outbound, started)
+        if share is not None:
+            for session in share.spare():
+                self._close(session)
         self._close_idle({name for name, _ in waiting})
         return max(pause, 0.01)
 
@@ -200,7 +224,8 @@ class Queue:
         now = self._clock()
         delayed = self.suspended.received_by(name, self._policy.delay_notification_timeout)
         expired = self.suspended.received_by(name, self._policy.message_expiration_timeout)
-        if not outbound.resting(now):
+        room = room_of(name, outbound, self.hosts, self.shaping) if self.shaping.shapes else None
+        if not (outbound.resting(now) or (room and room.held_back)):
             delayed = expired
         behind = outbound.late_from
         claims, outbound.late_from = await self._database.transact(
@@ -240,7 +265,8 @@ class Queue:
         finally:
             in_hand.leave(slot)
         if session is not None:
-            if session.alive and outbound.server is not None and not self._stopping:
+            kept = session.alive and session.served < session.most
+            if kept and outbound.server is not None and not self._stopping:
                 outbound.idle.append((session, asyncio.get_running_loop().time()))
             else:
                 await session.close()
@@ -321,7 +347,7 @@ class Queue:
 
     def try_now(self, next_hop: NextHop) -> None:
         """An operator wants mail for that next hop, or for all of that route, tried now."""
-        clear_backoff(self.hops, self.hosts, next_hop)
+        clear_backoff(self.hops, self.hosts, next_hop, self.shaping)
         self.wake.set()
 
     def _close_idle(self, waiting: Set[NextHop]) -> None:
@@ -348,6 +374,7 @@ class Queue:
             if self.hops[name].quiet:
                 del self.hops[name]
         self.hosts.prune()
+        self.shaping.prune()
 
     async def _ask(self, outbound: Outbound, session: DeliverySession, since: float) -> None:
         """A session has nothing to do: ask the hop what it delivered of the mail that it tracks."""
@@ -416,13 +443,70 @@ class StillOurs:
         log.warning("cut_off_from_holder", member=member)
 
 
-def clear_backoff(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHop) -> None:
+def room_of(name: NextHop, outbound: Outbound, hosts: Hosts, shaping: Shaping) -> Room | None:
+    """What shaping leaves to a next hop now; None: it does not limit it."""
+    known = hosts.known(name, outbound.known)
+    return shaping.room(name, known, [session for session, _ in outbound.idle])
+
+
+class Share:
+    """One look at the queue: what each next hop gets of what lanes leave. A lane's places go to the next hops
+    in the order in which this is asked.
+    """
+
+    def __init__(self, shaping: Shaping, hosts: Hosts, hops: Mapping[NextHop, Outbound]) -> None:
+        self._shaping, self._hosts, self._hops = shaping, hosts, hops
+        self._given: Counter[str] = Counter()  # in this look, by lane
+        self._wanted: set[str] = set()  # lanes of which a next hop got nothing, for want of connections
+        self._now = asyncio.get_running_loop().time()
+
+    def _lanes(self, name: NextHop, outbound: Outbound) -> set[str]:
+        names = {host.name for host in self._hosts.known(name, outbound.known)} or {""}
+        return {lane.key for one in names if (lane := self._shaping.lane(name, one))}
+
+    def places(self, name: NextHop, outbound: Outbound) -> int:
+        """How many more workers it may have."""
+        if self._now < outbound.held_back_until:
+            return 0
+        known = self._hosts.known(name, outbound.known)
+        if not known and outbound.workers:  # the first one finds the hosts
+            return 0
+        room = room_of(name, outbound, self._hosts, self._shaping)
+        if room is None:
+            return sys.maxsize if known else 1
+        lanes = self._lanes(name, outbound)
+        if room.held_back:
+            return 0
+        if lanes & self._wanted:  # older mail waits for what this next hop would take
+            return 0
+        about_to = outbound.workers - len(outbound.busy)
+        places = room.places - about_to - sum(self._given[lane] for lane in lanes)
+        if places <= 0 and not outbound.workers:
+            self._wanted |= lanes
+        return places if known else min(places, 1)
+
+    def started(self, name: NextHop, outbound: Outbound, count: int) -> None:
+        for lane in self._lanes(name, outbound):
+            self._given[lane] += count
+
+    def spare(self) -> list[DeliverySession]:
+        """Sessions to close, one for each lane that a next hop without any waits for."""
+        found = []
+        for lane in self._wanted:
+            sessions = (outbound.idle_in(lane) for outbound in self._hops.values())
+            found += [session for session in [next(filter(None, sessions), None)] if session]
+        return found
+
+
+def clear_backoff(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHop, shaping: Shaping) -> None:
     """Let that next hop, or all next hops of that route, be tried now. Failures are remembered: one session
     goes first.
     """
     for name, outbound in hops.items():
         if in_queue(wanted, name):
             outbound.retry_at = None
+            outbound.held_back_until = 0.0
+            shaping.clear_backoff(name, hosts.known(name, outbound.known))
             hosts.clear_backoff(host for some in outbound.known.values() for host in some)
             for group in hosts.ways(name):
                 if isinstance(group, HostGroup):

@@ -21,12 +21,12 @@ from shadowrelay.service.adapters import asking_context, pinned, secured, server
 from shadowrelay.service.node import Node
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.filters import WhenDown
+from shadowrelay.shared_counts import of_connector
 from shadowrelay.smtp.filters.session import FilterOptions
 from shadowrelay.smtp.members.hop import HopSession
 from shadowrelay.smtp.members.session import MemberSession
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits
-from shadowrelay.shared_counts import of_connector
 from shadowrelay.wire.xshadow import MAX_LINE
 
 # A member passes on only what its own connectors took, so no limit applies. Line ends were checked when the

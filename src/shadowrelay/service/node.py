@@ -39,9 +39,10 @@ from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.hosts import Hosts
-from shadowrelay.delivery.queue import Queue
+from shadowrelay.delivery.queue import Queue, room_of
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
+from shadowrelay.delivery.shaping import Shaping
 from shadowrelay.ids import mint
 from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
@@ -89,11 +90,13 @@ from shadowrelay.settings.alike import Sections
 from shadowrelay.settings.certificates import ending
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
+from shadowrelay.settings.shaping import shapes
+from shadowrelay.settings.shaping_patterns import patterns
 from shadowrelay.settings.workers import workers_in
+from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.smtp.receiving.rates import NOBODY, REMEMBERED, HeldBack
-from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.smtp.sending.session import remembers_since
 from shadowrelay.tracking import lookup
 from shadowrelay.tracking.events import TrackingEvents
@@ -197,6 +200,7 @@ class Node:
             self.ways,
             clock.endings,
         )
+        self.queue.shaping.take(shapes(settings.shaping), patterns(settings.shaping_patterns))
         self.hop_shadows = HopShadows(
             database,
             self.hop_conversations,
@@ -545,6 +549,7 @@ class Node:
             self.hosts,
             started_at=self.started_at,
             suspended=self.queue.suspended,
+            shaping=self.queue.shaping,
         )
         if last := self.queue.recent.last(name):
             rate = self.queue.recent.rate(name, self.clock())
@@ -748,6 +753,7 @@ def hop_status(
     *,
     started_at: datetime | None = None,
     suspended: Suspended | None = None,
+    shaping: Shaping | None = None,
 ) -> HopStatus:
     """The status of one next hop. ``clock`` is the present moment on the loop's clock. ``started_at``: when
     this process began to send.
@@ -757,6 +763,9 @@ def hop_status(
         hop.places(clock, policy),
         "the next hop takes no more" if clock < hop.fewer_until else _PER_HOP,
     )
+    room = room_of(name, hop, hosts, shaping) if hosts and shaping and shaping.shapes else None
+    if room and room.connections < places:
+        places, limit = room.connections, room.limit
     in_all = policy.max_outbound_connections - sum(one.workers for one in hops.values()) + hop.workers
     if in_all < places:
         places, limit = in_all, _IN_ALL
@@ -765,6 +774,7 @@ def hop_status(
         places, limit = alone, "one session logs in first"
     waiting = [session.awaits for session in hop.busy if session.awaits.what]
     longest = min(waiting, key=lambda awaited: awaited.since, default=None)
+    held = room if room and room.held_back else None
     ended = [started_at, hop.retry_at, suspended.resumed_at(name) if suspended else None]
     return HopStatus(
         sessions=hop.workers,
@@ -774,6 +784,8 @@ def hop_status(
         failing_since=hop.failing_since,
         error=hop.last_error,
         rests_until=hop.retry_at,
+        held_back=held.held_back if held else "",
+        held_back_until=held.until if held else None,
         awaits=longest.what if longest else "",
         awaits_since=now - timedelta(seconds=clock - longest.since) if longest else None,
         hosts=()

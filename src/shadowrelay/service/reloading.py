@@ -25,6 +25,8 @@ from shadowrelay.service.operating import listed
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import routes, standing
+from shadowrelay.settings.shaping import shapes
+from shadowrelay.settings.shaping_patterns import patterns
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.settings.switched import told
 from shadowrelay.settings.when_changed import reloaded
@@ -147,6 +149,7 @@ class Reloading:
         members = node.membership.prepare(settings)
         becomes = self._connectors(settings)
         limits = log_limits(settings)
+        shaped = shapes(settings.shaping), patterns(settings.shaping_patterns)
 
         def take() -> None:
             current()
@@ -155,6 +158,7 @@ class Reloading:
                 node.hosts.resolver, node.resolver, former = names, names, node.resolver
                 former.close()
             node.hosts.take(hops, ways)
+            node.queue.shaping.take(*shaped)
             node.queue.rerouted(routes(settings))
             node.counting.servers = listed(node.routes, node.hosts)
             node.extra_hop.stand(standing(settings))

@@ -111,6 +111,8 @@ async def run_node(
         try:
             node = Node(settings, database, clock)
             node.counts = counts_of(worker)
+            if node.counts is not None:
+                node.queue.shaping.share(node.counts)
             if lifeline is not None:
                 node.tell_supervisor = lifeline.tell
             await _serve(node, stop, crashes, read or (lambda: settings), again, worker)

@@ -30,6 +30,7 @@ from shadowrelay.settings.schema import (
     Settings,
     Tls,
 )
+from shadowrelay.settings.shaping_patterns import PatternsInvalid, patterns
 from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
 from shadowrelay.settings.workers import called_at
@@ -77,6 +78,8 @@ def cross_checks(
     yield from trace_checks(settings, refuse)
     if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
         yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
+    if "shaping_patterns" not in broken:
+        yield from _patterns(settings.shaping_patterns, refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
         yield from attempts(settings, refuse)
 
@@ -369,6 +372,14 @@ def _recipients(file: Path, limits: BookLimits, refuse: Refuse) -> Iterator[Sett
     if wrong:
         allowed = "a file that shadowrelay recipients check accepts"
         yield refuse("recipients_file", wrong, value=file, allowed=allowed)
+
+
+def _patterns(file: Path | None, refuse: Refuse) -> Iterator[SettingError]:
+    try:
+        patterns(file)
+    except (PatternsInvalid, OSError) as error:
+        wrong = (file and _unreadable(file)) or str(error)
+        yield refuse("shaping_patterns", wrong, value=file, allowed="a file as in docs/how-to/shaping.md")
 
 
 def _login(key: str, route: HopSettings, refuse: Refuse) -> Iterator[SettingError]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -11,28 +10,16 @@ from typing import Any
 
 import tomli_w
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from shadowrelay.settings.checks import cross_checks
-from shadowrelay.settings.description import ROOT, PathStep, SchemaNode, dotted, find, instead
+from shadowrelay.settings.description import PathStep, SchemaNode, find, instead
 from shadowrelay.settings.errors import SettingError, SettingsInvalid
-from shadowrelay.settings.origins import Origin, OriginKind, origin_of
+from shadowrelay.settings.origins import Origin, OriginKind
 from shadowrelay.settings.schema import Settings
 from shadowrelay.settings.sources import EnvironmentSource, FileSource, Tree, merge, parsed, rewrite
+from shadowrelay.settings.wrong_values import error_of, unknown_setting
 
 _CONSEQUENCES = frozenset({"default_factory_not_called"})
-_REASONS = {
-    "greater_than_equal": "out of range",
-    "less_than_equal": "out of range",
-    "too_short": "too short",
-    "string_too_short": "too short",
-    "enum": "not one of the choices",
-    "string_pattern_mismatch": "not allowed",
-    "string_type": "not text",
-    "list_type": "not a list",
-    "dict_type": "not a table",
-    "model_type": "not a table",
-}
 _PLACEHOLDER = "name.invalid"
 
 
@@ -76,7 +63,7 @@ def validate(tree: Tree, origins: Mapping[str, Origin]) -> tuple[Settings | None
     hidden = [key for key in tree if key.startswith("_")]
     if hidden:
         settings, errors = validate({key: tree[key] for key in tree if key not in hidden}, origins)
-        return settings, [*(_unknown_setting((key,), origins) for key in hidden), *errors]
+        return settings, [*(unknown_setting((key,), origins) for key in hidden), *errors]
     try:
         settings = Settings(**tree)
     except ValidationError as error:
@@ -119,66 +106,6 @@ def _sound(key: str, value: Any, wrong: Sequence[Sequence[PathStep]]) -> Any:
     if isinstance(value, dict):
         return {name: table for name, table in value.items() if name not in inner}
     return [table for index, table in enumerate(value) if index not in inner]
-
-
-def error_of(
-    detail: ErrorDetails, tree: Tree, origins: Mapping[str, Origin], root: SchemaNode = ROOT
-) -> SettingError:
-    """What pydantic found, in our words. ``tree``: the values as they were set."""
-    path = tuple(step for step in detail["loc"] if step != "[key]")
-    node, key = find(path, root), dotted(path)
-    origin = origin_of(key, origins)
-    source = str(origin) if origin else ""
-    if detail["type"] == "missing":
-        file = next((str(where) for where in origins.values() if where.kind is OriginKind.FILE), "")
-        allowed = node.allowed() if node else ""
-        return SettingError(key=key, source=file, message="has to be set", allowed=allowed)
-    if detail["type"] == "extra_forbidden" or node is None:
-        return _unknown_setting(path, origins, root)
-    if "[key]" in detail["loc"]:
-        allowed = "1 to 64 of letters, digits, _ and -"
-        return SettingError(key=key, source=source, message="not a name for a table", allowed=allowed)
-    return SettingError(
-        key=key,
-        value=_shown(node, _written(tree, path, detail["input"])),
-        source=source,
-        message=_reason(detail),
-        allowed=node.allowed(),
-    )
-
-
-def _reason(detail: ErrorDetails) -> str:
-    if detail["type"] == "value_error":
-        return str(detail.get("ctx", {}).get("error", detail["msg"]))
-    return _REASONS.get(detail["type"], detail["msg"][:1].lower() + detail["msg"][1:])
-
-
-def _unknown_setting(
-    path: Sequence[PathStep], origins: Mapping[str, Origin], root: SchemaNode = ROOT
-) -> SettingError:
-    """The error for an unknown setting, without its value: that may be a secret under a misspelt key."""
-    key = dotted(path)
-    hint, allowed = instead(find(path[:-1], root), str(path[-1]))
-    message = " – ".join(filter(None, ["unknown setting", hint]))
-    return SettingError(key=key, source=str(origin_of(key, origins) or ""), message=message, allowed=allowed)
-
-
-def _shown(node: SchemaNode, value: Any) -> str:
-    if isinstance(value, dict):
-        return ""
-    if node.secret:
-        return "********"
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _written(tree: Any, path: Sequence[PathStep], otherwise: Any) -> Any:
-    """A value as it was set, before it was parsed as a duration or a size."""
-    for step in path:
-        try:
-            tree = tree[step]
-        except (KeyError, IndexError, TypeError):
-            return otherwise
-    return tree
 
 
 def from_directory(base: Path, node: SchemaNode, value: Any) -> Any:

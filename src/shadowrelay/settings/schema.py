@@ -21,6 +21,7 @@ from shadowrelay.settings.filters import FilterSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
 from shadowrelay.settings.outputs import Admin, Log, TraceSettings, Tracking
 from shadowrelay.settings.section import Section
+from shadowrelay.settings.shaping import ShapingSettings
 from shadowrelay.settings.values import (
     Cidr,
     Delimiter,
@@ -439,6 +440,11 @@ class Settings(PolicySettings):
     routes: dict[TableName, RouteSettings] = Field({}, description="Next hops.")
     sites: dict[TableName, SiteSettings] = Field({}, description="Sites of other boundaries.")
     site_links: list[SiteLinkSettings] = Field([], description="How the sites are linked.")
+    shaping: dict[TableName, ShapingSettings] = Field({}, description="Limits of next hops.")
+    shaping_patterns: FilePath | None = Field(
+        None,
+        description="Replies by which next hops ask for less (TOML). Default: those of the package.",
+    )
     dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(

@@ -14,10 +14,10 @@ from shadowrelay.core.switching import REDUNDANCY, WHY_NOT, in_force
 from shadowrelay.settings.checks import attempts
 from shadowrelay.settings.description import ROOT, suggestion
 from shadowrelay.settings.errors import SettingError
-from shadowrelay.settings.loading import error_of
 from shadowrelay.settings.origins import OriginKind
 from shadowrelay.settings.schema import PolicySettings, Settings
 from shadowrelay.settings.values import format_duration
+from shadowrelay.settings.wrong_values import error_of
 
 SPAN = "shadow_resubmit_time_span"
 

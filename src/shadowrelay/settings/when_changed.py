@@ -54,6 +54,7 @@ WHEN: Mapping[str, Reload] = {
     **dict.fromkeys(("accepted_domains", "relay_networks", "drain_timeout", "scrub_interval"), _NOW),
     **dict.fromkeys(("minimum_free_disk", "journal", "recipients_file", "recipient_delimiter"), _NOW),
     **dict.fromkeys(("max_list_depth", "max_list_members"), _NOW),
+    **dict.fromkeys(("shaping.NAME", "shaping_patterns"), _NOW),
     **dict.fromkeys(("members[]", "routes.NAME", "sites.NAME", "site_links[]", "dns", "log"), _NOW),
     **dict.fromkeys(("shadow_redundancy_enabled", "reject_message_on_shadow_failure"), _NOW),
     **dict.fromkeys(("shadow_redundancy_promotion_enabled", "shadow_message_preference_setting"), _NOW),

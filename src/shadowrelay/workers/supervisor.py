@@ -28,8 +28,8 @@ from shadowrelay.errors import cannot_listen
 from shadowrelay.settings import Settings, SettingsInvalid
 from shadowrelay.settings.when_changed import reloaded
 from shadowrelay.settings.workers import directory_of
-from shadowrelay.smtp.receiving.connector import held
 from shadowrelay.shared_counts import counts_in, new_counts
+from shadowrelay.smtp.receiving.connector import held
 from shadowrelay.workers import supervision, worker
 from shadowrelay.workers.front import Fronting
 from shadowrelay.workers.supervision import Do, State, Watched

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.reception.routing import DEFAULT, specificity
+from shadowrelay.core.spelling import EVERY_NAME, canonical, specificity
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -75,26 +75,24 @@ def names_of(next_hop: NextHop, host: str) -> tuple[str, ...]:
     site; then the name of the host, if it is known.
     """
     route, _, domain = next_hop.partition("/")
-    return (domain or route, host) if host else (domain or route,)
+    return tuple(canonical(name) for name in (domain or route, host) if name)
 
 
-def lane_of(next_hop: NextHop, host: str, shapes: Iterable[Shape]) -> Lane | None:
+def lane_of(next_hop: NextHop, host: str, shapes: Sequence[Shape]) -> Lane | None:
     """The lane of a host ('' while it is unknown). The domain or route is looked for first, then the host,
     then `*`; of several names the most specific counts, of equal ones the first.
     """
-    shapes = tuple(shapes)
     names = names_of(next_hop, host)
     for name in names:
-        ranked = [(max(map(_by_name(name), one.match), default=0), one) for one in shapes]
-        rank, shape = max(ranked, key=lambda found: found[0], default=(0, None))
-        if shape and rank:
-            return Lane(shape.name, shape, names)
-    everything = next((one for one in shapes if DEFAULT in one.match), None)
-    return Lane(f"{everything.name} {next_hop}", everything, names) if everything else None
+        best = max(shapes, key=lambda shape: _by_name(name, shape), default=None)
+        if best is not None and _by_name(name, best):
+            return Lane(best.name, best, names)
+    every = next((shape for shape in shapes if EVERY_NAME in shape.match), None)
+    return Lane(f"{every.name} {next_hop}", every, names) if every else None
 
 
-def _by_name(name: str):  # type: ignore[no-untyped-def]
-    return lambda pattern: 0 if pattern == DEFAULT else specificity(name, pattern)
+def _by_name(name: str, shape: Shape) -> int:
+    return max((specificity(name, one) for one in shape.match if one != EVERY_NAME), default=0)
 
 
 def at_first(shape: Shape) -> Pace:

@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import structlog
 
+from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.smtp.receiving.contract import ConnectorOptions, RateLimits, Receiver
 from shadowrelay.smtp.receiving.limits import Register
 from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.smtp.receiving.session import ReceiveSession
-from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.wire.networks import source_of
 
 log = structlog.get_logger(__name__)

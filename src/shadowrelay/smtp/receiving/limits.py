@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.shared_counts import OwnCounts, SessionCounts
+from shadowrelay.smtp.receiving.rates import MinuteRates
 from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Reply
 

@@ -6,8 +6,8 @@ from collections import Counter, OrderedDict
 from datetime import UTC, datetime
 
 from shadowrelay.core.values import dataclass
-from shadowrelay.smtp.receiving.contract import Client, RateLimits
 from shadowrelay.shared_counts import MinuteCounts, OwnCounts, SessionCounts
+from shadowrelay.smtp.receiving.contract import Client, RateLimits
 from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Reply
 

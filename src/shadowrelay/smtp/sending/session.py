@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -79,6 +80,10 @@ class DeliverySession:
     ) -> None:
         self.server = server
         self.hop: Tracks | None = None  # it tracks what we ask it to
+        self.served = 0  # messages that were offered
+        self.most = sys.maxsize  # messages after which it is to be closed
+        self.lane = ""  # as which it counts, until it calls ``ended``
+        self.ended: Callable[[], None] | None = None
         self._lookup = lookup
         self._talk = talk
         self.awaits = Awaited()
@@ -100,7 +105,7 @@ class DeliverySession:
         """Open the session, AUTH and XSHADOW included. Raises ConnectionFailed; may be called again after
         that.
         """
-        self.abort()
+        self._drop()
         self._connection = await open_connection(self.server, self.awaits, self._lookup)
         self._reused = self._needs_reset = False
         if self._talk is not None and tracked.may_be_told(self._connection):
@@ -257,6 +262,7 @@ class DeliverySession:
             finally:
                 self.awaits.end()
             self._reused = True
+            self.served += 1
             self._needs_reset = transaction.needs_reset
             results |= transaction.results
             overflow = transaction.overflow
@@ -297,16 +303,21 @@ class DeliverySession:
         """Ask a hop that tracks what it delivered, say QUIT, and close. Never raises but for cancellation."""
         if self.owes:
             await self.ask()
-        if self._connection is None:
-            return
         try:
-            with contextlib.suppress(*SESSION_ERRORS):  # it was going to end anyway
-                await self._connection.client.quit(timeout=self.server.timeouts.quit)
+            if self._connection is not None:
+                with contextlib.suppress(*SESSION_ERRORS):  # it was going to end anyway
+                    await self._connection.client.quit(timeout=self.server.timeouts.quit)
         finally:
             self.abort()
 
     def abort(self) -> None:
         """Close at once, without QUIT."""
+        self._drop()
+        if self.ended is not None:
+            ended, self.ended = self.ended, None
+            ended()
+
+    def _drop(self) -> None:
         if self._connection is not None:
             self._connection.protocol.abort()
             self._connection = None

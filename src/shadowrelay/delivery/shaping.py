@@ -1,0 +1,236 @@
+"""Shaping as this process knows it: the lanes, what they have now, and what holds their mail back.
+
+Connections, the messages of a minute, and pauses are counted in all workers of the node. What a lane grew to
+is known to each worker alone: it opens no connection when all workers together have as many as it may have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+import structlog
+
+from shadowrelay.core.delivery.hosts import Host
+from shadowrelay.core.delivery.shaping import (
+    Lane,
+    Pace,
+    Pattern,
+    Shape,
+    after_message,
+    after_refusal,
+    at_first,
+    lane_of,
+    named_by,
+)
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.values import dataclass, replace
+from shadowrelay.shared_counts import MinuteCounts, OwnCounts, SessionCounts
+from shadowrelay.smtp.sending.session import DeliverySession
+
+log = structlog.get_logger(__name__)
+
+_KEPT = 10_000
+"""Of so many hosts of next hops it is remembered which lane they have."""
+
+FORGET = timedelta(minutes=10)
+"""So long after its pause a lane without connections begins as at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a next hop may have now: ``places`` more messages at a time, and ``connections`` in all, because
+    of ``limit``. ``held_back``: why none of its mail is sent, if it is not for want of connections; ``until``
+    then, if that is known.
+    """
+
+    places: int
+    connections: int
+    limit: str
+    held_back: str = ""
+    until: datetime | None = None
+
+
+class HeldBack(Exception):
+    """The lane takes no message, or no connection, now. Nothing was said about the message."""
+
+
+class Shaping:
+    """The lanes of this process. ``freed`` is called when one may take more. It is off without shapes."""
+
+    def __init__(self, clock: Callable[[], datetime], freed: Callable[[], None]) -> None:
+        self.shapes: tuple[Shape, ...] = ()
+        self.backed_off: Counter[str] = Counter()  # by the name of the pattern
+        self._freed = freed
+        self._patterns: tuple[Pattern, ...] = ()
+        self._clock = clock
+        self._counts: SessionCounts = OwnCounts()
+        self._minutes = MinuteCounts(self._counts)
+        self._paces: dict[str, Pace] = {}
+        self._lanes: dict[tuple[NextHop, str], Lane | None] = {}
+        self._pauses: dict[str, asyncio.TimerHandle] = {}
+
+    def share(self, counts: SessionCounts) -> None:
+        """Count in these, with the other workers. To be called before anything is sent."""
+        self._counts, self._minutes = counts, MinuteCounts(counts)
+
+    def take(self, shapes: Sequence[Shape], patterns: Sequence[Pattern]) -> None:
+        """The settings changed. What is known of lanes stays; connections that are too many end by use."""
+        self.shapes, self._patterns = tuple(shapes), tuple(patterns)
+        self._lanes.clear()
+
+    def lane(self, next_hop: NextHop, host: str) -> Lane | None:
+        """The lane of a host of a next hop ('': it is unknown); None: no shape is for it."""
+        key = (next_hop, host)
+        if key not in self._lanes:
+            if len(self._lanes) >= _KEPT:
+                self._lanes.clear()
+            self._lanes[key] = lane_of(next_hop, host, self.shapes)
+        return self._lanes[key]
+
+    def room(
+        self, next_hop: NextHop, hosts: Collection[Host], idle: Collection[DeliverySession]
+    ) -> Room | None:
+        """What there is room for at these hosts together; None: one of them has no limit. ``idle``: its
+        sessions that wait for mail.
+        """
+        names = {host.name for host in hosts} or {""}
+        found = [self.lane(next_hop, name) for name in names]
+        lanes = {lane.key: lane for lane in found if lane}
+        if None in found:
+            return None
+        rooms = [self._room(lane, sum(one.lane == key for one in idle)) for key, lane in lanes.items()]
+        free = [one for one in rooms if not one.held_back]
+        if not free:
+            return min(rooms, key=lambda one: (one.until is None, one.until))
+        return replace(
+            free[0],
+            places=sum(one.places for one in free),
+            connections=sum(one.connections for one in free),
+        )
+
+    def held_back(self, lane: Lane) -> bool:
+        return bool(self._room(lane, 0).held_back)
+
+    def _room(self, lane: Lane, idle: int) -> Room:
+        now, shape, allowed = self._clock(), lane.shape, self._allowed(lane)
+        held = Room(0, allowed, f"connections of shaping.{shape.name}")
+        pace = self._paces.get(lane.key)
+        if pace is not None and pace.paused(now):
+            why = f"shaping.{shape.name} pauses since {', '.join(lane.names)} said {pace.reply}"
+            return replace(held, held_back=why, until=pace.paused_until)
+        if self._counts.of(_pause(lane.key)):
+            return replace(held, held_back=f"shaping.{shape.name} pauses: another worker was told to")
+        places = max(0, allowed - self._counts.of(_open(lane.key)) + idle)
+        if (most := shape.messages_per_minute) is None:
+            return replace(held, places=places)
+        left = most - self._counts.of(_minute(lane.key))
+        if left <= 0:
+            return replace(held, held_back=f"shaping.{shape.name} sends {most} messages a minute")
+        return replace(held, places=min(places, left))
+
+    def _allowed(self, lane: Lane) -> int:
+        return min(self._pace(lane).connections, lane.shape.connections)
+
+    def _pace(self, lane: Lane) -> Pace:
+        return self._paces.get(lane.key) or at_first(lane.shape)
+
+    def connect(self, lane: Lane, session: DeliverySession) -> bool:
+        """Count a session that is about to be opened, until it ends; False: there is no place for it."""
+        if not self._counts.take(_open(lane.key), self._allowed(lane)):
+            return False
+        session.lane, session.most = lane.key, lane.shape.messages_per_session or session.most
+        session.ended = partial(self._ended, _open(lane.key))
+        return True
+
+    def _ended(self, key: str) -> None:
+        self._counts.give(key)
+        self._freed()
+
+    def message(self, lane: Lane) -> bool:
+        """Count a message that is about to be sent; False: it has to wait."""
+        if self.held_back(lane):
+            return False
+        most = lane.shape.messages_per_minute
+        return most is None or self._minutes.take(_minute(lane.key), most)
+
+    def taken(self, lane: Lane) -> None:
+        """The server took a message."""
+        before = self._pace(lane)
+        after = after_message(before, lane.shape, self._clock())
+        if after is not before:
+            self._paces[lane.key] = after
+
+    def heard(self, lane: Lane, reply: str) -> bool:
+        """The server took something not. Returns whether a pattern names its reply: what follows from that
+        is in force on return.
+        """
+        pattern = named_by(reply, lane.names, self._patterns)
+        if pattern is None:
+            return False
+        now, before = self._clock(), self._pace(lane)
+        after = after_refusal(before, pattern, reply, self._counts.of(_open(lane.key)), now)
+        if after is not before:
+            self._paces[lane.key] = after
+            self._pause(lane.key, pattern.pause.total_seconds())
+            self.backed_off[pattern.name] += 1
+            log.warning(
+                "shaping_backed_off",
+                shaping=lane.shape.name,
+                names=list(lane.names),
+                pattern=pattern.name,
+                reply=reply,
+                connections=after.connections,
+                pause=pattern.pause.total_seconds(),
+            )
+        return True
+
+    def _pause(self, lane: str, duration: float) -> None:
+        """Let the other workers know of the pause as long as it lasts."""
+        if timer := self._pauses.get(lane):
+            timer.cancel()
+        else:
+            self._counts.take(_pause(lane), None)
+        self._pauses[lane] = asyncio.get_running_loop().call_later(duration, self._goes_on, lane)
+
+    def _goes_on(self, lane: str) -> None:
+        self._pauses.pop(lane).cancel()
+        self._counts.give(_pause(lane))
+        self._freed()
+
+    def clear_backoff(self, next_hop: NextHop, hosts: Iterable[Host]) -> None:
+        """An operator wants this mail tried now. Pauses that other workers were told of are theirs to end."""
+        for lane in filter(None, [self.lane(next_hop, host.name) for host in hosts]):
+            if lane.key in self._pauses:
+                self._goes_on(lane.key)
+            if pace := self._paces.get(lane.key):
+                self._paces[lane.key] = replace(pace, paused_until=None)
+
+    def prune(self) -> None:
+        """Forget how far lanes without connections grew; those that paused lately stay as they are."""
+        old = self._clock() - FORGET
+        for key, pace in [*self._paces.items()]:
+            paused = pace.paused_until is not None and pace.paused_until > old
+            if not (paused or self._counts.of(_open(key))):
+                del self._paces[key]
+
+    def stop(self) -> None:
+        """End the timers."""
+        self._minutes.stop()
+        for timer in self._pauses.values():
+            timer.cancel()
+
+
+def _open(lane: str) -> str:
+    return f"shaping open\0{lane}"
+
+
+def _minute(lane: str) -> str:
+    return f"shaping minute\0{lane}"
+
+
+def _pause(lane: str) -> str:
+    return f"shaping pause\0{lane}"
