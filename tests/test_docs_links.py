@@ -18,6 +18,7 @@ from shadowmailbox.settings import load_mailbox_settings
 from shadowrelay import authority
 from shadowrelay.cli import main
 from shadowrelay.settings import settings_from_tree
+from shadowrelay.settings.shaping_patterns import patterns
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -115,10 +116,17 @@ def test_settings_of_an_example_are_settings(page: str, text: str, tmp_path: Pat
     authority.init(certificates, name="members", now=datetime.now(UTC))
     (certificates / "password").write_text("Pa55-word\n")
     (certificates / "recipients.toml").write_text("[aliases]\n")
+    (certificates / "patterns.toml").write_text("[patterns]\n")
     for written in set(re.findall(r'"(/etc/[^"]+)"', text)):
-        there = KINDS.get(Path(written).suffix, "ca.pem")
+        there = Path(written).name
+        if there != "patterns.toml":
+            there = KINDS.get(Path(written).suffix, "ca.pem")
         text = text.replace(f'"{written}"', f'"{certificates / there}"')
     tree = tomllib.loads(text)
+    if "patterns" in tree:  # of a file of patterns
+        (tmp_path / "patterns.toml").write_text(text)
+        assert patterns(tmp_path / "patterns.toml")
+        return
     if "deliver" in tree:  # of a mailbox service
         (tmp_path / "mailbox.toml").write_text(text)
         load_mailbox_settings(tmp_path / "mailbox.toml", {})

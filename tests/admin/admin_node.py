@@ -266,6 +266,9 @@ class FakeNode:
     def held_back(self) -> list[HeldBack]:
         return self.held
 
+    def back_offs(self) -> Mapping[str, int]:
+        return {"google-rate": 2}
+
     def held_back_counts(self) -> Mapping[str, int]:
         return {"connections": 0, "messages": len(self.held), "recipients": 0}
 

@@ -454,6 +454,7 @@ class _Api(Answers):
             opened=node.database.opened,
             logins=node.login_counts(),
             held_back=node.held_back_counts(),
+            back_offs=node.back_offs(),
             extra_hops=node.extra_hops(),
             redundancy=node.redundancy_on(),
             clock_in_doubt=bool(node.clock.look().doubts),

@@ -37,6 +37,7 @@ class Scrape:
     opened: Opening
     logins: Mapping[str, int]
     held_back: Mapping[str, int]
+    back_offs: Mapping[str, int]
     extra_hops: Mapping[str, int]
     redundancy: bool
     clock_in_doubt: bool
@@ -150,6 +151,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
     put_off = "Connections, messages and recipients that were put off, by the limit of a minute."
     yield _labelled("held_back_total", put_off, "limit", scrape.held_back)
+    asked = "Replies since the start by which a shaped next hop asked for less, by pattern."
+    yield _labelled("back_offs_total", asked, "pattern", scrape.back_offs)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )

@@ -329,6 +329,10 @@ class RunningNode(Protocol):
         """What was put off since the start because a client had too much in a minute, by limit."""
         ...
 
+    def back_offs(self) -> Mapping[str, int]:
+        """How often a next hop asked for less since the start, by the name of the pattern."""
+        ...
+
     def extra_hops(self) -> Mapping[str, int]:
         """Messages for this node's machine since the start, by what became of them (``ExtraHop.counts``)."""
         ...

@@ -27,7 +27,7 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.delivery.hosts import Hosts, Search
-from shadowrelay.delivery.shaping import HeldBack, Shaping
+from shadowrelay.delivery.shaping import NoRoom, Shaping
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
@@ -98,13 +98,17 @@ class Outbound:
         return None
 
     def idle_in(self, lane: str) -> DeliverySession | None:
-        """An idle session of that lane that no worker is about to take; it is not idle any more."""
-        if len(self.idle) > self.workers - len(self.busy):
-            for index, (session, _) in enumerate(self.idle):
-                if session.lane == lane:
-                    del self.idle[index]
-                    return session
+        """An idle session of that lane, the one that waits longest; it is not idle any more."""
+        for index, (session, _) in enumerate(self.idle):
+            if session.lane == lane:
+                del self.idle[index]
+                return session
         return None
+
+    @property
+    def about_to(self) -> int:
+        """How many workers have no session yet."""
+        return self.workers - len(self.busy)
 
     @property
     def quiet(self) -> bool:
@@ -244,7 +248,7 @@ class Sender:
             outbound.on[host] += 1
             try:
                 session, result = await self._attempt(claimed, outbound, server, group, lane, tell)
-            except HeldBack:
+            except NoRoom:
                 search.held_back = True
                 continue
             except ConnectionFailed as failed:
@@ -371,7 +375,7 @@ class Sender:
     ) -> tuple[DeliverySession, DeliveryResult]:
         """Deliver in an idle session, or in a new one. An idle session that is dead is replaced at once.
 
-        Raises ContentDamaged; then the end of the content was not sent. Raises HeldBack.
+        Raises ContentDamaged; then the end of the content was not sent. Raises NoRoom.
         """
         content, digests = claimed.content, claimed.copy.digests
         if digests is None or digests.content is None:
@@ -410,7 +414,7 @@ class Sender:
                 if not failed.reused:
                     raise
                 if lane is not None and self._shaping.heard(lane, failed.reply):
-                    raise HeldBack from None
+                    raise NoRoom from None
                 octets = source(content, digest)
             finally:
                 outbound.busy.discard(session)
@@ -418,14 +422,14 @@ class Sender:
     async def _admit(
         self, lane: Lane, outbound: Outbound, session: DeliverySession, *, connected: bool, counted: bool
     ) -> None:
-        """Count a message, unless it was ``counted``, and a new session. Raises HeldBack; then nothing
+        """Count a message, unless it was ``counted``, and a new session. Raises NoRoom; then nothing
         counts.
 
         A session of ours that is idle at another host makes room.
         """
         while not connected and not self._shaping.connect(lane, session):
             if (spare := outbound.idle_in(lane.key)) is None:
-                raise HeldBack
+                raise NoRoom
             await spare.close()
         if counted or self._shaping.message(lane):
             return
@@ -433,7 +437,7 @@ class Sender:
             outbound.idle.append((session, asyncio.get_running_loop().time()))
         else:
             session.abort()
-        raise HeldBack
+        raise NoRoom
 
     async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:
         """Connect, until the message expires at the latest: a silent next hop must not delay its DSN."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from datetime import datetime, timedelta
 from functools import partial
@@ -48,7 +48,7 @@ from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
-from shadowrelay.delivery.shaping import Room, Shaping
+from shadowrelay.delivery.shaping import TURN, LaneRoom, Shaping
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
@@ -158,7 +158,7 @@ class Queue:
         now = self._clock()
         pause, self._short = IDLE, False
         waiting = await self._database.transact_briefly(self._look)
-        share = Share(self.shaping, self.hosts, self.hops) if self.shaping.shapes else None
+        share = LaneShares(self.shaping, self.hosts, self.hops) if self.shaping.shapes else None
         if share is not None:  # next hops that share a lane are served in the order of their mail
             waiting.sort(key=lambda hop: hop[1])
         for name, due in waiting:
@@ -188,7 +188,7 @@ class Queue:
             if share is not None:
                 share.started(name, outbound, started)
         if share is not None:
-            for session in share.spare():
+            for session in [*share.spare()]:
                 self._close(session)
         self._close_idle({name for name, _ in waiting})
         return max(pause, 0.01)
@@ -443,13 +443,13 @@ class StillOurs:
         log.warning("cut_off_from_holder", member=member)
 
 
-def room_of(name: NextHop, outbound: Outbound, hosts: Hosts, shaping: Shaping) -> Room | None:
+def room_of(name: NextHop, outbound: Outbound, hosts: Hosts, shaping: Shaping) -> LaneRoom | None:
     """What shaping leaves to a next hop now; None: it does not limit it."""
     known = hosts.known(name, outbound.known)
     return shaping.room(name, known, [session for session, _ in outbound.idle])
 
 
-class Share:
+class LaneShares:
     """One look at the queue: what each next hop gets of what lanes leave. A lane's places go to the next hops
     in the order in which this is asked.
     """
@@ -457,7 +457,9 @@ class Share:
     def __init__(self, shaping: Shaping, hosts: Hosts, hops: Mapping[NextHop, Outbound]) -> None:
         self._shaping, self._hosts, self._hops = shaping, hosts, hops
         self._given: Counter[str] = Counter()  # in this look, by lane
-        self._wanted: set[str] = set()  # lanes of which a next hop got nothing, for want of connections
+        self._short: set[str] = set()  # lanes that have no place left for a next hop that has mail
+        self._asked: set[NextHop] = set()  # next hops that have mail
+        self._starved: set[str] = set()  # those of them of which it has no session at all
         self._now = asyncio.get_running_loop().time()
 
     def _lanes(self, name: NextHop, outbound: Outbound) -> set[str]:
@@ -465,7 +467,8 @@ class Share:
         return {lane.key for one in names if (lane := self._shaping.lane(name, one))}
 
     def places(self, name: NextHop, outbound: Outbound) -> int:
-        """How many more workers it may have."""
+        """How many more workers it may have, of which there is mail."""
+        self._asked.add(name)
         if self._now < outbound.held_back_until:
             return 0
         known = self._hosts.known(name, outbound.known)
@@ -474,28 +477,38 @@ class Share:
         room = room_of(name, outbound, self._hosts, self._shaping)
         if room is None:
             return sys.maxsize if known else 1
-        lanes = self._lanes(name, outbound)
         if room.held_back:
             return 0
-        if lanes & self._wanted:  # older mail waits for what this next hop would take
-            return 0
-        about_to = outbound.workers - len(outbound.busy)
-        places = room.places - about_to - sum(self._given[lane] for lane in lanes)
-        if places <= 0 and not outbound.workers:
-            self._wanted |= lanes
+        lanes = self._lanes(name, outbound)
+        places = room.places - outbound.about_to - sum(self._given[lane] for lane in lanes)
+        if lanes & self._starved or any(map(self._shaping.yields, lanes)):
+            young = [one for one, _ in outbound.idle if one.since > self._now - TURN]
+            places = min(places, len(young) - outbound.about_to)
+        elif places <= 0:
+            self._short |= lanes
+            if not outbound.workers:
+                self._starved |= lanes
         return places if known else min(places, 1)
 
     def started(self, name: NextHop, outbound: Outbound, count: int) -> None:
         for lane in self._lanes(name, outbound):
             self._given[lane] += count
 
-    def spare(self) -> list[DeliverySession]:
-        """Sessions to close, one for each lane that a next hop without any waits for."""
-        found = []
-        for lane in self._wanted:
-            sessions = (outbound.idle_in(lane) for outbound in self._hops.values())
-            found += [session for session in [next(filter(None, sessions), None)] if session]
-        return found
+    def spare(self) -> Iterator[DeliverySession]:
+        """Sessions to close, since others want their places: nothing is left for them to send, or their turn
+        is over. None that a worker is about to take.
+        """
+        self._shaping.want(self._starved)
+        elsewhere = {lane for lane in self._shaping.own if self._shaping.yields(lane)}
+        starved = elsewhere | self._starved
+        for name, outbound in self._hops.items() if starved or self._short else ():
+            for session, idle in outbound.idle[: max(0, len(outbound.idle) - outbound.about_to)]:
+                waited = name not in self._asked and session.lane in starved | self._short
+                if waited or (session.since <= self._now - TURN and session.lane in starved):
+                    outbound.idle.remove((session, idle))
+                    if session.lane in elsewhere:
+                        self._shaping.yielded(session.lane)
+                    yield session
 
 
 def clear_backoff(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHop, shaping: Shaping) -> None:

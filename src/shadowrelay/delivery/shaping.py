@@ -17,9 +17,9 @@ import structlog
 from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.delivery.shaping import (
     Lane,
-    Pace,
+    LaneLimits,
+    LanePace,
     Pattern,
-    Shape,
     after_message,
     after_refusal,
     at_first,
@@ -36,12 +36,18 @@ log = structlog.get_logger(__name__)
 _KEPT = 10_000
 """Of so many hosts of next hops it is remembered which lane they have."""
 
+TURN = 5.0
+"""Seconds for which a session goes on with its next hop while another has none in a lane that is full."""
+
+YIELDED = 2.0
+"""Seconds for which a worker leaves the place that it gave up to the others, who look each second."""
+
 FORGET = timedelta(minutes=10)
 """So long after its pause a lane without connections begins as at first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class LaneRoom:
     """What a next hop may have now: ``places`` more messages at a time, and ``connections`` in all, because
     of ``limit``. ``held_back``: why none of its mail is sent, if it is not for want of connections; ``until``
     then, if that is known.
@@ -54,7 +60,7 @@ class Room:
     until: datetime | None = None
 
 
-class HeldBack(Exception):
+class NoRoom(Exception):
     """The lane takes no message, or no connection, now. Nothing was said about the message."""
 
 
@@ -62,24 +68,27 @@ class Shaping:
     """The lanes of this process. ``freed`` is called when one may take more. It is off without shapes."""
 
     def __init__(self, clock: Callable[[], datetime], freed: Callable[[], None]) -> None:
-        self.shapes: tuple[Shape, ...] = ()
+        self.shapes: tuple[LaneLimits, ...] = ()
         self.backed_off: Counter[str] = Counter()  # by the name of the pattern
         self._freed = freed
-        self._patterns: tuple[Pattern, ...] = ()
+        self.patterns: tuple[Pattern, ...] = ()
         self._clock = clock
         self._counts: SessionCounts = OwnCounts()
         self._minutes = MinuteCounts(self._counts)
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, LanePace] = {}
         self._lanes: dict[tuple[NextHop, str], Lane | None] = {}
         self._pauses: dict[str, asyncio.TimerHandle] = {}
+        self.own: Counter[str] = Counter()  # sessions here, by lane
+        self._wanted: set[str] = set()  # lanes that are full, and of which a next hop here has no session
+        self._yielded: dict[str, float] = {}  # lanes of which a place was left to another worker, and when
 
     def share(self, counts: SessionCounts) -> None:
         """Count in these, with the other workers. To be called before anything is sent."""
         self._counts, self._minutes = counts, MinuteCounts(counts)
 
-    def take(self, shapes: Sequence[Shape], patterns: Sequence[Pattern]) -> None:
+    def take(self, shapes: Sequence[LaneLimits], patterns: Sequence[Pattern]) -> None:
         """The settings changed. What is known of lanes stays; connections that are too many end by use."""
-        self.shapes, self._patterns = tuple(shapes), tuple(patterns)
+        self.shapes, self.patterns = tuple(shapes), tuple(patterns)
         self._lanes.clear()
 
     def lane(self, next_hop: NextHop, host: str) -> Lane | None:
@@ -93,7 +102,7 @@ class Shaping:
 
     def room(
         self, next_hop: NextHop, hosts: Collection[Host], idle: Collection[DeliverySession]
-    ) -> Room | None:
+    ) -> LaneRoom | None:
         """What there is room for at these hosts together; None: one of them has no limit. ``idle``: its
         sessions that wait for mail.
         """
@@ -115,9 +124,9 @@ class Shaping:
     def held_back(self, lane: Lane) -> bool:
         return bool(self._room(lane, 0).held_back)
 
-    def _room(self, lane: Lane, idle: int) -> Room:
+    def _room(self, lane: Lane, idle: int) -> LaneRoom:
         now, shape, allowed = self._clock(), lane.shape, self._allowed(lane)
-        held = Room(0, allowed, f"connections of shaping.{shape.name}")
+        held = LaneRoom(0, allowed, f"connections of shaping.{shape.name}")
         pace = self._paces.get(lane.key)
         if pace is not None and pace.paused(now):
             why = f"shaping.{shape.name} pauses since {', '.join(lane.names)} said {pace.reply}"
@@ -135,20 +144,43 @@ class Shaping:
     def _allowed(self, lane: Lane) -> int:
         return min(self._pace(lane).connections, lane.shape.connections)
 
-    def _pace(self, lane: Lane) -> Pace:
+    def _pace(self, lane: Lane) -> LanePace:
         return self._paces.get(lane.key) or at_first(lane.shape)
 
     def connect(self, lane: Lane, session: DeliverySession) -> bool:
         """Count a session that is about to be opened, until it ends; False: there is no place for it."""
         if not self._counts.take(_open(lane.key), self._allowed(lane)):
             return False
+        self.own[lane.key] += 1
+        session.since = asyncio.get_running_loop().time()
         session.lane, session.most = lane.key, lane.shape.messages_per_session or session.most
-        session.ended = partial(self._ended, _open(lane.key))
+        session.ended = partial(self._ended, lane.key)
         return True
 
-    def _ended(self, key: str) -> None:
-        self._counts.give(key)
+    def _ended(self, lane: str) -> None:
+        self._counts.give(_open(lane))
+        self.own[lane] -= 1
+        if not self.own[lane]:
+            del self.own[lane]
         self._freed()
+
+    def want(self, lanes: set[str]) -> None:
+        """Let the other workers know of which lanes a next hop has no session for want of a place."""
+        for lane in lanes - self._wanted:
+            self._counts.take(_want(lane), None)
+        for lane in self._wanted - lanes:
+            self._counts.give(_want(lane))
+        self._wanted = lanes
+
+    def yields(self, lane: str) -> bool:
+        """Does another worker want a place of ours, or was it left one a moment ago?"""
+        now = asyncio.get_running_loop().time()
+        if lane in self._yielded and self._yielded[lane] > now:
+            return True
+        return bool(self.own[lane]) and self._counts.of(_want(lane)) > (lane in self._wanted)
+
+    def yielded(self, lane: str) -> None:
+        self._yielded[lane] = asyncio.get_running_loop().time() + YIELDED
 
     def message(self, lane: Lane) -> bool:
         """Count a message that is about to be sent; False: it has to wait."""
@@ -168,7 +200,7 @@ class Shaping:
         """The server took something not. Returns whether a pattern names its reply: what follows from that
         is in force on return.
         """
-        pattern = named_by(reply, lane.names, self._patterns)
+        pattern = named_by(reply, lane.names, self.patterns)
         if pattern is None:
             return False
         now, before = self._clock(), self._pace(lane)
@@ -211,6 +243,7 @@ class Shaping:
 
     def prune(self) -> None:
         """Forget how far lanes without connections grew; those that paused lately stay as they are."""
+        self._yielded.clear()
         old = self._clock() - FORGET
         for key, pace in [*self._paces.items()]:
             paused = pace.paused_until is not None and pace.paused_until > old
@@ -226,6 +259,10 @@ class Shaping:
 
 def _open(lane: str) -> str:
     return f"shaping open\0{lane}"
+
+
+def _want(lane: str) -> str:
+    return f"shaping wanted\0{lane}"
 
 
 def _minute(lane: str) -> str:

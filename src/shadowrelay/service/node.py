@@ -587,6 +587,9 @@ class Node:
             counts.update(one.rates.refused if one.rates else {})
         return counts
 
+    def back_offs(self) -> Mapping[str, int]:
+        return self.queue.shaping.backed_off
+
     def redundancy_on(self) -> bool:
         return self.in_force.redundancy
 

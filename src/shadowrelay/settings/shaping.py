@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from shadowrelay.core.delivery.shaping import Shape
+from shadowrelay.core.delivery.shaping import LaneLimits
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import DomainPattern, Integer
 
@@ -19,10 +19,7 @@ class ShapingSettings(Section):
     )
     connections: Integer = Field(20, ge=1, le=10_000, description="Connections at a time.")
     first_connections: Integer = Field(
-        default_factory=lambda data: min(2, data.get("connections", 2)),
-        ge=1,
-        le=10_000,
-        description="Connections to begin with. Default: 2, or `connections` if that is less.",
+        2, ge=1, le=10_000, description="Connections to begin with; no more than `connections`."
     )
     growth: Integer = Field(
         10, ge=1, le=1_000_000, description="Messages taken until there is one connection more."
@@ -35,5 +32,7 @@ class ShapingSettings(Section):
     )
 
 
-def shapes(tables: Mapping[str, ShapingSettings]) -> tuple[Shape, ...]:
-    return tuple(Shape(name=name, **{**dict(one), "match": tuple(one.match)}) for name, one in tables.items())
+def shapes(tables: Mapping[str, ShapingSettings]) -> tuple[LaneLimits, ...]:
+    return tuple(
+        LaneLimits(name=name, **{**dict(one), "match": tuple(one.match)}) for name, one in tables.items()
+    )

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowrelay.core.delivery.shaping import (
-    Pace,
+    LaneLimits,
+    LanePace,
     Pattern,
-    Shape,
     after_message,
     after_refusal,
     at_first,
@@ -25,8 +25,10 @@ from shadowrelay.core.identifiers import NextHop
 NOW = datetime(2026, 11, 30, 5, 0, tzinfo=UTC)
 
 
-def shape(name: str, *match: str, **limits: Any) -> Shape:
-    return Shape(name=name, match=match, **{"connections": 8, "first_connections": 2, "growth": 3, **limits})
+def shape(name: str, *match: str, **limits: Any) -> LaneLimits:
+    return LaneLimits(
+        name=name, match=match, **{"connections": 8, "first_connections": 2, "growth": 3, **limits}
+    )
 
 
 def pattern(**given: Any) -> Pattern:
@@ -110,7 +112,7 @@ def test_it_grows_by_one_after_each_so_many_messages_and_no_further_than_the_lim
 
 
 def test_it_is_halved_once_however_many_connections_hear_it() -> None:
-    pace = Pace(8)
+    pace = LanePace(8)
     for _ in range(8):
         pace = after_refusal(pace, pattern(pause=timedelta(minutes=5)), "421 no", 8, NOW)
     assert (pace.connections, pace.paused_until) == (4, NOW + timedelta(minutes=5))
@@ -120,13 +122,13 @@ def test_it_is_halved_once_however_many_connections_hear_it() -> None:
 
 
 def test_of_what_is_not_used_nothing_is_left() -> None:
-    assert after_refusal(Pace(40), pattern(), "421 no", 4, NOW).connections == 2
-    assert after_refusal(Pace(40), pattern(), "421 no", 0, NOW).connections == 1
+    assert after_refusal(LanePace(40), pattern(), "421 no", 4, NOW).connections == 2
+    assert after_refusal(LanePace(40), pattern(), "421 no", 0, NOW).connections == 1
 
 
 def test_during_a_pause_a_longer_one_counts_and_messages_do_not() -> None:
     short, long = pattern(pause=timedelta(minutes=1)), pattern(pause=timedelta(hours=2))
-    pace = after_refusal(Pace(4), short, "421 short", 4, NOW)
+    pace = after_refusal(LanePace(4), short, "421 short", 4, NOW)
     pace = after_refusal(pace, long, "421 long", 4, NOW)
     pace = after_refusal(pace, short, "421 short", 4, NOW)
     assert (pace.connections, pace.paused_until, pace.reply) == (2, NOW + timedelta(hours=2), "421 long")

@@ -18,7 +18,7 @@ from shadowrelay.core.values import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class LaneLimits:
     """Limits; None: no limit. It begins with ``first_connections``, and grows by one after ``growth``
     messages, up to ``connections``.
     """
@@ -51,12 +51,12 @@ class Lane:
     """What counts together: a shape, and with `*` its next hop. ``names``: of this next hop and host."""
 
     key: str
-    shape: Shape
+    shape: LaneLimits
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LanePace:
     """Where a lane stands: the ``connections`` that it may have, and the messages ``taken`` since it last
     grew. Nothing is sent before ``paused_until``; ``reply`` is why.
     """
@@ -78,7 +78,7 @@ def names_of(next_hop: NextHop, host: str) -> tuple[str, ...]:
     return tuple(canonical(name) for name in (domain or route, host) if name)
 
 
-def lane_of(next_hop: NextHop, host: str, shapes: Sequence[Shape]) -> Lane | None:
+def lane_of(next_hop: NextHop, host: str, shapes: Sequence[LaneLimits]) -> Lane | None:
     """The lane of a host ('' while it is unknown). The domain or route is looked for first, then the host,
     then `*`; of several names the most specific counts, of equal ones the first.
     """
@@ -91,15 +91,15 @@ def lane_of(next_hop: NextHop, host: str, shapes: Sequence[Shape]) -> Lane | Non
     return Lane(f"{every.name} {next_hop}", every, names) if every else None
 
 
-def _by_name(name: str, shape: Shape) -> int:
+def _by_name(name: str, shape: LaneLimits) -> int:
     return max((specificity(name, one) for one in shape.match if one != EVERY_NAME), default=0)
 
 
-def at_first(shape: Shape) -> Pace:
-    return Pace(min(shape.first_connections, shape.connections))
+def at_first(shape: LaneLimits) -> LanePace:
+    return LanePace(min(shape.first_connections, shape.connections))
 
 
-def after_message(pace: Pace, shape: Shape, now: datetime) -> Pace:
+def after_message(pace: LanePace, shape: LaneLimits, now: datetime) -> LanePace:
     """The server took a message. One that was under way when a pause began says nothing new."""
     if pace.paused(now) or pace.connections >= shape.connections:
         return pace
@@ -109,14 +109,14 @@ def after_message(pace: Pace, shape: Shape, now: datetime) -> Pace:
     return replace(pace, connections=pace.connections + 1, taken=0)
 
 
-def after_refusal(pace: Pace, pattern: Pattern, reply: str, in_use: int, now: datetime) -> Pace:
+def after_refusal(pace: LanePace, pattern: Pattern, reply: str, in_use: int, now: datetime) -> LanePace:
     """The server asked for less in one of ``in_use`` connections: half as many, at least one, after a pause.
 
     What comes during a pause was sent before it, and halves nothing again; the longer pause counts.
     """
     until = now + pattern.pause
     if not pace.paused(now):
-        return Pace(max(1, min(pace.connections, in_use) // 2), 0, until, reply)
+        return LanePace(max(1, min(pace.connections, in_use) // 2), 0, until, reply)
     if pace.paused_until is None or until <= pace.paused_until:
         return pace
     return replace(pace, paused_until=until, reply=reply)

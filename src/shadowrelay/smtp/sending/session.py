@@ -82,7 +82,8 @@ class DeliverySession:
         self.hop: Tracks | None = None  # it tracks what we ask it to
         self.served = 0  # messages that were offered
         self.most = sys.maxsize  # messages after which it is to be closed
-        self.lane = ""  # as which it counts, until it calls ``ended``
+        self.lane = ""  # as which it counts, since then on the loop's clock, until it calls ``ended``
+        self.since = 0.0
         self.ended: Callable[[], None] | None = None
         self._lookup = lookup
         self._talk = talk

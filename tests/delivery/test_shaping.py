@@ -1,0 +1,315 @@
+"""Shaping over sockets: a next hop that wants little at a time gets little, and all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_dns import LoopbackDns
+from providers import Provider
+from sending import MESSAGE, sent
+from stations import Station, eventually
+from test_queue import settled
+from test_several_hosts import host, relay, way
+
+from shadowlab.ports import free_ports
+from shadowrelay import shared_counts
+from shadowrelay.core.identifiers import NextHop
+from shadowrelay.shared_counts import SIZE, SharedCounts
+
+OUT = NextHop("out")
+PATTERNS = """
+[patterns.rate]
+code = 421
+enhanced = "4.7.28"
+pause = "{pause}"
+
+[patterns.crowded]
+code = 421
+text = "too many connections"
+pause = "{pause}"
+
+[patterns.yahoo]
+match = ["*.yahoodns.test", "out"]
+code = 421
+text = '\\[TSS04\\]'
+pause = "{pause}"
+"""
+
+
+def shaped(
+    tmp_path: Path, *, pause: str = "1s", match: tuple[str, ...] = ("*",), **limits: Any
+) -> dict[str, Any]:
+    """Settings with one shape, and patterns that pause so long."""
+    file = tmp_path / "patterns.toml"
+    file.write_text(PATTERNS.format(pause=pause), "utf-8")
+    return {"shaping": {"a": {"match": [*match], **limits}}, "shaping_patterns": str(file)}
+
+
+async def queued(found: Station, count: int, domain: str = "example.net") -> None:
+    """So many messages wait; the queue does not run yet."""
+    for number in range(count):
+        await sent(found, MESSAGE, f"u{number}@{domain}")
+
+
+async def attempts(found: Station) -> int:
+    """The highest number of attempts of a recipient that waits."""
+    return max((one.attempts for copy in await found.copies() for one in copy.unsettled), default=0)
+
+
+async def test_a_shaped_next_hop_hears_no_refusal_and_gets_everything(tmp_path: Path) -> None:
+    async with (
+        Provider(connections=3) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **shaped(tmp_path, connections=3)) as found,
+    ):
+        await queued(found, 40)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        assert len(set(hop.taken)) == len(hop.taken) == 40
+        assert (hop.refused, hop.most_open) == ([], 3)
+
+
+async def test_without_shaping_the_same_next_hop_refuses_many(tmp_path: Path) -> None:
+    async with Provider(connections=3) as hop, relay(tmp_path, {"out": way(host(hop))}, run=False) as found:
+        hop.hold = asyncio.Event()
+        await queued(found, 20)
+        found.run_queue()
+        await eventually(lambda: len(hop.refused) >= 5)
+        hop.hold.set()
+        await eventually(lambda: settled(found))
+
+
+async def test_it_begins_with_few_connections_and_grows_by_what_is_taken(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, connections=10, first_connections=1, growth=5)
+    async with Provider() as hop, relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found:
+        hop.hold = asyncio.Event()
+        await queued(found, 30)
+        found.run_queue()
+        await eventually(lambda: hop.open == 1)
+        hop.hold.set()
+        await eventually(lambda: settled(found))
+        assert 1 < hop.most_open <= 6, "30 messages, one connection more after each five"
+
+
+@pytest.mark.parametrize(
+    "rate",
+    [
+        "421 4.7.28 Gmail has detected an unusual rate of mail",
+        "421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred",
+    ],
+)
+async def test_a_reply_that_a_pattern_names_pauses_the_next_hop_and_costs_few_attempts(
+    tmp_path: Path, rate: str
+) -> None:
+    limits = shaped(tmp_path, pause="2s", connections=4, first_connections=4)
+    async with (
+        Provider(messages=10, window=1.5, rate=rate) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found,
+    ):
+        await queued(found, 30)
+        found.run_queue()
+        await eventually(lambda: bool(found.node.hop(OUT).held_back))
+        told = found.node.hop(OUT)
+        assert rate in told.held_back
+        assert told.held_back_until is not None
+        await eventually(lambda: settled(found))
+        assert len(set(hop.taken)) == len(hop.taken) == 30
+        assert len(hop.refused) <= 4 * 4, "at most one for each connection and pause"
+        assert len([row for row in await found.events() if row == "DEFER"]) <= len(hop.refused)
+
+
+async def test_what_is_held_back_keeps_its_place_and_no_attempt_is_counted(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, pause="1h", connections=4, first_connections=1)
+    async with (
+        Provider(messages=0) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found,
+    ):
+        await queued(found, 5)
+        found.run_queue()
+        await eventually(lambda: bool(found.node.hop(OUT).held_back))
+        for _ in range(3):
+            found.node.queue.wake.set()
+            await asyncio.sleep(0.3)
+        assert len(hop.refused) == 1
+        tries = sorted([one.attempts for copy in await found.copies() for one in copy.unsettled])
+        assert tries == [0, 0, 0, 0, 1]
+        assert (await found.events()).count("DEFER") == 1
+        hop.messages = 100
+        found.node.queue.try_now(OUT)
+        await eventually(lambda: settled(found))
+        assert len(hop.taken) == 5
+
+
+async def test_a_refusal_in_place_of_a_greeting_pauses_and_the_host_does_not_rest(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, pause="1s", connections=8, first_connections=8)
+    async with (
+        Provider(connections=2) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found,
+    ):
+        hop.hold = asyncio.Event()
+        await queued(found, 20)
+        found.run_queue()
+        await eventually(lambda: bool(found.node.hop(OUT).held_back))
+        hop.hold.set()
+        await eventually(lambda: settled(found))
+        assert "DEFER" not in await found.events()
+        assert not found.node.queue.hops[OUT].failures
+
+
+async def test_a_session_ends_after_its_messages(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, connections=1, messages_per_session=4)
+    async with (
+        Provider(per_session=4) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found,
+    ):
+        await queued(found, 12)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        await eventually(lambda: len(hop.sizes) == 3)
+        assert (hop.sizes, hop.refused) == ([4, 4, 4], [])
+
+
+async def test_no_more_than_so_many_messages_go_in_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_counts, "MINUTE", 2.0)
+    limits = shaped(tmp_path, connections=5, first_connections=5, messages_per_minute=8)
+    async with (
+        Provider(messages=8, window=1.9) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found,
+    ):
+        await queued(found, 20)
+        found.run_queue()
+        await eventually(lambda: "8 messages a minute" in found.node.hop(OUT).held_back)
+        await eventually(lambda: settled(found))
+        assert (len(hop.taken), hop.refused) == (20, [])
+
+
+async def test_a_pattern_of_one_next_hop_never_holds_another(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, pause="1h")
+    async with (
+        Provider(messages=0) as bad,
+        Provider() as good,
+        relay(
+            tmp_path,
+            {"out": way(host(bad)), "other": way(host(good), domains=["other.test"])},
+            run=False,
+            **limits,
+        ) as found,
+    ):
+        await queued(found, 3)
+        found.run_queue()
+        await eventually(lambda: bool(found.node.hop(OUT).held_back))
+        await queued(found, 5, "other.test")
+        await eventually(lambda: len(good.taken) == 5)
+        assert not found.node.hop(NextHop("other")).held_back
+
+
+async def test_domains_that_one_host_of_mx_serves_share_its_connections(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    limits = shaped(tmp_path, match=("*.big.test",), connections=2)
+    zone: dict[tuple[str, str], Any] = {(f"d{one}.test", "MX"): ["10 mx.big.test."] for one in range(6)}
+    zone["mx.big.test", "A"] = ["127.0.0.1"]
+    async with LoopbackDns(zone) as dns, Provider(connections=2, port=port) as hop:
+        routes = {"world": {"domains": ["*"], "mx": True, "port": port, "tls": "none"}}
+        async with relay(tmp_path, routes, run=False, dns=dns.setting, **limits) as found:
+            for number in range(6):
+                await queued(found, 4, f"d{number}.test")
+            found.run_queue()
+            await eventually(lambda: settled(found))
+            assert (len(hop.taken), hop.refused, hop.most_open) == (24, [], 2)
+
+
+@asynccontextmanager
+async def two_workers(tmp_path: Path, hop: Provider, **limits: Any) -> AsyncIterator[list[Station]]:
+    """Two workers of one node, as far as counts go."""
+    memory = memoryview(bytearray(SIZE))
+    async with AsyncExitStack() as stack:
+        found = []
+        for number in (1, 2):
+            directory = tmp_path / str(number)
+            directory.mkdir()
+            settings = shaped(tmp_path, **limits)
+            one = relay(directory, {"out": way(host(hop))}, run=False, **settings)
+            found.append(await stack.enter_async_context(one))
+            found[-1].node.queue.shaping.share(SharedCounts(memory, number))
+        yield found
+
+
+async def test_the_limits_count_over_the_workers_of_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_counts, "MINUTE", 2.0)
+    limits = {"connections": 3, "first_connections": 3, "messages_per_minute": 12}
+    async with (
+        Provider(connections=3, messages=12, window=1.9) as hop,
+        two_workers(tmp_path, hop, **limits) as workers,
+    ):
+        for one in workers:
+            await queued(one, 12)
+        for one in workers:
+            one.run_queue()
+        for one in workers:
+            await eventually(lambda one=one: settled(one))  # type: ignore[misc]
+        assert (len(hop.taken), hop.refused) == (24, [])
+
+
+async def test_a_pause_counts_for_all_workers_of_the_node(tmp_path: Path) -> None:
+    async with (
+        Provider(messages=0) as hop,
+        two_workers(tmp_path, hop, pause="1h", first_connections=1) as (first, second),
+    ):
+        await queued(first, 1)
+        first.run_queue()
+        await eventually(lambda: bool(first.node.hop(OUT).held_back))
+        await queued(second, 3)
+        second.run_queue()
+        await eventually(lambda: "another worker" in second.node.hop(OUT).held_back)
+        for _ in range(3):
+            second.node.queue.wake.set()
+            await asyncio.sleep(0.3)
+        assert len(hop.refused) == 1
+        hop.messages = 100
+        first.node.queue.try_now(OUT)
+        await eventually(lambda: settled(second))
+
+
+async def test_mail_that_is_held_back_expires_all_the_same(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, pause="1h", first_connections=1)
+    async with Provider(messages=0) as hop, relay(tmp_path, {"out": way(host(hop))}, **limits) as found:
+        await queued(found, 2)
+        await eventually(lambda: bool(found.node.hop(OUT).held_back))
+        found.clock.ahead = timedelta(hours=5)
+        found.node.queue.shaping.heard(found.node.queue.shaping.lane(OUT, "127.0.0.1"), hop.rate)  # type: ignore[arg-type]
+
+        async def told() -> bool:
+            return (await found.events()).count("DSN") == 2
+
+        await eventually(told)
+        found.clock.ahead = timedelta(days=3)
+
+        async def failed() -> bool:
+            return (await found.events()).count("FAIL") == 2
+
+        await eventually(failed)
+        assert len(hop.refused) <= 2
+
+
+async def test_another_host_takes_what_a_paused_one_does_not(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, pause="1h", match=("localhost",))
+    async with Provider(messages=0) as bad, Provider() as other:
+        first = {"address": f"localhost:{bad.port}"}
+        async with relay(
+            tmp_path, {"out": way(first, host(other, preference=10))}, run=False, **limits
+        ) as found:
+            await queued(found, 10)
+            found.run_queue()
+            await eventually(lambda: settled(found))
+            assert (len(bad.taken), len(other.taken)) == (0, 10)
+            assert bad.sessions <= 2
+            assert "DEFER" not in await found.events()
