@@ -113,8 +113,9 @@ def test_it_grows_by_one_after_each_so_many_messages_and_no_further_than_the_lim
 
 def test_it_is_halved_once_however_many_connections_hear_it() -> None:
     pace = LanePace(8)
-    for _ in range(8):
-        pace = after_refusal(pace, pattern(pause=timedelta(minutes=5)), "421 no", 8, NOW)
+    for number in range(8):
+        at = NOW + timedelta(seconds=number)
+        pace = after_refusal(pace, pattern(pause=timedelta(minutes=5)), "421 no", 8, at)
     assert (pace.connections, pace.paused_until) == (4, NOW + timedelta(minutes=5))
     later = NOW + timedelta(minutes=5)
     assert not pace.paused(later)

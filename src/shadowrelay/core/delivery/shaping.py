@@ -58,12 +58,13 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class LanePace:
     """Where a lane stands: the ``connections`` that it may have, and the messages ``taken`` since it last
-    grew. Nothing is sent before ``paused_until``; ``reply`` is why.
+    grew. Nothing is sent before ``paused_until``, for a time of ``pause`` in all; ``reply`` is why.
     """
 
     connections: int
     taken: int = 0
     paused_until: datetime | None = None
+    pause: timedelta = timedelta(0)
     reply: str = ""
 
     def paused(self, now: datetime) -> bool:
@@ -112,14 +113,14 @@ def after_message(pace: LanePace, shape: LaneLimits, now: datetime) -> LanePace:
 def after_refusal(pace: LanePace, pattern: Pattern, reply: str, in_use: int, now: datetime) -> LanePace:
     """The server asked for less in one of ``in_use`` connections: half as many, at least one, after a pause.
 
-    What comes during a pause was sent before it, and halves nothing again; the longer pause counts.
+    What comes during a pause was sent before it, and halves nothing again; a longer pause counts.
     """
     until = now + pattern.pause
     if not pace.paused(now):
-        return LanePace(max(1, min(pace.connections, in_use) // 2), 0, until, reply)
-    if pace.paused_until is None or until <= pace.paused_until:
+        return LanePace(max(1, min(pace.connections, in_use) // 2), 0, until, pattern.pause, reply)
+    if pattern.pause <= pace.pause:
         return pace
-    return replace(pace, paused_until=until, reply=reply)
+    return replace(pace, paused_until=until, pause=pattern.pause, reply=reply)
 
 
 _REPLY = re.compile(r"([245]\d\d)(?: ([245]\.\d{1,3}\.\d{1,3})(?= |$))? ?(.*)", re.ASCII | re.DOTALL)
