@@ -5,6 +5,8 @@ processes that they start, are to have it as on a terminal.
 
 ``--turn N/M``: only one in M of the collected tests, others for another N. Continuous integration runs the
 slow tests by turns. It is no environment variable: a node that a test starts would refuse an unknown setting.
+
+``@pytest.mark.sampled(N)``: one in N of the cases of a test is quick, and the others are slow.
 """
 
 from __future__ import annotations
@@ -29,10 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--turn", metavar="N/M", help="only one in M of the tests, others for another N")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if (sampled := item.get_closest_marker("sampled")) and _drawn(item, *sampled.args):
+            item.add_marker("slow")
     if not (turn := config.getoption("turn")):
         return
     number, _, of = turn.partition("/")
-    drawn = [item for item in items if zlib.crc32(item.nodeid.encode()) % int(of) == int(number) % int(of)]
+    drawn = [item for item in items if _drawn(item, int(of)) == int(number) % int(of)]
     config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
     items[:] = drawn
+
+
+def _drawn(item: pytest.Item, of: int) -> int:
+    """Which of so many shares a test is in: the same in each run."""
+    return zlib.crc32(item.nodeid.encode()) % of

@@ -95,6 +95,7 @@ def test_a_clean_log_is_proven_and_nothing_is_found(here: Auditor, tmp_path: Pat
     assert verdict.totals["suspects"] == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_alone_is_found_as_what_it_is(here: Auditor, tmp_path: Path, fault: str) -> None:
     truth = logs(tmp_path, {fault: 3})
@@ -111,6 +112,7 @@ def mix(seed: int) -> dict[str, int]:
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_faults_in_any_mix_are_found_exactly(here: Auditor, tmp_path: Path, seed: int) -> None:
     truth = logs(tmp_path, mix(seed), seed=seed, messages=600)

@@ -124,6 +124,7 @@ def wait(true: Callable[[], bool]) -> bool:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not (PROCESSES / "self" / "environ").exists(), reason="processes are found by /proc")
 @pytest.mark.parametrize(
     ("number", "status"),

@@ -48,6 +48,7 @@ def test_a_row_that_is_missing_is_seen_and_held_against_no_node(clean: Path, tmp
         assert accused == set(), (number, gone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [(*STORIES, *TWICE), GIVEN_BACK[:2]], ids=["", "given back"], indirect=True)
 def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: Path) -> None:
     for path in logs(copied(clean, tmp_path / "logs")):
@@ -69,6 +70,7 @@ def test_a_log_of_a_node_that_runs_may_end_with_any_row(clean: Path, tmp_path: P
         path.write_bytes(whole)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("story", FAULTS)
 def test_logs_of_a_node_that_are_missing_accuse_nobody(story: str, tmp_path: Path) -> None:
     generate(tmp_path / "clean", messages=6, faults={story: 2}, seed=1)

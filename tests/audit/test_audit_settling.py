@@ -211,6 +211,7 @@ def settled_in(out: Path) -> set[str]:
     return {name for path in pieces for name in parquet.read_table(path)["id"].to_pylist()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in range(1, 5))])
 def test_rows_in_any_order_one_at_a_time_give_the_verdict_of_all_at_once(
     here: Auditor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -272,6 +273,7 @@ def edited(path: Path, name: str, value: str) -> None:
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {name: value}), "utf-8")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", SPOILT)
 def test_what_cannot_be_used_is_made_again_and_said_so(
     here: Auditor, tmp_path: Path, faulty: Path, what: str

@@ -168,6 +168,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("path", "text"), PAGES)
 async def test_a_page_shows_the_mail_of_the_third_worker(path: str, text: str, tmp_path: Path) -> None:
     async with three(tmp_path) as front:
@@ -175,6 +176,7 @@ async def test_a_page_shows_the_mail_of_the_third_worker(path: str, text: str, t
     assert text in found, found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("path", "text"), ANSWERS)
 async def test_an_answer_has_the_mail_of_the_third_worker(path: str, text: str, tmp_path: Path) -> None:
     async with three(tmp_path) as front:
@@ -195,6 +197,7 @@ def test_every_route_is_shown_to_have_the_mail_of_all_workers_or_says_why_not() 
     assert not shown & set(NOT_OF_MAIL)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("command", "text"), COMMANDS)
 async def test_a_command_shows_the_mail_of_the_third_worker(command: str, text: str, tmp_path: Path) -> None:
     async with three(tmp_path) as front:

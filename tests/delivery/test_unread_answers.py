@@ -111,6 +111,7 @@ async def quiet(found: Station) -> None:
         await asyncio.sleep(0.1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ODD)
 async def test_in_any_number_of_plain_intervals_it_is_delivered_once(tmp_path: Path, name: str) -> None:
     async with OddHop(ODD[name]) as hop, relay(tmp_path, hop.port) as found:

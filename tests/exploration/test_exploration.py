@@ -30,12 +30,14 @@ def test_without_a_fault_every_order_of_steps_delivers_once_and_leaves_nothing_b
     assert not found.duplicates
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("setup", setups(SHORT, 1), ids=lambda setup: setup.title)
 def test_no_first_steps_into_a_fault_break_the_promise(setup: Setup) -> None:
     found = explore(setup, most=250)
     assert not found.problem, "\n".join(found.trace)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("setup", setups(GIVEN_BACK, 1), ids=lambda setup: setup.title)
 def test_no_first_steps_of_a_request_into_a_fault_break_the_promise(setup: Setup) -> None:
     found = explore(setup, most=150)
@@ -56,6 +58,7 @@ def test_a_lost_reply_of_the_next_hop_is_why_it_is_given_back_twice() -> None:
     assert found.duplicates.keys() == {"next hop's reply lost"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("setup", setups(REMOVED, 1), ids=lambda setup: setup.title)
 def test_no_first_steps_of_a_removal_into_a_fault_deliver_against_it_or_lose_anything(setup: Setup) -> None:
     found = explore(setup, most=150)

@@ -117,6 +117,7 @@ ROWS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", ROWS)
 async def test_a_damaged_row_damages_that_message_alone_and_is_restored(tmp_path: Path, what: str) -> None:
     async with ScriptedHop() as hop, nodes(tmp_path, hop, "mx1", "mx2") as (owner, holder):

@@ -198,6 +198,7 @@ def _compare_questions(ledger: CheckedLedger) -> None:
     assert ledger.open_questions(behind, 100) == memory.open_questions(behind, 100)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_both_ledgers_answer_alike(seed: int) -> None:
     draw = random.Random(seed)

@@ -32,6 +32,7 @@ def test_members_agree_once_all_is_healed_and_no_act_is_undone() -> None:
     assert sum(totals.faults.values()) > totals.counts["seeds"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", sorted(SHOWING))
 def test_a_seed_of_records_that_shows_a_planted_fault_is_good_without_it(seed: int) -> None:
     assert run_records(seed)[0].problems == []
@@ -43,6 +44,7 @@ print(*run_records(3)[1], sep="\\n")
 """
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_history_whatever_python_hashes_with() -> None:
     first, second = said_under(range(1, 3), SAID)
     assert first == second
