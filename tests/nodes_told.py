@@ -31,7 +31,7 @@ def a_status(name: str, *peers: dict[str, Any], **more: Any) -> dict[str, Any]:
              "resubmitted"), 0),
         "oldest_queued": None, "oldest_held": None, "overdue_since": None,
         "at_risk": 0, "at_risk_since": None, "at_risk_until": None, "risks": [],
-        "held_back": [],
+        "held_back": [], "pressure": [],
         "acknowledged_late": {"longest": 0.0, "waiting": 0},
         "scrub": scrub, "corrupt_database": None, "peers": list(peers),
     }  # fmt: skip

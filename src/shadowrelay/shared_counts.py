@@ -184,10 +184,10 @@ class MinuteCounts:
             self._timer = None
 
 
-def new_counts() -> int:
-    """The descriptor of memory for the counts of all workers. All are zero."""
+def new_counts(more: int = 0) -> int:
+    """The descriptor of memory for the counts of all workers, with ``more`` octets behind them: all zero."""
     descriptor = os.memfd_create("shadowrelay-counts")
-    os.ftruncate(descriptor, SIZE)
+    os.ftruncate(descriptor, SIZE + more)
     os.pwrite(descriptor, secrets.token_bytes(16), 0)
     return descriptor
 

@@ -42,6 +42,7 @@ from shadowrelay.core.operating import ActAnswer, Scope
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Pressure, PressureLevel, Resource
 from shadowrelay.core.reception import holding, redundancy
 from shadowrelay.core.reception.holding import ShadowCopyOffer
 from shadowrelay.core.reception.redundancy import Arrival, Leg, OfferAttempt
@@ -138,6 +139,9 @@ class FakeNode:
     redundancy: Any = None
     cluster_settings: Any = None
     redundant: bool = True
+    pressed: list[Pressure] = field(
+        default_factory=lambda: [Pressure(Resource.MEMORY, PressureLevel.LOW, 20.0)]
+    )
     held: list[HeldBack] = field(default_factory=list)
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)
     policy: Policy = POLICY
@@ -268,6 +272,9 @@ class FakeNode:
 
     def back_offs(self) -> Mapping[str, int]:
         return {"google-rate": 2}
+
+    def pressures(self) -> list[Pressure]:
+        return self.pressed
 
     def held_back_counts(self) -> Mapping[str, int]:
         return {"connections": 0, "messages": len(self.held), "recipients": 0}

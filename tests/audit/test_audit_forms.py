@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from auditing import Auditor
 from plainly import judged
-from resealing import event, resealed, rows
+from resealing import copied, event, resealed, rows
 from resealing import logs as files_of
 from test_audit_good_copies import found
 from test_audit_verdicts import row
@@ -20,6 +21,10 @@ from shadowaudit.core.findings import Class
 from shadowaudit.core.forms import FORMS, unfit
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 from shadowlab.generate.cluster import generate
+from shadowrelay.core.identifiers import ServerName
+from shadowrelay.core.pressure import PressureLevel, Resource
+from shadowrelay.core.tracking import PressureChanged
+from shadowrelay.tracking.format import render
 
 CURRENT, BEFORE = "01.00.0001.000", "01.00.0000.000"
 
@@ -185,3 +190,31 @@ def asked(node: str, sequence: int, kind: Kind, *recipients: int) -> Event:
 def test_an_operator_resumes_what_one_suspended(suspended: Event, what: set[Class]) -> None:
     events = (*DUPLICATE[:3], asked("mx1", 5, Kind.RESUME), replace(DUPLICATE[4]), DUPLICATE[5])
     assert found(*events, suspended) & {Class.INCONSISTENT} == what
+
+
+@pytest.mark.parametrize("entry", ["", "Resource", "Level", "Before", "Reading"])
+def test_a_row_of_back_pressure_is_about_no_message_and_has_all_its_entries(
+    clean: Path, tmp_path: Path, here: Auditor, entry: str
+) -> None:
+    target = copied(clean, tmp_path / "logs")
+    path, line = next(
+        (path, line) for path in files_of(target) for line in rows(path) if event(line) == "RECEIVE"
+    )
+    whose = re.search(rb"S:Boot=([^;]+);S:Db=([^;,]+)", line)
+    assert whose
+    boot, database = (one.decode() for one in whose.groups())
+    told = PressureChanged(
+        at=datetime.fromisoformat(line.split(b",")[0].decode()),
+        resource=Resource.LOG_DISK,
+        before=PressureLevel.LOW,
+        level=PressureLevel.MEDIUM,
+        reading=89.5,
+    )
+    server = ServerName(path.parent.name)
+    more = render(told.columns(), sequence=1, incarnation=boot, database_id=database, server=server).encode()
+    more = without(entry)(more) if entry else more
+    path.write_bytes(path.read_bytes().replace(line, line + more, 1))
+    resealed(target)
+    before, after = here(clean, out=tmp_path / "first"), here(target)
+    assert (after.status, after.classes) == (INCOMPLETE if entry else PROVEN, before.classes)
+    assert (judged(target)[0].status == PROVEN) == (not entry)

@@ -15,6 +15,7 @@ from shadowrelay.core import tracking
 from shadowrelay.core.identifiers import DatabaseId, Digest, Incarnation, Mark, MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Holder, HolderState, Recipient, Role
 from shadowrelay.core.operating import By
+from shadowrelay.core.pressure import PressureLevel, Resource
 from shadowrelay.core.tracking import OfRows, RowsDamaged
 from shadowrelay.core.tracking_row import OutboxRow, TrackingEvent
 from shadowrelay.tracking.format import COLUMNS, custom_entries, parse_row, render
@@ -72,6 +73,10 @@ def example(kind: type[Any]) -> Any:
         "by": By(HOSTILE, HOSTILE, HOSTILE),
         "until": NOW,
         "event_id": "RESUME",
+        "resource": Resource.MEMORY,
+        "before": PressureLevel.LOW,
+        "level": PressureLevel.HIGH,
+        "reading": 76.25,
     }
     names = [field.name for field in dataclasses.fields(kind) if field.init]
     return kind(**{name: known.get(name, HOSTILE) for name in names})

@@ -22,6 +22,7 @@ from shadowrelay.core.requests import Progress, Request, RequestState, Selector,
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.steps import Ask
 from shadowrelay.database.records import micros
+from shadowrelay.readings import memory_in_use
 from shadowrelay.safety_net.expiry import Expiry
 
 REQUEST = RequestId("01900000-0000-7000-9000-000000000001")
@@ -351,3 +352,26 @@ async def test_what_a_request_asks_for_does_not_expire_and_the_rest_does(tmp_pat
         await change(owner, RequestState.REMOVED)
         await owner.read(expiry._sweep)
         assert await owner.copies() == []
+
+
+async def test_under_pressure_nothing_is_made_until_it_is_over(tmp_path: Path) -> None:
+    """The node would take the mail of a client that is trusted: what nobody waits for waits first."""
+    limit = int(memory_in_use() / 0.15)
+    pressure = {"enabled": True, "memory": "10/30/15/5", "memory_limit": limit}
+    async with boundary(tmp_path, "mx1", "mx2", own={"mx1": {"back_pressure": pressure}}) as (owner, holder):
+        back = owner.node.back_pressure
+        back.look()
+        assert owner.node.has_room()
+        await settle(owner, holder, count=2)
+        await ask(owner, request())
+        for node in (owner, holder):
+            node.run_links()
+            node.resubmit()
+        await eventually(known_as(holder, RequestState.RUNNING))
+        await eventually(owner.node.replication.heard)
+        turns = owner.node.resubmitting._pace._turn
+        await eventually(lambda: owner.node.resubmitting._pace._turn >= turns + 3)
+        assert await made_by(owner, 0)()
+        back.limits = None
+        back.look()
+        await eventually(made_by(owner, 2))

@@ -100,6 +100,10 @@ def a_client(times: int, last: str) -> dict[str, Any]:
     return {"connector": "mx", "limit": "messages", "who": "192.0.2.7", "times": times, "last": last}
 
 
+def a_pressure(level: str, reading: float) -> dict[str, Any]:
+    return {"resource": "data_disk", "level": level, "reading": reading}
+
+
 TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
     StatusEntry: (
         (PAIR[0] | READY[0] | {"draining": True}, PAIR[1] | READY[1] | {"draining": False}),
@@ -133,6 +137,11 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
                 *({"longest": 3.0, "waiting": 6},) * 2,
             ),
             "held_back": ([a_client(2, EARLY)], [a_client(3, LATE)], *([a_client(5, LATE)],) * 2),
+            "pressure": (
+                [a_pressure("medium", 97.0)],
+                [a_pressure("high", 99.5)],
+                *([a_pressure("high", 99.5)],) * 2,
+            ),
             "scrub": ({"octets": 1}, {"octets": 2}, {"octets": 3}, {"octets": 3}),
             "corrupt_database": (None, CORRUPT, CORRUPT, CORRUPT),
             "peers": (

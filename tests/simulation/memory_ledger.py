@@ -69,8 +69,7 @@ from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.requests import Place, Request, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRecord, ForgetTold, P, R, RecordLedger
-from shadowrelay.core.tracking import QueueActed, RowsDamaged
-from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import Tracked
 from shadowrelay.database import opening
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue import forget_expired
@@ -174,9 +173,7 @@ class MemoryLedger(RecordLedger):
         self.name = name
         self.state = state
         self.hosts = hosts or {}
-        self.tracked: list[
-            TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed
-        ] = []  # of the group that is not yet durable
+        self.tracked: list[Tracked] = []  # of the group that is not yet durable
         self._undo: dict[tuple[str, Any], Any] = {}
         self._counters = (state.last_event, state.sequence)
         self._unsound: dict[int, UnsoundEvent] = {}
@@ -608,7 +605,7 @@ class MemoryLedger(RecordLedger):
             return self.state.copies.get(message_id)
         return None if old is _ABSENT else old
 
-    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, ...]:
+    def commit(self) -> tuple[Tracked, ...]:
         told = tuple(self.tracked)
         self.state.alive_at, self._back_at = self._back_at or self.state.alive_at, None
         self._undo.clear()
@@ -749,7 +746,7 @@ class CheckedLedger(MemoryLedger):
             self._begin().apply(decision)
         return super().apply(decision)
 
-    def commit(self) -> tuple[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, ...]:
+    def commit(self) -> tuple[Tracked, ...]:
         for message_id in self.touched():
             if self.copy(message_id) != self.state.copies.get(message_id):
                 raise Disagreement(f"{self.name}: SQLite and memory differ on {message_id}")

@@ -41,6 +41,7 @@ class Kind(StrEnum):
     EXPIRE = "EXPIRE"
     POISONMESSAGE = "POISONMESSAGE"
     PROCESS = "PROCESS"
+    BACKPRESSURE = "BACKPRESSURE"
     OTHER = "OTHER"
     REPORT = "DSN about it"
     """No event-id: the row DSN of a report, among the rows of the message that it reports on."""
@@ -275,8 +276,12 @@ def closes(entries: Mapping[str, str]) -> bool:
 
 
 def about_none(kind: Kind, entries: Mapping[str, str]) -> bool:
-    """Is a row of that kind with these entries about no message? It closes a snapshot, or a queue's act."""
-    return closes(entries) if kind is Kind.LOAD else kind in OPERATED and "Queue" in entries
+    """Is a row of that kind with these entries about no message? It closes a snapshot, is a queue's act, or
+    tells of the node.
+    """
+    if kind is Kind.LOAD:
+        return closes(entries)
+    return kind is Kind.BACKPRESSURE or (kind in OPERATED and "Queue" in entries)
 
 
 def canonical(address: str) -> str:

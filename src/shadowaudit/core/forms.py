@@ -138,6 +138,7 @@ FORMS = (
     _form(Kind.DROP, AGENT, f"{_MESSAGE} S:Filter", "source-context"),  # by a filter, in place of RECEIVE
     _form(Kind.LOAD, "BOOTLOADER", f"{_MESSAGE} S:Snapshot S:Role"),
     _form(Kind.LOAD, "BOOTLOADER", "S:Snapshot S:Count S:Taken", "S:Among"),
+    _form(Kind.BACKPRESSURE, _QUEUE, "source-context S:Resource S:Level S:Before S:Reading"),
     _form(Kind.RESOLVE, ROUTING, _MESSAGE),
     _form(Kind.EXPAND, ROUTING, f"{_MESSAGE} source-context reference", DIGESTS),
 )  # fmt: skip

@@ -224,11 +224,14 @@ class RelaySteps:
         kinds = np.array([KINDS[kind_of(one)] for one in events], dtype=np.int64)[found.events.of]
         closing = np.array([closes(one) for one in parsed])[found.tails.of] & is_any(kinds, Kind.LOAD)
         queue = np.array(["Queue" in one for one in parsed])[found.tails.of] & is_any(kinds, *OPERATED)
+        pressed = is_any(kinds, Kind.BACKPRESSURE)
         sized = (found.sizes >= 0) | (about.count == 0)
         sound: NDArray[np.bool_] = (found.at != loops.NONE) & named & known[found.events.of] & sized
         sound &= about.count == about.said
         sound &= np.where(
-            closing | queue, (found.ids.distinct.lengths == 0)[found.ids.of], found.uuid[found.ids.of]
+            closing | queue | pressed,
+            (found.ids.distinct.lengths == 0)[found.ids.of],
+            found.uuid[found.ids.of],
         )
         return ~sound | self._unfit(table, found, parsed, kinds)
 

@@ -37,6 +37,7 @@ from shadowrelay.admin.resubmit import ResubmitRoutes
 from shadowrelay.admin.server import LIVE
 from shadowrelay.admin.sessions import SessionRoutes
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.pressure import Inflow
 from shadowrelay.database import views
 from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.queue_views import depths
@@ -455,6 +456,9 @@ class _Api(Answers):
             logins=node.login_counts(),
             held_back=node.held_back_counts(),
             back_offs=node.back_offs(),
+            pressures=node.pressures(),
+            pressed={one.name.lower(): node.room.refused[one] for one in Inflow if one}
+            | {"delayed": node.room.delayed},
             extra_hops=node.extra_hops(),
             redundancy=node.redundancy_on(),
             clock_in_doubt=bool(node.clock.look().doubts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.damage import Counted
 from shadowrelay.core.members.pace import PER_MESSAGE
+from shadowrelay.core.pressure import Pressure
 from shadowrelay.core.requests import Skipped
 from shadowrelay.core.tracking import OfRows
 from shadowrelay.core.tracking_row import TrackingEvent
@@ -38,6 +39,8 @@ class Scrape:
     logins: Mapping[str, int]
     held_back: Mapping[str, int]
     back_offs: Mapping[str, int]
+    pressures: Sequence[Pressure]
+    pressed: Mapping[str, int]  # refused since the start, by what it was; and ``delayed``
     extra_hops: Mapping[str, int]
     redundancy: bool
     clock_in_doubt: bool
@@ -153,6 +156,12 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield _labelled("held_back_total", put_off, "limit", scrape.held_back)
     asked = "Replies since the start by which a shaped next hop asked for less, by pattern."
     yield _labelled("back_offs_total", asked, "pattern", scrape.back_offs)
+    levels = {one.resource.value: int(one.level) for one in scrape.pressures}
+    readings = {one.resource.value: one.reading for one in scrape.pressures}
+    yield _labelled("pressure_level", "How scarce: 0 low, 1 medium, 2 high, 3 full.", "resource", levels)
+    yield _labelled("pressure_reading", "Percent of a disk or of memory, or a count.", "resource", readings)
+    refused = "MAIL that was refused or delayed since the start because resources were short."
+    yield _labelled("pressure_refused_total", refused, "what", scrape.pressed)
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )

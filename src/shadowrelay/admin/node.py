@@ -15,6 +15,7 @@ from shadowrelay.core.members.pace import Amount, Round
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.ownership.heartbeat import Watch
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Pressure
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.tracking_row import timestamp
@@ -331,6 +332,10 @@ class RunningNode(Protocol):
 
     def back_offs(self) -> Mapping[str, int]:
         """How often a next hop asked for less since the start, by the name of the pattern."""
+        ...
+
+    def pressures(self) -> Sequence[Pressure]:
+        """How scarce each resource is; none while back pressure is off."""
         ...
 
     def extra_hops(self) -> Mapping[str, int]:

@@ -27,6 +27,7 @@ from shadowrelay.core.members.second_opinion import others
 from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Recipient, Role, Stage
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Pressure
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.requests import Progress, Request
 from shadowrelay.core.suspensions import Suspension
@@ -116,6 +117,7 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
         kept_for_hops=sum(seen.hops.values()),
         acknowledged_late=node.late(),
         held_back=node.held_back(),
+        pressure=[_pressure(one) for one in node.pressures()],
         discard_events=sum(seen.events.values()),
         commits=node.database.commits,
         resubmitted=seen.tracked.get("RESUBMIT", 0),
@@ -124,6 +126,11 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
         corrupt_database=corrupt_database(node.database.opened),
         peers=peers(node, seen),
     )
+
+
+def _pressure(one: Pressure) -> dict[str, Any]:
+    level = one.level.name.lower()
+    return {"resource": one.resource.value, "level": level, "reading": round(one.reading, 1)}
 
 
 def _overdue(node: RunningNode, seen: Snapshot, now: datetime) -> Iterator[datetime]:

@@ -23,8 +23,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.messages import AsSent, Copy, Status
 from shadowrelay.core.shared_records import RecordWrite
-from shadowrelay.core.tracking import QueueActed, RowsDamaged
-from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import Tracked
 from shadowrelay.core.values import dataclass, replace
 
 T = TypeVar("T")
@@ -402,7 +401,7 @@ class Decision(Generic[T_co]):
 
     then: T_co
     writes: tuple[Write, ...] = ()
-    events: tuple[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, ...] = ()
+    events: tuple[Tracked, ...] = ()
 
     def after(self, first: Decision[Any]) -> Decision[T_co]:
         """Both decisions in one transaction: this one was taken on what the ``first`` writes."""

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from shadowrelay.core.identifiers import DatabaseId, Mark, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import Job
 from shadowrelay.core.messages import FOREVER, Holder
 from shadowrelay.core.operating import By
+from shadowrelay.core.pressure import PressureLevel, Resource
 from shadowrelay.core.suspensions import Suspension
-from shadowrelay.core.tracking_row import Columns, TrackingEvent, entries, fork, listed, numbers, timestamp
+from shadowrelay.core.tracking_row import (
+    Columns,
+    SnapshotEnd,
+    TrackingEvent,
+    entries,
+    fork,
+    listed,
+    numbers,
+    timestamp,
+)
 from shadowrelay.core.values import dataclass
 
 
@@ -562,6 +572,34 @@ class QueueActed:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PressureChanged:
+    """BACKPRESSURE: the level of a resource changed, and with it what the node refuses."""
+
+    at: datetime
+    resource: Resource
+    before: PressureLevel
+    level: PressureLevel
+    reading: float
+
+    def columns(self) -> Columns:
+        """The row, keyed by column name."""
+        level, before = self.level.name.lower(), self.before.name.lower()
+        custom = {
+            "Resource": self.resource.value,
+            "Level": level,
+            "Before": before,
+            "Reading": f"{self.reading:.1f}",
+        }
+        return {
+            "date-time": timestamp(self.at),
+            "source": "QUEUE",
+            "event-id": "BACKPRESSURE",
+            "source-context": f"{self.resource.value}: {before} to {level}",
+            "custom-data": entries(custom),
+        }
+
+
 def recorded(record: Suspension, now: datetime) -> QueueActed:
     """This node learnt that a queue is suspended, or resumed."""
     return QueueActed(
@@ -640,3 +678,7 @@ class OperatorFail(Fail):
 
     def custom(self) -> dict[str, str]:
         return {"Fork": fork(self.recipients)} | Fail.custom(self) | signed(self.by)
+
+
+Tracked: TypeAlias = TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed | PressureChanged
+"""All that becomes a row."""

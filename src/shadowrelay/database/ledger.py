@@ -60,8 +60,7 @@ from shadowrelay.core.records import Record, RecordPart
 from shadowrelay.core.requests import Place, Selected, Selector
 from shadowrelay.core.safety_net import selection
 from shadowrelay.core.shared_records import ForgetRecord, ForgetTold
-from shadowrelay.core.tracking import Load, QueueActed, RowsDamaged
-from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import Load, Tracked
 from shadowrelay.core.values import replace
 from shadowrelay.database import member_rows, meta, records, sums
 from shadowrelay.database.copies import Copies
@@ -353,7 +352,7 @@ class SqlLedger(EventRows, Copies, RecordRows):
             self.listing.count += 1
             self._track(Load(at=at, copy=copy, recipients=copy.unsettled, snapshot=self.listing.id))
 
-    def _track(self, event: TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed) -> None:
+    def _track(self, event: Tracked) -> None:
         if self.wall_ahead is None:
             self.wall_ahead = self.ahead()
         right = -_MILLISECOND <= self.wall_ahead <= _MILLISECOND

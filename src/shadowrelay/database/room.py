@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import Counter
+from dataclasses import field
 from pathlib import Path
 
+from shadowrelay.core.pressure import ENOUGH, Inflow, Stance
 from shadowrelay.core.values import dataclass
 
-_RELIEF = 1.25  # times the minimum: otherwise a nearly full disk would refuse and accept in turns
-
 _LITTLE = 2  # times the minimum
+
+_PUT_OFF = {
+    Inflow.NONE: "nothing is put off",
+    Inflow.OUTSIDE: "mail from outside is put off",
+    Inflow.TRUSTED: "mail is put off",
+    Inflow.COPIES: "mail and copies of members are put off",
+}
 
 
 @dataclass(slots=True)
 class Room:
-    """Free space of the disk with ``directory``; all connectors of a node share one.
+    """What this node has room for; all connectors of a node share one.
 
-    Once fewer than ``minimum`` octets are free, it admits nothing until a quarter more than that is free.
+    Once fewer than ``minimum`` octets are free on the disk with ``directory``, it admits nothing until a
+    quarter more than that is free: that is looked at whenever it is asked. ``stance``: what the pressure on
+    all resources comes to, as of the last look; ``presses``: whether anything at all, and ``told``: of which
+    ones, in words. ``delayed``, ``refused``: how much, since the start.
     ``without_descriptors``: rows of the tracking log wait for a descriptor; until it is over nothing is
     admitted either, for each message makes more of them.
     """
@@ -25,6 +37,12 @@ class Room:
     minimum: int
     _short: bool = False
     without_descriptors: bool = False
+    presses: bool = False
+    stance: Stance = field(default_factory=Stance)
+    told: str = ""
+    delayed: int = 0
+    refused: Counter[Inflow] = field(default_factory=Counter)
+    _eased: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def free(self) -> int:
@@ -37,6 +55,8 @@ class Room:
         """The shortage in words, for the operator."""
         if self.without_descriptors:
             return "mail is put off: the process has no file descriptor left for its tracking log"
+        if self.stance.refuses >= Inflow.TRUSTED:
+            return f"{_PUT_OFF[self.stance.refuses]}: {self.told}"
         return (
             f"mail is put off: {self.free / 2**20:,.0f} MiB are free on the disk of {self.directory}, "
             f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB; a quarter more free space ends it"
@@ -45,6 +65,10 @@ class Room:
     @property
     def warning(self) -> str:
         """What an operator has to know before there is a shortage; empty while there is plenty."""
+        stance = self.stance
+        if stance.pauses and stance.refuses < Inflow.TRUSTED:
+            slow = f", and MAIL waits {stance.delay:.0f} s" if stance.delay else ""
+            return f"under pressure: {_PUT_OFF[stance.refuses]}{slow}: {self.told}"
         free = self.free
         if free >= _LITTLE * self.minimum or self._short:
             return ""
@@ -53,11 +77,35 @@ class Room:
             f"below {self.minimum / 2**20:,.0f} MiB (minimum_free_disk)"
         )
 
-    def admits(self, size: int = 0) -> bool:
-        """Whether mail of ``size`` octets (0: unknown) may be taken. Refusing by size affects no others."""
+    def admits(self, size: int = 0, inflow: Inflow = Inflow.TRUSTED) -> bool:
+        """Whether ``size`` octets (0: unknown) may be taken. Refusing by size affects no others."""
         free = self.free
-        self._short = free < self.minimum * (_RELIEF if self._short else 1)
-        return not (self._short or self.without_descriptors) and free - size >= self.minimum
+        self._short = free < self.minimum * (ENOUGH if self._short else 1)
+        if self._short or self.without_descriptors or inflow <= self.stance.refuses:
+            return False
+        return free - size >= self.minimum
+
+    async def hold_back(self, inflow: Inflow) -> bool:
+        """Wait as long as MAIL has to, or until the pressure is over. Returns whether it is refused then."""
+        if inflow > self.stance.refuses and self.stance.delay:
+            self.delayed += 1
+            try:
+                async with asyncio.timeout(self.stance.delay):
+                    await self._eased.wait()
+            except TimeoutError:
+                pass
+        refused = inflow <= self.stance.refuses
+        self.refused[inflow] += refused
+        return refused
+
+    def take(self, stance: Stance, told: str = "") -> None:
+        """The pressure comes to that from now on."""
+        self.stance, self.told = stance, told
+        self.presses = bool(stance.refuses or stance.delay)
+        if stance.delay:
+            self._eased.clear()
+        else:
+            self._eased.set()
 
     def wait_for_descriptors(self, waits: bool) -> None:  # noqa: FBT001
         """Rows of the tracking log wait for a descriptor, or do so no more."""

@@ -155,6 +155,11 @@ class TransportDatabase:
             os.close(handle)
             raise
 
+    @property
+    def waiting(self) -> int:
+        """How much work waits for a commit that has not begun."""
+        return len(self._jobs)
+
     def when_tracked(self, listener: asyncio.Event) -> asyncio.Event:
         """Set ``listener`` after every commit that tracked an event; the waiting task clears it."""
         self._tracked.append(listener)

@@ -18,6 +18,7 @@ from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Recipient
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Inflow
 from shadowrelay.core.reception.arrivals import forgotten
 from shadowrelay.core.reception.delays_and_repeats import LateQuestion
 from shadowrelay.core.reception.redundancy import Answer, Arrival, Leg, OfferAttempt
@@ -127,6 +128,9 @@ class Intake:
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
         room = self.options.room
+        if room.presses and await room.hold_back(self._inflow(session)):
+            log.warning("mail_refused_under_pressure", client=session.address, why=room.told)
+            return NO_ROOM
         if not room.admits(mail.size or 0):
             log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
             return NO_ROOM
@@ -143,7 +147,11 @@ class Intake:
         rcpt: RcptTo,
         accepted: Sequence[RcptTo],  # noqa: ARG002
     ) -> Reply | None:
-        return self._addressing.refused(rcpt, trusted=bool(session.login or self._trusted(session.address)))
+        return self._addressing.refused(rcpt, trusted=self._inflow(session) is Inflow.TRUSTED)
+
+    def _inflow(self, session: Client) -> Inflow:
+        trusted = session.login or self._trusted(session.address)
+        return Inflow.TRUSTED if trusted else Inflow.OUTSIDE
 
     async def content(
         self,

@@ -12,6 +12,7 @@ from pathlib import Path
 from shadowrelay.core.delivery.mx import MxHost
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Resource
 from shadowrelay.core.reception.sites import site_hop
 from shadowrelay.core.reckoning import NEVER
 from shadowrelay.core.values import replace
@@ -20,6 +21,8 @@ from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hosts import Hosts
 from shadowrelay.node_clock import NodeClock
+from shadowrelay.readings import memory_limit
+from shadowrelay.reception.back_pressure import PressureLimits
 from shadowrelay.resolver import NameServer, Resolver, is_own
 from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
@@ -43,6 +46,23 @@ def addresses(settings: Settings) -> dict[ServerName, MemberAddress]:
         )
         for member in settings.members
     }
+
+
+def pressure_limits(settings: Settings) -> PressureLimits | None:
+    """What back pressure goes by; None if it is off."""
+    given = settings.back_pressure
+    if not given.enabled:
+        return None
+    marks = {
+        Resource.DATA_DISK: given.data_disk,
+        Resource.LOG_DISK: given.log_disk,
+        Resource.MEMORY: given.memory,
+        Resource.QUEUE: given.queue,
+        Resource.UNCOMMITTED: given.uncommitted,
+    }
+    return PressureLimits(
+        given.memory_limit or memory_limit(), {what: one.all for what, one in marks.items()}
+    )
 
 
 def machines(settings: Settings) -> dict[ServerName, str]:

@@ -24,6 +24,7 @@ from shadowrelay.core.messages import Status
 from shadowrelay.core.operating import Act, Scope, Told
 from shadowrelay.core.ownership.handover import Remains
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Pressure
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.safety_net.resubmission import Contacts
 from shadowrelay.core.suspensions import Suspension
@@ -77,10 +78,11 @@ from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event, event
 from shadowrelay.operator.verbs import ReportWriter
 from shadowrelay.operator.view import QUEUES, View
+from shadowrelay.reception.back_pressure import BackPressure
 from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import ResubmitStage
-from shadowrelay.service.adapters import addresses, hosts, resolver
+from shadowrelay.service.adapters import addresses, hosts, pressure_limits, resolver
 from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
@@ -136,6 +138,14 @@ class Node:
         self.policy = self.in_force.live
         self.routes, self.ways, self.book = self.current.routes, self.current.ways, self.current.book
         self.room = Room(settings.data_dir, settings.minimum_free_disk)
+        self.back_pressure = BackPressure(
+            self.room,
+            database,
+            settings.tracking.directory,
+            pressure_limits(settings),
+            self.clock,
+            monotonic,
+        )
         self.connectors: list[Connector] = []
         self.in_flight: set[MessageId] = set()
         self._log = TrackingLookup(database, settings.tracking.directory)
@@ -280,7 +290,7 @@ class Node:
             self.contacts,
             self.boundary.others,
             self.examiner,
-            self.has_room,
+            self.may_resubmit,
             self.in_force,
             clock.endings,
             self.indexes,
@@ -515,6 +525,10 @@ class Node:
         """May this node make messages of its own accord now?"""
         return not (self.opening or self.stopping or self.draining.active) and self.room.admits()
 
+    def may_resubmit(self) -> bool:
+        """May it make messages that nobody waits for?"""
+        return self.has_room() and not self.room.stance.pauses
+
     async def _unwilling(self, member: ServerName, patience: float) -> str:
         return await unwilling(self.members.operate, member, RequestId(mint(self.clock())), patience)
 
@@ -589,6 +603,9 @@ class Node:
 
     def back_offs(self) -> Mapping[str, int]:
         return self.queue.shaping.backed_off
+
+    def pressures(self) -> Sequence[Pressure]:
+        return self.back_pressure.pressures()
 
     def redundancy_on(self) -> bool:
         return self.in_force.redundancy

@@ -17,7 +17,7 @@ from shadowrelay.errors import NodeFailed
 from shadowrelay.operator.cluster_reload import Change, ReloadShown
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.service import connectors
-from shadowrelay.service.adapters import log_limits, resolver, servers
+from shadowrelay.service.adapters import log_limits, pressure_limits, resolver, servers
 from shadowrelay.service.certificates import Certificates
 from shadowrelay.service.live_settings import recipients_of
 from shadowrelay.service.node import Node
@@ -148,7 +148,7 @@ class Reloading:
         names = resolver(settings) if settings.dns != before.dns else None
         members = node.membership.prepare(settings)
         becomes = self._connectors(settings)
-        limits = log_limits(settings)
+        limits, pressed = log_limits(settings), pressure_limits(settings)
         shaped = shapes(settings.shaping), patterns(settings.shaping_patterns)
 
         def take() -> None:
@@ -169,6 +169,7 @@ class Reloading:
             node.draining.patience = settings.drain_timeout.total_seconds()
             node.scrub.interval = settings.scrub_interval
             node.room.minimum = settings.minimum_free_disk
+            node.back_pressure.limits = pressed
             node.replication.wake.set()
             node.services.access.replace(tokens)
             self._writer.limit(limits)

@@ -44,7 +44,7 @@ from shadowrelay.service.reloading import Reloading
 from shadowrelay.settings import Settings
 from shadowrelay.smtp.receiving.connector import Connector
 from shadowrelay.tracking.writer import TrackingWriter
-from shadowrelay.workers.worker import SERVING, WorkerPlace, counts_of
+from shadowrelay.workers.worker import SERVING, WorkerPlace, board_of, counts_of
 
 if TYPE_CHECKING:
     from shadowrelay.tracking.traces import Traces
@@ -113,6 +113,7 @@ async def run_node(
             node.counts = counts_of(worker)
             if node.counts is not None:
                 node.queue.shaping.share(node.counts)
+            node.back_pressure.board = board_of(worker)
             if lifeline is not None:
                 node.tell_supervisor = lifeline.tell
             await _serve(node, stop, crashes, read or (lambda: settings), again, worker)
@@ -213,6 +214,7 @@ async def _serve(
             *stages,
             group.create_task(node.reloading.run(), name="reloading"),
             group.create_task(node.clock.watch(), name="clock"),
+            group.create_task(node.back_pressure.run(), name="back pressure"),
             group.create_task(node.services.announcing.run(), name="announcing"),
             group.create_task(node.services.leaving.run(worker), name="leaving"),
             group.create_task(node.services.workers.run(), name="workers"),

@@ -20,6 +20,7 @@ from shadowrelay.core.policy import Policy
 from shadowrelay.settings.filters import FilterSettings
 from shadowrelay.settings.origins import DEFAULT, Origin, origin_of
 from shadowrelay.settings.outputs import Admin, Log, TraceSettings, Tracking
+from shadowrelay.settings.pressure import BackPressureSettings
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.shaping import ShapingSettings
 from shadowrelay.settings.values import (
@@ -422,6 +423,9 @@ class Settings(PolicySettings):
     )
     minimum_free_disk: Size = Field(
         256 * 2**20, ge=0, le=2**50, description="With less free space in `data_dir` mail is put off (452)."
+    )
+    back_pressure: BackPressureSettings = Field(
+        default_factory=BackPressureSettings, description="What is refused before anything is full."
     )
     journal: JournalAddress | None = Field(None, description="A copy of each accepted message goes there.")
     recipients_file: FilePath | None = Field(

@@ -51,6 +51,7 @@ WHEN: Mapping[str, Reload] = {
     "traces": _RESTART,
     # It counts while the database is opened, which is at the start.
     "opening_timeout": _RESTART,
+    "back_pressure": _NOW,
     **dict.fromkeys(("accepted_domains", "relay_networks", "drain_timeout", "scrub_interval"), _NOW),
     **dict.fromkeys(("minimum_free_disk", "journal", "recipients_file", "recipient_delimiter"), _NOW),
     **dict.fromkeys(("max_list_depth", "max_list_members"), _NOW),

@@ -38,6 +38,7 @@ from shadowrelay.shown.fold import (
     SumByName,
     by,
     fold,
+    worst,
 )
 from shadowrelay.shown.reading import NOT_TOLD_NUMBER, LikeItself, is_told
 from shadowrelay.shown.rendering import At
@@ -291,6 +292,14 @@ def _last_first(values: Sequence[Sequence[Fields]], at: Folding) -> list[Fields]
     return sorted(found, key=lambda one: one["last"], reverse=True)
 
 
+class PressureEntry(TypedDict):
+    """How scarce a resource is: ``level`` low, medium, high or full. ``reading``: percent, or a count."""
+
+    resource: Annotated[str, FIRST]
+    level: Annotated[str, worst("full", "high", "medium", "low")]
+    reading: Annotated[float, MOST]
+
+
 class StatusEntry(CountsEntry):
     """How a node is. ``at_risk``: messages in transit of which one copy can be reached now."""
 
@@ -320,6 +329,7 @@ class StatusEntry(CountsEntry):
     kept_for_hops: Sum
     acknowledged_late: LateEntry
     held_back: Annotated[list[HeldBackEntry], Rule(_last_first)]
+    pressure: Annotated[list[PressureEntry], by("resource")]
     discard_events: Sum
     commits: Sum
     resubmitted: Sum

@@ -25,6 +25,7 @@ from shadowrelay import logs, signals
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.workers import MOST, worker_name
 from shadowrelay.errors import cannot_listen
+from shadowrelay.readings import SIZE as READINGS
 from shadowrelay.settings import Settings, SettingsInvalid
 from shadowrelay.settings.when_changed import reloaded
 from shadowrelay.settings.workers import directory_of
@@ -136,7 +137,7 @@ class Supervisor:
             self._directory = Path(
                 stack.enter_context(tempfile.TemporaryDirectory(prefix="shadowrelay-", dir=_short()))
             )
-            self._counts = new_counts()
+            self._counts = new_counts(READINGS)
             stack.callback(os.close, self._counts)
             yield
 

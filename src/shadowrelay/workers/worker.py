@@ -10,6 +10,7 @@ one process dies, the other reads the end: a worker whose supervisor is gone dra
 from __future__ import annotations
 
 import asyncio
+import mmap
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -19,8 +20,11 @@ from pathlib import Path
 
 import structlog
 
+from shadowrelay.readings import SIZE as READINGS
+from shadowrelay.readings import ReadingsBoard
 from shadowrelay.settings import Settings
 from shadowrelay.settings.workers import for_worker
+from shadowrelay.shared_counts import SIZE as COUNTS
 from shadowrelay.shared_counts import OwnCounts, SessionCounts, counts_in
 from shadowrelay.workers.supervision import State
 
@@ -153,3 +157,11 @@ def counts_of(place: WorkerPlace | None) -> SessionCounts | None:
     found = counts_in(place.counts, place.number)
     found.forget()
     return found
+
+
+def board_of(place: WorkerPlace | None) -> ReadingsBoard:
+    """What a worker shares with the others of its node: behind the counts."""
+    if place is None or place.counts is None:
+        return ReadingsBoard()
+    memory = memoryview(mmap.mmap(place.counts, COUNTS + READINGS))
+    return ReadingsBoard(memory[COUNTS:], place.number)

@@ -28,13 +28,12 @@ from shadowrelay.core.tracking import (
     Fail,
     OperatorFail,
     OperatorRemove,
-    QueueActed,
-    RowsDamaged,
     Send,
     SendExternal,
     ToMembers,
+    Tracked,
 )
-from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking_row import TrackingEvent
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -145,7 +144,7 @@ def settle(
     if hop.tracks is not None:
         accepted = {one.number for one in current if one.ending in (Ending.ACCEPTED, Ending.DUPLICATE)}
         writes += taken(ledger, message_id, accepted, hop.tracks, now)
-    events: list[TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed] = []
+    events: list[Tracked] = []
     events += _told(after, current, changed, hop, now, by)
     if results[len(current) :]:
         events += _told_again(after, results, by_number, hop, now)

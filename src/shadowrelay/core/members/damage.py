@@ -26,8 +26,7 @@ from shadowrelay.core.members import answers
 from shadowrelay.core.members.questions import Speaker
 from shadowrelay.core.messages import Copy, Damage, Digests
 from shadowrelay.core.ownership.set_aside import set_aside
-from shadowrelay.core.tracking import HaDamage, HaRestore, OfRows, QueueActed, RowsDamaged
-from shadowrelay.core.tracking_row import SnapshotEnd, TrackingEvent
+from shadowrelay.core.tracking import HaDamage, HaRestore, OfRows, RowsDamaged, Tracked
 from shadowrelay.core.values import dataclass, replace
 
 NO_GOOD_COPY = "damaged, and no member has a good copy"
@@ -189,9 +188,7 @@ class Counted(StrEnum):
     GIVEN = "given"
 
 
-def counted(
-    event: TrackingEvent | SnapshotEnd | RowsDamaged | QueueActed, name: ServerName
-) -> Counted | None:
+def counted(event: Tracked, name: ServerName) -> Counted | None:
     """What an event of the node called ``name`` counts as; None if it is not about damage."""
     match event:
         case HaDamage():

@@ -1,0 +1,139 @@
+"""What the resources of this machine read, and the memory in which the workers of a node share it.
+
+The workers of a node go by one level: the lowest one that lives decides it, and the others read it. A worker
+says its part at each look. The part of one that has been silent for a while counts no more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from shadowrelay.core.pressure import PressureLevel, PressureStanding, Resource
+from shadowrelay.core.values import dataclass
+from shadowrelay.core.workers import MOST
+
+SILENT = 10.0
+"""Seconds after which a worker that has said nothing counts no more."""
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_UNLIMITED = 1 << 60  # octets: cgroups of version 1 write such a number for none
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PART = 4  # numbers of one worker: when it said them, and the three of WorkerPart
+_RESOURCES = tuple(Resource)
+_STANDINGS = _PART * MOST  # where they begin: for each resource level, since, and the reading
+_EACH = 3
+
+SIZE = 8 * (_STANDINGS + _EACH * len(_RESOURCES))
+"""Octets of the memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPart:
+    """The part of one worker in what is scarce. ``memory`` in octets."""
+
+    memory: float
+    queue: float
+    uncommitted: float
+
+
+class ReadingsBoard:
+    """The memory, as worker ``number`` (from 1) sees it. No worker waits for another."""
+
+    def __init__(self, memory: memoryview | None = None, number: int = 1) -> None:
+        self._cells = (memoryview(bytearray(SIZE)) if memory is None else memory[:SIZE]).cast("d")
+        self._number = number
+
+    def say(self, part: WorkerPart, now: float) -> None:
+        """Say the part of this worker."""
+        at = _PART * (self._number - 1)
+        for place, value in enumerate((part.memory, part.queue, part.uncommitted), at + 1):
+            self._cells[place] = value
+        self._cells[at] = now
+
+    def decides(self, now: float) -> bool:
+        """Is it this worker that decides the level?"""
+        return self._living(now)[:1] == [self._number]
+
+    def together(self, now: float) -> WorkerPart:
+        """The parts of all workers that live."""
+        parts = [self._cells[_PART * one - 3 : _PART * one] for one in self._living(now)]
+        memory, queue, uncommitted = (sum(part[place] for part in parts) for place in range(3))
+        return WorkerPart(memory=memory, queue=queue, uncommitted=uncommitted)
+
+    def _living(self, now: float) -> list[int]:
+        beats = enumerate(self._cells[: _PART * MOST : _PART], 1)
+        return [at for at, beat in beats if beat and now - beat <= SILENT]
+
+    def standing(self, what: Resource) -> PressureStanding:
+        """What was decided last."""
+        level, since, _ = self._of(what)
+        return PressureStanding(PressureLevel(int(level)), since)
+
+    def reading(self, what: Resource) -> float:
+        """Of what it was decided."""
+        return self._of(what)[2]
+
+    def _of(self, what: Resource) -> tuple[float, float, float]:
+        at = _STANDINGS + _EACH * _RESOURCES.index(what)
+        level, since, reading = self._cells[at : at + _EACH]
+        return level, since, reading
+
+    def decide(self, what: Resource, standing: PressureStanding, reading: float) -> None:
+        """From now on all workers go by that."""
+        at = _STANDINGS + _EACH * _RESOURCES.index(what)
+        for place, value in enumerate((float(standing.level), standing.since, reading), at):
+            self._cells[place] = value
+
+
+def disk(directory: Path) -> tuple[int, int, int]:
+    """Of the disk where that directory is, or will be: which one it is, its octets, and those that are free.
+
+    Raises OSError.
+    """
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    found = os.statvfs(directory)
+    reserved = found.f_bfree - found.f_bavail  # for the superuser: to us they do not exist
+    size = (found.f_blocks - reserved) * found.f_frsize
+    return os.stat(directory).st_dev, max(size, 1), found.f_bavail * found.f_frsize
+
+
+def memory_in_use() -> int:
+    """Octets that this process has in memory and no file has: all that cannot be dropped."""
+    try:
+        _, resident, shared, *_ = Path("/proc/self/statm").read_text("ascii").split()
+    except OSError:  # no Linux
+        return 0
+    return (int(resident) - int(shared)) * _PAGE
+
+
+def memory_limit() -> int:
+    """Octets of memory that this process may have: the least of its cgroups and the machine."""
+    machine = _PAGE * os.sysconf("SC_PHYS_PAGES")
+    return min((limit for limit in _limits(_groups()) if 0 < limit < _UNLIMITED), default=machine)
+
+
+def _groups() -> list[str]:
+    """The cgroups of this process that may limit memory: those of version 2, and the one for memory."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return []
+    found = [line.split(":", 2)[1:] for line in lines]
+    return [path for names, path in found if not names or "memory" in names.split(",")]
+
+
+def _limits(groups: Iterable[str]) -> Iterable[int]:
+    for group in groups:
+        for version in (_CGROUPS, _CGROUPS / "memory"):
+            inner = version / group.lstrip("/")
+            for directory in (inner, *inner.parents):  # each one limits what is in it
+                for name in ("memory.max", "memory.limit_in_bytes"):
+                    try:
+                        yield int((directory / name).read_text("ascii"))
+                    except (OSError, ValueError):  # none, or "max"
+                        continue
+                if directory == _CGROUPS:
+                    break

@@ -1,0 +1,158 @@
+"""Looks at the resources of the node every two seconds, and tells the room what to refuse meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+
+from shadowrelay.core.decisions import Decision
+from shadowrelay.core.messages import Role, Stage
+from shadowrelay.core.pressure import (
+    Pressure,
+    PressureStanding,
+    Resource,
+    Thresholds,
+    counted,
+    of_disk,
+    of_memory,
+    stance,
+)
+from shadowrelay.core.tracking import PressureChanged
+from shadowrelay.core.values import dataclass
+from shadowrelay.database.room import Room
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.readings import ReadingsBoard, WorkerPart, disk, memory_in_use
+
+log = structlog.get_logger(__name__)
+
+LOOK = 2.0
+"""Seconds between two looks."""
+
+_PERCENT = frozenset({Resource.DATA_DISK, Resource.LOG_DISK, Resource.MEMORY})
+
+_NAMES = {
+    Resource.DATA_DISK: "disk of data_dir",
+    Resource.LOG_DISK: "disk of the tracking log",
+    Resource.MEMORY: "memory",
+    Resource.QUEUE: "queued messages",
+    Resource.UNCOMMITTED: "transactions not yet committed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PressureLimits:
+    """``memory``: octets that the processes of the node may have. ``of``: for each resource the readings of
+    low to medium, medium to high, high to medium and medium to low.
+    """
+
+    memory: int
+    of: Mapping[Resource, tuple[float, float, float, float]]
+
+
+class BackPressure:
+    """The stage. ``limits``: None while nothing is to be looked at. All workers go by one ``board``."""
+
+    def __init__(
+        self,
+        room: Room,
+        database: TransportDatabase,
+        log_directory: Path,
+        limits: PressureLimits | None,
+        clock: Callable[[], datetime],
+        seconds: Callable[[], float],
+    ) -> None:
+        """``seconds``: a clock that all workers have in common, and nobody sets."""
+        self._room = room
+        self._database = database
+        self._log_directory = log_directory
+        self.limits = limits
+        self._clock = clock
+        self._seconds = seconds
+        self.board = ReadingsBoard()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK)
+
+    def look(self) -> None:
+        """Look at what is scarce, if this worker is the one that does, and go by what was decided."""
+        if self.limits is None and not self._room.stance.pauses:
+            return
+        now = self._seconds()
+        tally, waiting = self._database.ledger.tally, self._database.waiting
+        queued = tally.staged(Role.PRIMARY, Stage.QUEUED)
+        self.board.say(WorkerPart(memory=memory_in_use(), queue=queued, uncommitted=waiting), now)
+        if self.board.decides(now):
+            self._decide(now)
+        standings = {what: self.board.standing(what) for what in Resource}
+        told = ", ".join(self._told(one) for one in self.pressures() if one.level)
+        self._room.take(stance(standings, now), told)
+
+    def pressures(self) -> list[Pressure]:
+        """How each resource is, as of the last look; none while nothing is looked at."""
+        if self.limits is None:
+            return []
+        board = self.board
+        return [Pressure(what, board.standing(what).level, board.reading(what)) for what in Resource]
+
+    @staticmethod
+    def _told(one: Pressure) -> str:
+        unit = " %" if one.resource in _PERCENT else ""
+        return f"{_NAMES[one.resource]} {one.reading:,.0f}{unit} ({one.level.name.lower()})"
+
+    def _decide(self, now: float) -> None:
+        try:
+            found = dict(self._readings(now))
+        except OSError as error:  # then what was known last stands
+            log.error("resources_not_read", error=str(error))
+            return
+        changes = []
+        for what in Resource:
+            before = self.board.standing(what)
+            reading, thresholds = found.get(what, (0.0, None))
+            after = before.after(thresholds, reading, now) if thresholds else PressureStanding(since=now)
+            self.board.decide(what, after, reading)
+            if after.level is not before.level:
+                log.warning("pressure_changed", resource=what.value, level=after.level.name, reading=reading)
+                changes.append(
+                    PressureChanged(
+                        at=self._clock(),
+                        resource=what,
+                        before=before.level,
+                        level=after.level,
+                        reading=reading,
+                    )
+                )
+        if changes:
+            writing = self._database.transact_briefly(
+                lambda ledger: ledger.apply(Decision(None, (), tuple(changes)))
+            )
+            writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def _readings(self, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds]]]:
+        limits, room = self.limits, self._room
+        if limits is None:
+            return
+        data, log_disk = disk(room.directory), disk(self._log_directory)
+        # A disk is one resource: where it has both, the marks of the database count.
+        for what, of in ((Resource.DATA_DISK, data), (Resource.LOG_DISK, log_disk)):
+            device, size, free = of
+            if what is Resource.DATA_DISK or device != data[0]:
+                marks = of_disk(*limits.of[what], minimum=room.minimum, size=size)
+                yield what, (100 * (1 - free / size), marks)
+        all_of_us = self.board.together(now)
+        yield (
+            Resource.MEMORY,
+            (
+                100 * all_of_us.memory / limits.memory,
+                of_memory(*limits.of[Resource.MEMORY]),
+            ),
+        )
+        yield Resource.QUEUE, (all_of_us.queue, counted(*limits.of[Resource.QUEUE]))
+        yield Resource.UNCOMMITTED, (all_of_us.uncommitted, counted(*limits.of[Resource.UNCOMMITTED]))

@@ -1,0 +1,56 @@
+"""What the machine reads, and how the workers of a node share it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from shadowrelay.core.pressure import PressureLevel, PressureStanding, Resource
+from shadowrelay.readings import SILENT, SIZE, ReadingsBoard, WorkerPart, disk, memory_in_use, memory_limit
+
+PART = WorkerPart(memory=100, queue=10, uncommitted=1)
+
+
+def boards(*numbers: int) -> list[ReadingsBoard]:
+    memory = memoryview(bytearray(SIZE))
+    return [ReadingsBoard(memory, number) for number in numbers]
+
+
+def test_the_lowest_worker_that_lives_decides_and_all_go_by_it() -> None:
+    first, second, last = boards(1, 2, 64)
+    for board in (last, second, first):
+        board.say(PART, 5.0)
+    assert [board.decides(6.0) for board in (first, second, last)] == [True, False, False]
+    first.decide(Resource.QUEUE, PressureStanding(PressureLevel.HIGH, 5.0), 30.0)
+    assert last.standing(Resource.QUEUE) == PressureStanding(PressureLevel.HIGH, 5.0)
+    assert last.reading(Resource.QUEUE) == 30.0
+    assert last.standing(Resource.MEMORY) == PressureStanding()
+
+
+def test_what_all_workers_have_counts_and_nothing_of_one_that_is_silent() -> None:
+    first, second, last = boards(1, 2, 64)
+    for board in (first, second, last):
+        board.say(PART, 5.0)
+    assert second.together(6.0) == WorkerPart(memory=300, queue=30, uncommitted=3)
+    second.say(WorkerPart(memory=50, queue=0, uncommitted=0), 5.0 + SILENT)
+    last.say(PART, 5.0 + SILENT)
+    late = 5.1 + SILENT
+    assert second.together(late) == WorkerPart(memory=150, queue=10, uncommitted=1)
+    assert [board.decides(late) for board in (first, second, last)] == [False, True, False]
+
+
+def test_a_worker_alone_decides() -> None:
+    board = ReadingsBoard()
+    assert not board.decides(5.0)
+    board.say(PART, 5.0)
+    assert board.decides(5.0)
+
+
+def test_a_disk_and_memory_read_what_the_system_says(tmp_path: Path) -> None:
+    _, size, free = disk(tmp_path)
+    usage = shutil.disk_usage(tmp_path)
+    assert 0 < free < size <= usage.total
+    before = memory_in_use()
+    held = bytearray(b"x") * (64 << 20)
+    assert memory_in_use() - before > 48 << 20
+    assert len(held) < memory_limit()
