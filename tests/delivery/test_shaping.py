@@ -117,6 +117,8 @@ async def test_a_reply_that_a_pattern_names_pauses_the_next_hop_and_costs_few_at
         told = found.node.hop(OUT)
         assert rate in told.held_back
         assert told.held_back_until is not None
+        assert told.tried_at(None, told.held_back_until - timedelta(seconds=1)) == told.held_back_until
+        assert told.keeps(told.held_back_until).startswith("held back until 20")
         await eventually(lambda: settled(found))
         assert len(set(hop.taken)) == len(hop.taken) == 30
         assert len(hop.refused) <= 4 * 4, "at most one for each connection and pause"

@@ -88,3 +88,27 @@ async def test_a_host_that_fails_after_a_reload_rests_as_long_as_the_changed_fil
         rests_until = node.hosts.failed(host, gone, several=False).rests_until
         assert rests_until is not None
         assert rests_until - node.clock() > timedelta(minutes=30)
+
+
+async def test_shaping_and_its_patterns_count_from_a_reload_on_or_not_at_all(tmp_path: Path) -> None:
+    file, pattern = tmp_path / "patterns.toml", "[patterns.a]\ncode = 421\ntext = 'x'\npause = '{}'\n"
+    async with boundary(tmp_path, "mx1") as (one,):
+        node, shaping = one.node, one.node.queue.shaping
+        changed = {"shaping": {"a": {"match": ["*"], "connections": 3}}, "shaping_patterns": str(file)}
+        base = node.settings
+
+        def read() -> Settings:
+            return other(base, **changed)
+
+        reloading = Reloading(node, read, {}, NoWriter(), asyncio.Event())  # type: ignore[arg-type]
+        file.write_text(pattern.format("1m"), "utf-8")
+        assert (await reloading.reload()).taken
+        assert [shape.connections for shape in shaping.shapes] == [3]
+        file.write_text(pattern.format("long"), "utf-8")
+        shown = await reloading.reload()
+        assert not shown.taken
+        assert "patterns.a.pause" in shown.wrong[0]
+        assert [one.pause for one in shaping.patterns] == [timedelta(minutes=1)]
+        file.write_text(pattern.format("2m"), "utf-8")  # the settings are as they were
+        assert (await reloading.reload()).taken
+        assert [one.pause for one in shaping.patterns] == [timedelta(minutes=2)]
