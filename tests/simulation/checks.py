@@ -18,6 +18,7 @@ from shadowrelay.core.messages import Copy, HolderState, Reason, Recipient, Role
 from shadowrelay.core.requests import Request
 from shadowrelay.core.tracking import (
     Deliver,
+    Discarded,
     Dsn,
     DuplicateDeliver,
     HaRestore,
@@ -90,6 +91,10 @@ class Invariants:
             self._logs(node, event)
             if isinstance(event, HaRestore) and event.giver == node.name:
                 continue  # it changes nothing at the giver
+            if isinstance(event, Discarded):  # by a filter: nothing is kept
+                world.refused.add(event.copy.id)
+                world.removed |= {(event.copy.id, one.number) for one in event.copy.recipients}
+                continue
             if about is not None and about.id not in touched and not _settled_before(node, event):
                 raise Broken(
                     f"{node.name}: {event.event_id} of {about.id} tells of a change that is not there"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
-from shadowrelay.core.reception.filtered import quarantined
 from shadowrelay.core.reception.redundancy import Arrival
 
 from .checks import Invariants
+from .filters import Filtered, as_sent
 from .world import Submission, World
 
 PATIENCE = 9.0
@@ -29,7 +29,7 @@ class Client:
     homes: tuple[ServerName, ...]
     tries: int = 6
     fixed_id: MessageId | None = None
-    quarantined: bool = False  # by a filter of the node that takes the message
+    becomes: Filtered = Filtered.CHANGED  # at the filters of the node that takes the message
     turn: int = 0
     finished: bool = False
     waiting: bool = False
@@ -67,6 +67,11 @@ class Client:
                 world.point("answered", message_id, answer)
             else:
                 world.point("answered", message_id, answer)
+                if answer == "550":
+                    self.finished = True
+                    return
+                if self.becomes is Filtered.PUT_OFF:  # once
+                    self.becomes = Filtered.CHANGED
                 world.after(0.5 + world.random.random(), self.submit)
 
         def silence() -> None:
@@ -81,7 +86,7 @@ class Client:
             if not node.up or node.opening:
                 world.after(0.3, silence)
                 return
-            node.attend(node.receive, self._arrival(message_id, node.clock()), reply)
+            node.attend(node.receive, self._arrival(message_id, node.clock()), reply, self.becomes)
 
         if not world.carry("client", home, arrive, quiet=True):
             world.after(1.0, silence)
@@ -101,4 +106,4 @@ class Client:
             digests=digests,
             received_at=now,  # type: ignore[arg-type]
         )
-        return quarantined(arrival, "odd", arrival.received_at) if self.quarantined else arrival
+        return as_sent(arrival)

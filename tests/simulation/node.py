@@ -24,6 +24,7 @@ from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Recipient, St
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
 from shadowrelay.core.reception.by_reference import keepers
+from shadowrelay.core.reception.filtered import dropped
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import LISTS
@@ -63,8 +64,9 @@ from shadowrelay.reception import two_copies
 from shadowrelay.safety_net.resubmitting import Pace
 from shadowrelay.wire.xtext import typed_recipient
 
-from . import ages
+from . import ages, filters
 from .clocks import NodesClock, machine_of
+from .filters import Filtered
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
 from .resubmitting import Resubmitter
@@ -904,10 +906,24 @@ class Node:
 
     # Receiving.
 
-    def receive(self, arrival: Arrival, reply: Callable[[str], None]) -> None:
-        """End of data from a client. The reply is sent when the script has returned."""
+    def receive(
+        self, arrival: Arrival, reply: Callable[[str], None], becomes: Filtered | None = None
+    ) -> None:
+        """End of data from a client. The reply is sent when the script has returned. ``becomes``: at the
+        filters of this node, which see the message before anybody else (None: there are none).
+        """
+        if becomes is not None:
+            arrival = filters.through(arrival, becomes, arrival.received_at)
+        if becomes in (Filtered.REFUSED, Filtered.PUT_OFF):
+            self.world.refused.add(arrival.id)
+            reply("550" if becomes is Filtered.REFUSED else "451")
+            return
+        if becomes is Filtered.DISCARDED:
+            drop = partial(dropped, arrival=arrival, by="own", now=self.clock())
+            self.transact(lambda ledger: ledger.apply(drop(ledger)), lambda _: reply("250"))
+            return
         self.in_flight.add(arrival.id)
-        self.arriving[arrival.id] = arrival.id.encode()
+        self.arriving[arrival.id] = filters.octets(arrival)
         deadline = self.clock() + self.policy.shadow_time_cap
         candidates = self.boundary.candidates(self.world.now)
 
@@ -924,7 +940,7 @@ class Node:
         self.start(
             two_copies.make_redundant(
                 arrival,
-                Content(data=arrival.id.encode()),
+                Content(data=filters.octets(arrival)),
                 candidates.after if self.redundant else lambda _: None,
                 self.in_force.relied,
                 self.clock,

@@ -7,7 +7,7 @@ Commands, one per line (``#`` begins a comment):
                                              members on one machine, and policy fields by name, durations in
                                              seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
-    send mx1 m1 quarantined to a@example.net   a filter of that node quarantines it
+    send mx1 m1 quarantined to a@example.net   by filters of that node; or discarded, refused, put-off
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
     lose-disk|snapshot|roll-back mx1         snapshot when it runs, the others while it is down
@@ -55,6 +55,7 @@ from shadowrelay.core.requests import RequestState, Selector
 from . import by_hand, operators, rot
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
+from .filters import Filtered
 from .hosts import workers
 from .memory_ledger import Disagreement
 from .node import Node
@@ -139,8 +140,8 @@ class Scenario:
         self.world.run(1.0)
 
     def send(self, words: list[str]) -> None:
-        odd = words[2] == "quarantined"
-        home, name, _, *addresses = [word for word in words if word != "quarantined"]
+        becomes = Filtered.CHANGED if words[2] == "to" else Filtered(words.pop(2))
+        home, name, _, *addresses = words
         self.clients += 1
         message_id = MessageId(f"01900000-0000-7000-8000-{self.clients:012d}")
         self.names[message_id] = name
@@ -159,7 +160,7 @@ class Scenario:
             (ServerName(home),),
             tries=1,
         )
-        client.fixed_id, client.quarantined = message_id, odd
+        client.fixed_id, client.becomes = message_id, becomes
         client.submit()
 
     def wait(self, words: list[str]) -> None:
