@@ -46,7 +46,7 @@ worker "rspamd_proxy" {{
   {more}
   upstream "local" {{ default = yes; self_scan = yes; }}
 }}
-actions {{ reject = 15; add_header = 6; }}
+actions {{ {actions} }}
 modules {{ path = "/usr/share/rspamd/plugins/"; }}
 dkim_signing {{
   sign_local = true;
@@ -144,16 +144,24 @@ def started(instance: Instance) -> Iterator[Instance]:
 
 
 def rspamd(
-    directory: Path, port: int, key: DkimKey, more: str = "", *, modules: str = "", names: int = 0
+    directory: Path,
+    port: int,
+    key: DkimKey,
+    more: str = "",
+    *,
+    modules: str = "",
+    names: int = 0,
+    actions: str = "reject = 15; add_header = 6;",
 ) -> Instance:
     """It signs for example.org, and puts off what has the subject *later*. ``more``: of the worker.
     ``modules``: the sections of others. ``names``: the port of its name server; without, it has none.
+    ``actions``: what it does from how many points on.
     """
     (directory / "tld").write_text("net\norg\ntest\n")
     (directory / "later.map").write_text("/^later/\n")
     file = directory / "rspamd.conf"
     patience = "10s" if names else "0.1s"
-    told = {"directory": directory, "port": port, "key": key.path, "more": more}
+    told = {"directory": directory, "port": port, "key": key.path, "more": more, "actions": actions}
     file.write_text(_RSPAMD.format(**told, modules=modules, names=names or 1, patience=patience))
     places = [f"--var={name}={directory}" for name in ("DBDIR", "RUNDIR", "LOGDIR", "LOCAL_CONFDIR")]
     command = [str(RSPAMD), "-f", *AS_ROOT, "-c", str(file), *places]
