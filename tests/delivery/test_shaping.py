@@ -20,6 +20,7 @@ from test_several_hosts import host, relay, way
 from shadowlab.ports import free_ports
 from shadowrelay import shared_counts
 from shadowrelay.core.identifiers import NextHop
+from shadowrelay.delivery import queue
 from shadowrelay.shared_counts import SIZE, SharedCounts
 
 OUT = NextHop("out")
@@ -225,6 +226,45 @@ async def test_domains_that_one_host_of_mx_serves_share_its_connections(tmp_path
             found.run_queue()
             await eventually(lambda: settled(found))
             assert (len(hop.taken), hop.refused, hop.most_open) == (24, [], 2)
+
+
+async def test_older_mail_of_another_domain_gets_the_connection_of_a_lane_that_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "TURN", 0.0)
+    (port,) = free_ports(1)
+    limits = shaped(tmp_path, match=("*.big.test",), connections=1)
+    zone: dict[tuple[str, str], Any] = {(f"{one}.test", "MX"): ["10 mx.big.test."] for one in "ab"}
+    zone["mx.big.test", "A"] = ["127.0.0.1"]
+    routes = {"world": {"domains": ["*"], "mx": True, "port": port, "tls": "none"}}
+    async with LoopbackDns(zone) as dns, Provider(connections=1, port=port) as hop:
+        hop.hold = asyncio.Event()
+        async with relay(tmp_path, routes, dns=dns.setting, **limits) as found:
+            await queued(found, 1, "a.test")
+            await eventually(lambda: hop.open == 1)
+            await queued(found, 1, "b.test")
+            await queued(found, 40, "a.test")
+            hop.hold.set()
+            await eventually(lambda: settled(found))
+            assert [to.partition("@")[2] for to in hop.taken].index("b.test") < 10
+
+
+async def test_a_worker_leaves_a_place_to_another_that_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "TURN", 0.2)
+    async with (
+        Provider(connections=1) as hop,
+        two_workers(tmp_path, hop, connections=1) as (first, second),
+    ):
+        hop.takes = 0.2
+        await queued(first, 60)
+        await queued(second, 1, "second.test")
+        first.run_queue()
+        await eventually(lambda: len(hop.taken) > 1)
+        second.run_queue()
+        await eventually(lambda: settled(second))
+        assert len(hop.taken) < 55, "the first one has not come to its end"
 
 
 @asynccontextmanager

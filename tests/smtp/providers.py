@@ -37,6 +37,7 @@ class Provider:
         self.refused: list[str] = []
         self.sizes: list[int] = []  # messages of each session that ended
         self.hold: asyncio.Event | None = None  # a content is answered when it is set
+        self.takes = 0.0  # seconds for a content
         self._times: deque[float] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -101,6 +102,7 @@ class Provider:
                 await reader.readuntil(b"\r\n.\r\n")
                 if self.hold is not None:
                     await self.hold.wait()
+                await asyncio.sleep(self.takes)
                 sent += 1
                 self.taken.append(to)
                 await self._say(writer, "250 2.0.0 queued")

@@ -268,11 +268,12 @@ class Sender:
             if told or session.alive or not sent_away(result):
                 return answer, session
             session.abort()
-        outbound.known = search.found
+        knew, outbound.known = outbound.known, search.found
         if answer is not None:
             return answer, None
         if search.held_back:
-            outbound.held_back_until = loop.time() + HELD
+            # Its hosts were known, and it seemed that there was room.
+            outbound.held_back_until = loop.time() + HELD if knew else 0.0
             return Sent((), hop), None
         if search.passed_by:  # other mail has a host: the next hop does not rest
             why = search.why()
