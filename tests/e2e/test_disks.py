@@ -6,6 +6,7 @@ import shutil
 import smtplib
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -29,18 +30,19 @@ FULL = "452 4.3.1 Insufficient system resources"
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Disk]:
+def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
     """What mx1 keeps its data on, in the lab of this test."""
     if reason := lacking():
         pytest.skip(f"mx1 needs a disk of its own, and {reason}")
     place = tmp_path / "lab" / "nodes" / "mx1" / "data"
-    with mounted(tmp_path / "disk.img", place, 40 * MIB) as disk:
+    with mounted(tmp_path / "disk.img", place, getattr(request, "param", 40) * MIB) as disk:
         yield disk
 
 
-def reply_to_mail(lab: RunningLab, name: str) -> str:
+def reply_to_mail(lab: RunningLab, name: str, source: str = "127.0.0.1") -> str:
     """What a sender is told before it sends its content."""
-    with smtplib.SMTP(*lab.cluster.node(name).smtp, local_hostname=CLIENT) as client:
+    host, port = lab.cluster.node(name).smtp
+    with smtplib.SMTP(host, port, local_hostname=CLIENT, source_address=(source, 0)) as client:
         client.ehlo()
         code, text = client.mail("sender@outside.test")
         return f"{code} {text.decode()}"
@@ -84,6 +86,72 @@ def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: Disk, lab: 
     wait_until(lambda: lab.offer(to="mx2", recipients=(INSIDE,)), "its copies are taken again")
     lab.verify()
     assert [lab.events(name, "RESUBMIT") for name in ("mx1", "mx2")] == [[], []]
+
+
+@contextmanager
+def mail_comes(lab: RunningLab) -> Iterator[None]:
+    """All the time, to both nodes, from a client that is in no relay network."""
+    over = threading.Event()
+
+    def send() -> None:
+        while not over.wait(0.1):
+            for name in ("mx1", "mx2"):
+                lab.offer(to=name, recipients=(INSIDE,))
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        yield
+    finally:
+        over.set()
+        sending.join()
+
+
+@pytest.mark.parametrize("disk", [300], ids=["of 300 MiB"], indirect=True)
+def test_before_a_disk_is_full_strangers_are_refused_then_senders_and_copies_last(
+    disk: Disk, lab: RunningLab
+) -> None:
+    """Two workers go by one level; under load nothing is lost that was acknowledged; no restart."""
+    trusted = "127.0.0.2"
+    lab.up(
+        "minimum_free_disk=2MiB",
+        "shadow_resubmit_time_span=1h",
+        f'relay_networks=["{trusted}/32"]',
+        nodes=2,
+        workers=2,
+        environs={
+            "mx1": {  # mx2 has the disk of this machine
+                "SHADOWRELAY_BACK_PRESSURE__ENABLED": "true",
+                "SHADOWRELAY_BACK_PRESSURE__DATA_DISK": "50/70/60/40",
+            }
+        },
+    )
+    size = shutil.disk_usage(disk.place).total
+
+    def refused() -> tuple[bool, bool]:
+        """Strangers, and others; asked often enough that each worker was."""
+        asked = [[reply_to_mail(lab, "mx1", source) for _ in range(6)] for source in ("127.0.0.1", trusted)]
+        return asked[0] == [FULL] * 6, asked[1] == [FULL] * 6
+
+    with mail_comes(lab):
+        wait_until(lambda: refused() == (False, False), "all is taken")
+        disk.leave(int(size * 0.45))
+        wait_until(lambda: refused() == (True, False), "strangers are refused")
+        disk.leave(int(size * 0.25))
+        wait_until(lambda: refused() == (True, True), "all senders are refused")
+        assert lab.offer(to="mx2", recipients=(INSIDE,)), "copies are taken"
+        disk.leave(MIB)
+        wait_until(lambda: not lab.offer(to="mx2", recipients=(INSIDE,)), "copies are refused last")
+        assert refused() == (True, True)
+        disk.clear()
+        wait_until(lambda: lab.offer(to="mx2", recipients=(INSIDE,)), "copies are taken again")
+        wait_until(lambda: refused() == (False, False), "it is over, without a restart")
+    lab.verify()
+    levels = [row["source-context"] for row in lab.events("mx1", "BACKPRESSURE")]
+    assert levels[0] == "data_disk: low to medium"
+    assert levels[-1].endswith(" to low")
+    assert {one.rpartition(" ")[2] for one in levels} == {"low", "medium", "high", "full"}
+    assert lab.events("mx2", "BACKPRESSURE") == []
 
 
 @pytest.mark.parametrize("to", ["mx1", "mx2"], ids=["the owner's disk", "the holder's disk"])

@@ -119,7 +119,9 @@ class BackPressure:
             after = before.after(thresholds, reading, now) if thresholds else PressureStanding(since=now)
             self.board.decide(what, after, reading)
             if after.level is not before.level:
-                log.warning("pressure_changed", resource=what.value, level=after.level.name, reading=reading)
+                log.warning(
+                    "pressure_changed", resource=what.value, became=after.level.name.lower(), reading=reading
+                )
                 changes.append(
                     PressureChanged(
                         at=self._clock(),
