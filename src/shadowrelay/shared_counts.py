@@ -32,15 +32,19 @@ SIZE = _SALT + _ROWS * _WIDTH * MOST * _CELL
 """Octets of the memory. Octets that no worker has touched take no room in it."""
 
 
+FLAG = 1 << 20
+"""The weight of what is a yes or a no: more than a cell has of other counts, so that these make no yes."""
+
+
 class SessionCounts(Protocol):
     """How many sessions a key has, in all workers of the node."""
 
-    def take(self, key: str, most: int | None) -> bool:
+    def take(self, key: str, most: int | None, weight: int = 1) -> bool:
         """Count one more session, unless that is more than ``most``; returns whether it was counted."""
         ...
 
-    def give(self, key: str) -> None:
-        """Count one session less, which was counted here."""
+    def give(self, key: str, weight: int = 1) -> None:
+        """Count one session less, which was counted here with that weight."""
         ...
 
     def of(self, key: str) -> int:
@@ -54,14 +58,14 @@ class OwnCounts:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
-    def take(self, key: str, most: int | None) -> bool:
-        if most is not None and self._counts[key] >= most:
+    def take(self, key: str, most: int | None, weight: int = 1) -> bool:
+        if most is not None and self._counts[key] + weight > most:
             return False
-        self._counts[key] += 1
+        self._counts[key] += weight
         return True
 
-    def give(self, key: str) -> None:
-        self._counts[key] -= 1
+    def give(self, key: str, weight: int = 1) -> None:
+        self._counts[key] -= weight
         if not self._counts[key]:
             del self._counts[key]
 
@@ -82,21 +86,21 @@ class SharedCounts:
         self._mine = number - 1
         self._barrier = threading.Lock()
 
-    def take(self, key: str, most: int | None) -> bool:
+    def take(self, key: str, most: int | None, weight: int = 1) -> bool:
         cells = self._places(key)
         for cell in cells:
-            self._cells[cell + self._mine] += 1
+            self._cells[cell + self._mine] += weight
         if most is None:
             return True
         with self._barrier:  # what was written is in the memory before anything is read: it is a barrier
             pass
         if self._seen(cells) <= most:
             return True
-        self._less(cells)
+        self._less(cells, weight)
         return False
 
-    def give(self, key: str) -> None:
-        self._less(self._places(key))
+    def give(self, key: str, weight: int = 1) -> None:
+        self._less(self._places(key), weight)
 
     def of(self, key: str) -> int:
         return self._seen(self._places(key))
@@ -115,10 +119,9 @@ class SharedCounts:
     def _seen(self, cells: list[int]) -> int:
         return min(sum(self._cells[cell : cell + MOST]) for cell in cells)
 
-    def _less(self, cells: list[int]) -> None:
+    def _less(self, cells: list[int], weight: int) -> None:
         for cell in cells:
-            if self._cells[cell + self._mine]:
-                self._cells[cell + self._mine] -= 1
+            self._cells[cell + self._mine] = max(0, self._cells[cell + self._mine] - weight)
 
 
 class ConnectorCounts:
@@ -127,11 +130,11 @@ class ConnectorCounts:
     def __init__(self, counts: SessionCounts, connector: str) -> None:
         self._counts, self._connector = counts, connector
 
-    def take(self, key: str, most: int | None) -> bool:
-        return self._counts.take(f"{self._connector}\0{key}", most)
+    def take(self, key: str, most: int | None, weight: int = 1) -> bool:
+        return self._counts.take(f"{self._connector}\0{key}", most, weight)
 
-    def give(self, key: str) -> None:
-        self._counts.give(f"{self._connector}\0{key}")
+    def give(self, key: str, weight: int = 1) -> None:
+        self._counts.give(f"{self._connector}\0{key}", weight)
 
     def of(self, key: str) -> int:
         return self._counts.of(f"{self._connector}\0{key}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,17 @@ from test_several_hosts import host, relay, way
 
 from shadowlab.ports import free_ports
 from shadowrelay import shared_counts
-from shadowrelay.core.identifiers import NextHop
+from shadowrelay.core.delivery import operated
+from shadowrelay.core.delivery.shaping import LaneLimits
+from shadowrelay.core.identifiers import NextHop, RequestId
+from shadowrelay.core.operating import By
 from shadowrelay.delivery import queue
+from shadowrelay.delivery.shaping import Shaping
 from shadowrelay.shared_counts import SIZE, SharedCounts
 
 OUT = NextHop("out")
+NOW = datetime(2026, 11, 30, tzinfo=UTC)
+BY = By("someone", "it is checked first", RequestId("01900000-0000-7000-9000-000000000001"))
 PATTERNS = """
 [patterns.rate]
 code = 421
@@ -175,6 +181,54 @@ async def test_a_session_ends_after_its_messages(tmp_path: Path) -> None:
         await eventually(lambda: settled(found))
         await eventually(lambda: len(hop.sizes) == 3)
         assert (hop.sizes, hop.refused) == ([4, 4, 4], [])
+
+
+async def test_a_message_that_is_suspended_under_way_gives_its_place_back(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, connections=1, first_connections=1)
+    async with Provider() as hop, relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found:
+        hop.hold_rcpt = asyncio.Event()
+        await queued(found, 1)
+        (copy,) = await found.copies()
+        found.run_queue()
+        await hop.asked.wait()
+        now = found.node.clock()
+        await found.read(lambda ledger: ledger.apply(operated.suspend(ledger, copy.id, None, BY, now)))
+        hop.hold_rcpt.set()
+        await eventually(lambda: hop.open == 0)
+        assert hop.taken == []
+        await queued(found, 1, "example.com")
+        found.node.queue.wake.set()
+        await eventually(lambda: hop.taken == ["u0@example.com"])
+
+
+async def test_sessions_from_before_a_reload_are_not_used_beside_its_limits(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, connections=1, messages_per_session=1)
+    async with Provider() as hop, relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found:
+        shaping = found.node.queue.shaping
+        shapes, patterns = shaping.shapes, shaping.patterns
+        shaping.take((), ())
+        await queued(found, 3)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        before = hop.sessions
+        shaping.take(shapes, patterns)
+        await queued(found, 3, "example.com")
+        found.node.queue.wake.set()
+        await eventually(lambda: settled(found))
+        assert hop.sessions == before + 3
+
+
+async def test_whoever_fills_the_counts_of_strangers_pauses_no_next_hop() -> None:
+    counts = SharedCounts(memoryview(bytearray(SIZE)), 1)
+    for number in range(16_000):
+        counts.take(f"source {number}", None)
+    shaping = Shaping(lambda: NOW, lambda: None)
+    shaping.share(counts)
+    every = LaneLimits(name="a", match=("*",), connections=1, first_connections=1, growth=1)
+    shaping.take([every], ())
+    lanes = [shaping.lane(NextHop(f"mx/{number}.example"), "") for number in range(100)]
+    assert not any(lane and shaping.held_back(lane) for lane in lanes)
+    assert not any(lane and shaping.yields(lane.key) for lane in lanes)
 
 
 async def test_no_more_than_so_many_messages_go_in_a_minute(

@@ -37,6 +37,8 @@ class Provider:
         self.refused: list[str] = []
         self.sizes: list[int] = []  # messages of each session that ended
         self.hold: asyncio.Event | None = None  # a content is answered when it is set
+        self.hold_rcpt: asyncio.Event | None = None  # RCPT is answered when it is set
+        self.asked = asyncio.Event()  # it was given an RCPT
         self.takes = 0.0  # seconds for a content
         self._times: deque[float] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -96,6 +98,9 @@ class Provider:
                 await self._say(writer, "250 2.1.0 ok")
             elif verb == "RCPT":
                 to = line.partition("<")[2].partition(">")[0]
+                self.asked.set()
+                if self.hold_rcpt is not None:
+                    await self.hold_rcpt.wait()
                 await self._say(writer, "250 2.1.5 ok")
             elif verb == "DATA":
                 await self._say(writer, "354 go ahead")

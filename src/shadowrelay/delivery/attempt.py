@@ -389,6 +389,9 @@ class Sender:
             connected = session is not None and session.alive
             if session is not None and not connected:
                 session.abort()
+            elif session is not None and lane is not None and session.lane != lane.key:
+                await session.close()  # from before these settings: it counts elsewhere, or nowhere
+                connected = False
             session = session if session is not None and connected else self._hosts.session(server, group)
             if lane is not None:
                 await self._admit(lane, outbound, session, connected=connected, counted=counted)
@@ -409,7 +412,10 @@ class Sender:
                     afresh=lambda: source(content, digest),
                 )
             except Withdrawn:
+                session.abort()
                 raise Overtaken(None) from None
+            except Overtaken:  # its session waits for other mail
+                raise
             except ConnectionFailed as failed:
                 await session.close()
                 if not failed.reused:
@@ -417,6 +423,9 @@ class Sender:
                 if lane is not None and self._shaping.heard(lane, failed.reply):
                     raise NoRoom from None
                 octets = source(content, digest)
+            except BaseException:  # the connection is gone, and has no place in its lane any more
+                session.abort()
+                raise
             finally:
                 outbound.busy.discard(session)
 

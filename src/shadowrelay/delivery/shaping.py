@@ -28,7 +28,7 @@ from shadowrelay.core.delivery.shaping import (
 )
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.values import dataclass, replace
-from shadowrelay.shared_counts import MinuteCounts, OwnCounts, SessionCounts
+from shadowrelay.shared_counts import FLAG, MinuteCounts, OwnCounts, SessionCounts
 from shadowrelay.smtp.sending.session import DeliverySession
 
 log = structlog.get_logger(__name__)
@@ -131,7 +131,7 @@ class Shaping:
         if pace is not None and pace.paused(now):
             why = f"shaping.{shape.name} pauses since {', '.join(lane.names)} said {pace.reply}"
             return replace(held, held_back=why, until=pace.paused_until)
-        if self._counts.of(_pause(lane.key)):
+        if self._counts.of(_pause(lane.key)) >= FLAG:
             return replace(held, held_back=f"shaping.{shape.name} pauses: another worker was told to")
         places = max(0, allowed - self._counts.of(_open(lane.key)) + idle)
         if (most := shape.messages_per_minute) is None:
@@ -167,9 +167,9 @@ class Shaping:
     def want(self, lanes: set[str]) -> None:
         """Let the other workers know of which lanes a next hop has no session for want of a place."""
         for lane in lanes - self._wanted:
-            self._counts.take(_want(lane), None)
+            self._counts.take(_want(lane), None, FLAG)
         for lane in self._wanted - lanes:
-            self._counts.give(_want(lane))
+            self._counts.give(_want(lane), FLAG)
         self._wanted = lanes
 
     def yields(self, lane: str) -> bool:
@@ -177,7 +177,7 @@ class Shaping:
         now = asyncio.get_running_loop().time()
         if lane in self._yielded and self._yielded[lane] > now:
             return True
-        return bool(self.own[lane]) and self._counts.of(_want(lane)) > (lane in self._wanted)
+        return bool(self.own[lane]) and self._counts.of(_want(lane)) // FLAG > (lane in self._wanted)
 
     def yielded(self, lane: str) -> None:
         self._yielded[lane] = asyncio.get_running_loop().time() + YIELDED
@@ -225,12 +225,12 @@ class Shaping:
         if timer := self._pauses.get(lane):
             timer.cancel()
         else:
-            self._counts.take(_pause(lane), None)
+            self._counts.take(_pause(lane), None, FLAG)
         self._pauses[lane] = asyncio.get_running_loop().call_later(duration, self._goes_on, lane)
 
     def _goes_on(self, lane: str) -> None:
         self._pauses.pop(lane).cancel()
-        self._counts.give(_pause(lane))
+        self._counts.give(_pause(lane), FLAG)
         self._freed()
 
     def clear_backoff(self, next_hop: NextHop, hosts: Iterable[Host]) -> None:

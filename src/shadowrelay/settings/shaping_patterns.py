@@ -35,9 +35,12 @@ def parse_text(value: object) -> re.Pattern[str]:
     if not isinstance(value, str):
         raise ValueError("not text")
     try:
-        return re.compile(value, re.IGNORECASE)
+        found = re.compile(value, re.IGNORECASE)
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
+    if found.search(""):
+        raise ValueError("is found in every reply: say what a reply has to contain")
+    return found
 
 
 class PatternSettings(Section):

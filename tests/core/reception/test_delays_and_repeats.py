@@ -339,6 +339,14 @@ def test_whom_a_filter_takes_out_this_time_is_not_tried_again() -> None:
     assert [one.address for one in on.copies[NEW].recipients] == ["y@example.net"]
 
 
+def test_a_wait_ends_when_a_retry_is_beyond_it_though_a_suspension_is_not() -> None:
+    until = NOW + timedelta(seconds=30)
+    first, second = message().recipients
+    first = first.ordered(NOW + timedelta(seconds=5), NOW)
+    copy = message(recipients=(replace(first, attempts=1, next_attempt=until), second))
+    assert ended(copy, until) is End.RETRY
+
+
 @pytest.mark.parametrize(("seconds", "end"), [(29, None), (30, End.RETRY)])
 def test_a_wait_ends_when_a_recipient_is_suspended_beyond_it(seconds: int, end: End | None) -> None:
     """By a filter, before the wait began, or by an operator."""

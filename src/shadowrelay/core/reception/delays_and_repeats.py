@@ -292,5 +292,5 @@ def ended(copy: Copy, until: datetime) -> End | None:
     if not copy.exposed:
         members_wait = any(one.next_hop == LISTS and one.waits for one in copy.recipients)
         return None if members_wait else End.SETTLED
-    begun = (one.suspended or (one.attempts and one.next_attempt) for one in copy.unsettled)
-    return End.RETRY if any(at >= until for at in begun if at) else None
+    waits = ((one.suspended, one.attempts and one.next_attempt) for one in copy.unsettled)
+    return End.RETRY if any(at >= until for both in waits for at in both if at) else None
