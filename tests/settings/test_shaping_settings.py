@@ -49,7 +49,10 @@ def test_a_table_without_names_is_refused() -> None:
         ("[patterns.a]\ncode = 250\ntext = 'x'\npause = '1m'", r"patterns\.a\.code = 250: out of range"),
         ("[patterns.a]\ncode = 421\npause = '1m'", r"patterns\.a: names every reply with that code"),
         ("[patterns.a]\ncode = 421\ntext = ''\npause = '1m'", r"patterns\.a\.text .*is found in every reply"),
-        ("[patterns.a]\ncode = 421\ntext = '.*'\npause = '1m'", r"patterns\.a\.text .*is found in every reply"),
+        (
+            "[patterns.a]\ncode = 421\ntext = '.*'\npause = '1m'",
+            r"patterns\.a\.text .*is found in every reply",
+        ),
         (
             "[patterns.a]\ncode = 421\ntext = '('\npause = '1m'",
             r"patterns\.a\.text .*not a regular expression",
