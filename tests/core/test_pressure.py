@@ -16,6 +16,7 @@ from shadowrelay.core.pressure import (
     Thresholds,
     counted,
     of_disk,
+    of_log_disk,
     of_memory,
     stance,
 )
@@ -49,6 +50,13 @@ def test_a_disk_is_full_at_the_minimum_until_a_quarter_more_is_free() -> None:
     assert levels(marks, 95.9, 96, 95, 94.9, 91) == [HIGH, FULL, FULL, HIGH, MEDIUM]
     none = of_disk(90, 95, 92, 85, minimum=0, size=100_000)
     assert levels(none, 100) == [HIGH]
+
+
+@pytest.mark.parametrize("size", [4_000, 5_000, 8_000, 1_000_000])
+def test_a_disk_of_the_log_alone_refuses_copies_last_however_small_it_is(size: int) -> None:
+    marks = of_log_disk(89, 99, 90, 80, minimum=4_000, size=size)
+    assert levels(marks, 50, 89, 98.9, 99, 99.4) == [LOW, MEDIUM, MEDIUM, HIGH, HIGH]
+    assert levels(marks, 100, 98, 85, 79) == [FULL, HIGH, MEDIUM, LOW]
 
 
 @given(

@@ -12,7 +12,8 @@ from stations import Station, boundary, eventually, settings
 from test_member_session import HELLO, MAIL, MARK, talking
 
 from shadowrelay.core.pressure import Inflow
-from shadowrelay.readings import memory_in_use
+from shadowrelay.readings import disk, memory_in_use
+from shadowrelay.reception import back_pressure
 from shadowrelay.service.adapters import pressure_limits
 
 REFUSED = "452 4.3.1 Insufficient system resources"
@@ -109,6 +110,24 @@ async def test_without_the_setting_nothing_is_looked_at_and_taking_it_away_ends_
         look(node, back_pressure=off)
         assert await refused_by(node) == set()
         assert await rows(node) == ["memory: low to full", "memory: full to low"]
+
+
+async def test_a_disk_that_cannot_be_read_keeps_its_level_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS) as (node, _):
+        log_directory = node.node.back_pressure._log_directory
+
+        def failing(directory: Path) -> tuple[int, int, int]:
+            if directory == log_directory:
+                raise OSError(5, "Input/output error")
+            return disk(directory)
+
+        monkeypatch.setattr(back_pressure, "disk", failing)
+        look(node, **OTHERS, **memory("medium"))
+        assert await refused_by(node) == {"strangers"}, "memory counts all the same"
+        look(node, **OTHERS, **memory("low"))
+        assert await refused_by(node) == set()
 
 
 async def test_a_long_queue_refuses_no_copy_and_no_mail_that_is_settled(tmp_path: Path) -> None:

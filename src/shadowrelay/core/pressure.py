@@ -142,3 +142,12 @@ def of_disk(
     """Of a disk of ``size`` octets, in percent: it is FULL when fewer than ``minimum`` octets are free."""
     full, ends = ((100 * (1 - least / size) if minimum else NEVER) for least in (minimum, minimum * ENOUGH))
     return Thresholds((medium, high, full), (medium_ends, high_ends, ends))
+
+
+def of_log_disk(
+    medium: float, high: float, high_ends: float, medium_ends: float, *, minimum: int, size: int
+) -> Thresholds:
+    """The same of a disk that has the tracking log alone. However small it is, copies are refused last."""
+    marks = of_disk(medium, high, high_ends, medium_ends, minimum=minimum, size=size)
+    full, ends = max((high + 100) / 2, marks.begins[2]), max(high, marks.ends[2])
+    return Thresholds((medium, high, full), (medium_ends, high_ends, ends))

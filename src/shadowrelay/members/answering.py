@@ -160,7 +160,7 @@ class AnsweringSession:
         member = self._member()
         if not self.options.room.admits(inflow=Inflow.COPIES):
             room = self.options.room
-            room.refused[Inflow.COPIES] += 1
+            room.refused[Inflow.COPIES] += room.stance.refuses >= Inflow.COPIES
             log.warning("copy_refused_without_room", member=member.name, why=room.shortage)
             return NO_ROOM
         if "XSHADOW" not in mail.extra:

@@ -18,6 +18,7 @@ from shadowrelay.core.pressure import (
     Thresholds,
     counted,
     of_disk,
+    of_log_disk,
     of_memory,
     stance,
 )
@@ -73,6 +74,7 @@ class BackPressure:
         self._clock = clock
         self._seconds = seconds
         self.board = ReadingsBoard()
+        self._unread: set[Resource] = set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -107,13 +109,10 @@ class BackPressure:
         return f"{_NAMES[one.resource]} {one.reading:,.0f}{unit} ({one.level.name.lower()})"
 
     def _decide(self, now: float) -> None:
-        try:
-            found = dict(self._readings(now))
-        except OSError as error:  # then what was known last stands
-            log.error("resources_not_read", error=str(error))
-            return
-        changes = []
+        found, changes = dict(self._readings(now)), []
         for what in Resource:
+            if what in self._unread:  # what was known last stands
+                continue
             before = self.board.standing(what)
             reading, thresholds = found.get(what, (0.0, None))
             after = before.after(thresholds, reading, now) if thresholds else PressureStanding(since=now)
@@ -137,16 +136,34 @@ class BackPressure:
             )
             writing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
+    def _disk(self, what: Resource, directory: Path) -> tuple[int, int, int] | None:
+        """As ``disk`` does; None: it cannot be read, which is told once."""
+        try:
+            read = disk(directory)
+        except OSError as error:
+            if what not in self._unread:
+                log.error(
+                    "resource_not_read", resource=what.value, directory=str(directory), error=str(error)
+                )
+            self._unread.add(what)
+            return None
+        self._unread.discard(what)
+        return read
+
     def _readings(self, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds]]]:
         limits, room = self.limits, self._room
         if limits is None:
             return
-        data, log_disk = disk(room.directory), disk(self._log_directory)
         # A disk is one resource: where it has both, the marks of the database count.
-        for what, of in ((Resource.DATA_DISK, data), (Resource.LOG_DISK, log_disk)):
-            device, size, free = of
-            if what is Resource.DATA_DISK or device != data[0]:
-                marks = of_disk(*limits.of[what], minimum=room.minimum, size=size)
+        seen = set()
+        for what, directory, marks_of in (
+            (Resource.DATA_DISK, room.directory, of_disk),
+            (Resource.LOG_DISK, self._log_directory, of_log_disk),
+        ):
+            if (read := self._disk(what, directory)) is not None and read[0] not in seen:
+                device, size, free = read
+                seen.add(device)
+                marks = marks_of(*limits.of[what], minimum=room.minimum, size=size)
                 yield what, (100 * (1 - free / size), marks)
         all_of_us = self.board.together(now)
         yield (
