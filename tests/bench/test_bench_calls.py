@@ -134,6 +134,10 @@ sys.stdin.readline()
 """
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12),
+    reason="there cProfile sees one thread alone; it is not the Python of the budget",
+)
 def test_a_process_counts_the_calls_of_all_its_threads_its_statements_and_commits(tmp_path: Path):
     script = tmp_path / "run"
     script.write_text(LIVES)

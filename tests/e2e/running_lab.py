@@ -24,7 +24,7 @@ from shadowlab.probing import NodeStatus, listed, message, status
 
 T = TypeVar("T")
 
-DEADLINE = 20.0  # seconds; only a failing test waits that long
+DEADLINE = 90.0  # seconds; only a failing test waits that long
 
 INSIDE, OUTSIDE = "anna@inside.test", "otto@outside.test"
 
