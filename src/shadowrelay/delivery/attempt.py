@@ -17,6 +17,7 @@ from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, next_try
 from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.delivery.shaping import Lane
+from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Recipient
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_of
@@ -27,7 +28,7 @@ from shadowrelay.database.content import ContentDamaged, source
 from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.delivery.hosts import Hosts, Search
-from shadowrelay.delivery.shaping import NoRoom, Shaping
+from shadowrelay.delivery.shaping import LaneRoom, NoRoom, Shaping
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
@@ -120,6 +121,12 @@ class Outbound:
         self.failures, self.retry_at, self.last_error = 0, None, ""
         self.failing_since = None
         self.probes.clear()
+
+
+def room_of(name: NextHop, outbound: Outbound, hosts: Hosts, shaping: Shaping) -> LaneRoom | None:
+    """What shaping leaves to a next hop now; None: it does not limit it."""
+    known = hosts.known(name, outbound.known)
+    return shaping.room(name, known, [session for session, _ in outbound.idle])
 
 
 HELD = 1.0
@@ -304,7 +311,7 @@ class Sender:
 
     def _held_back(self, claimed: ActiveFork, outbound: Outbound) -> str:
         """Why nothing is sent to any host of the next hop now, as a reply; '' if it is."""
-        room = self._shaping.room(claimed.next_hop, self._hosts.known(claimed.next_hop, outbound.known), ())
+        room = room_of(claimed.next_hop, outbound, self._hosts, self._shaping)
         return f"451 4.7.1 Held back: {room.held_back}" if room and room.held_back else ""
 
     def _sent(self, claimed: ActiveFork, hop: Hop, result: DeliveryResult, but: Set[int]) -> Sent:

@@ -43,12 +43,12 @@ from shadowrelay.database.queue import (
     unclaim,
 )
 from shadowrelay.database.transport import DatabaseFailed, TransportDatabase
-from shadowrelay.delivery.attempt import Outbound, Sender
+from shadowrelay.delivery.attempt import Outbound, Sender, room_of
 from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hosts import Hosts, worn_out
 from shadowrelay.delivery.recent import RecentAttempts
 from shadowrelay.delivery.reports import Reporter
-from shadowrelay.delivery.shaping import TURN, LaneRoom, Shaping
+from shadowrelay.delivery.shaping import TURN, Shaping
 from shadowrelay.members.boundary import Boundary
 from shadowrelay.members.inquiry import AT_ONCE
 from shadowrelay.members.pool import seconds
@@ -186,7 +186,7 @@ class Queue:
             if started == free:
                 self._short = True
             if share is not None:
-                share.started(name, outbound, started)
+                share.started(name, started)
         if share is not None:
             for session in [*share.spare()]:
                 self._close(session)
@@ -443,12 +443,6 @@ class StillOurs:
         log.warning("cut_off_from_holder", member=member)
 
 
-def room_of(name: NextHop, outbound: Outbound, hosts: Hosts, shaping: Shaping) -> LaneRoom | None:
-    """What shaping leaves to a next hop now; None: it does not limit it."""
-    known = hosts.known(name, outbound.known)
-    return shaping.room(name, known, [session for session, _ in outbound.idle])
-
-
 class LaneShares:
     """One look at the queue: what each next hop gets of what lanes leave. A lane's places go to the next hops
     in the order in which this is asked.
@@ -458,20 +452,18 @@ class LaneShares:
         self._shaping, self._hosts, self._hops = shaping, hosts, hops
         self._given: Counter[str] = Counter()  # in this look, by lane
         self._short: set[str] = set()  # lanes that have no place left for a next hop that has mail
-        self._asked: set[NextHop] = set()  # next hops that have mail
+        self._asked: dict[NextHop, set[str]] = {}  # the lanes of next hops that have mail
         self._starved: set[str] = set()  # those of them of which it has no session at all
         self._now = asyncio.get_running_loop().time()
 
-    def _lanes(self, name: NextHop, outbound: Outbound) -> set[str]:
-        names = {host.name for host in self._hosts.known(name, outbound.known)} or {""}
-        return {lane.key for one in names if (lane := self._shaping.lane(name, one))}
-
     def places(self, name: NextHop, outbound: Outbound) -> int:
         """How many more workers it may have, of which there is mail."""
-        self._asked.add(name)
+        known = self._hosts.known(name, outbound.known)
+        names = {host.name for host in known} or {""}
+        lanes = {lane.key for one in names if (lane := self._shaping.lane(name, one))}
+        self._asked[name] = lanes
         if self._now < outbound.held_back_until:
             return 0
-        known = self._hosts.known(name, outbound.known)
         if not known and outbound.workers:  # the first one finds the hosts
             return 0
         room = room_of(name, outbound, self._hosts, self._shaping)
@@ -479,7 +471,6 @@ class LaneShares:
             return sys.maxsize if known else 1
         if room.held_back:
             return 0
-        lanes = self._lanes(name, outbound)
         places = room.places - outbound.about_to - sum(self._given[lane] for lane in lanes)
         if lanes & self._starved or any(map(self._shaping.yields, lanes)):
             young = [one for one, _ in outbound.idle if one.since > self._now - TURN]
@@ -490,8 +481,8 @@ class LaneShares:
                 self._starved |= lanes
         return places if known else min(places, 1)
 
-    def started(self, name: NextHop, outbound: Outbound, count: int) -> None:
-        for lane in self._lanes(name, outbound):
+    def started(self, name: NextHop, count: int) -> None:
+        for lane in self._asked[name]:
             self._given[lane] += count
 
     def spare(self) -> Iterator[DeliverySession]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from shadowrelay.core.delivery.mx import MxHost
+from shadowrelay.core.delivery.shaping import LaneLimits, Pattern
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.pressure import Resource
@@ -28,6 +29,8 @@ from shadowrelay.settings import MemberConnector, ReceiveConnector, Settings
 from shadowrelay.settings.pinned import pinned_certificate
 from shadowrelay.settings.routing import route_hosts
 from shadowrelay.settings.schema import HopSettings, PinnedPeer
+from shadowrelay.settings.shaping import shapes
+from shadowrelay.settings.shaping_patterns import patterns
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.smtp.members.client import MemberAddress
 from shadowrelay.smtp.sending.session import Login, NextHopServer, Pinned, Timeouts
@@ -46,6 +49,12 @@ def addresses(settings: Settings) -> dict[ServerName, MemberAddress]:
         )
         for member in settings.members
     }
+
+
+def shaped(settings: Settings) -> tuple[tuple[LaneLimits, ...], tuple[Pattern, ...]]:
+    """Limits of next hops, and the patterns that go with them: their file is read if there are limits."""
+    limits = shapes(settings.shaping)
+    return limits, patterns(settings.shaping_patterns) if limits else ()
 
 
 def pressure_limits(settings: Settings) -> PressureLimits | None:

@@ -35,12 +35,12 @@ from shadowrelay.database.opening import CONTENT
 from shadowrelay.database.outbox import rows_about, unwritten
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.delivery.attempt import Outbound
+from shadowrelay.delivery.attempt import Outbound, room_of
 from shadowrelay.delivery.extra_hop import ExtraHop
 from shadowrelay.delivery.hop_shadows import HopShadows
 from shadowrelay.delivery.hop_talk import HopConversations
 from shadowrelay.delivery.hosts import Hosts
-from shadowrelay.delivery.queue import Queue, room_of
+from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.delivery.shaping import Shaping
@@ -82,7 +82,7 @@ from shadowrelay.reception.back_pressure import BackPressure
 from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import ResubmitStage
-from shadowrelay.service.adapters import addresses, hosts, pressure_limits, resolver
+from shadowrelay.service.adapters import addresses, hosts, pressure_limits, resolver, shaped
 from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
@@ -92,8 +92,6 @@ from shadowrelay.settings.alike import Sections
 from shadowrelay.settings.certificates import ending
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import standing
-from shadowrelay.settings.shaping import shapes
-from shadowrelay.settings.shaping_patterns import patterns
 from shadowrelay.settings.workers import workers_in
 from shadowrelay.shared_counts import SessionCounts
 from shadowrelay.shown.records import RetiredAnswer
@@ -210,7 +208,7 @@ class Node:
             self.ways,
             clock.endings,
         )
-        self.queue.shaping.take(shapes(settings.shaping), patterns(settings.shaping_patterns))
+        self.queue.shaping.take(*shaped(settings))
         self.hop_shadows = HopShadows(
             database,
             self.hop_conversations,

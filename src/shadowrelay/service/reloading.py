@@ -17,7 +17,7 @@ from shadowrelay.errors import NodeFailed
 from shadowrelay.operator.cluster_reload import Change, ReloadShown
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.service import connectors
-from shadowrelay.service.adapters import log_limits, pressure_limits, resolver, servers
+from shadowrelay.service.adapters import log_limits, pressure_limits, resolver, servers, shaped
 from shadowrelay.service.certificates import Certificates
 from shadowrelay.service.live_settings import recipients_of
 from shadowrelay.service.node import Node
@@ -25,8 +25,6 @@ from shadowrelay.service.operating import listed
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import routes, standing
-from shadowrelay.settings.shaping import shapes
-from shadowrelay.settings.shaping_patterns import patterns
 from shadowrelay.settings.sites import hop_groups
 from shadowrelay.settings.switched import told
 from shadowrelay.settings.when_changed import reloaded
@@ -149,7 +147,7 @@ class Reloading:
         members = node.membership.prepare(settings)
         becomes = self._connectors(settings)
         limits, pressed = log_limits(settings), pressure_limits(settings)
-        shaped = shapes(settings.shaping), patterns(settings.shaping_patterns)
+        shaping = shaped(settings)
 
         def take() -> None:
             current()
@@ -158,7 +156,7 @@ class Reloading:
                 node.hosts.resolver, node.resolver, former = names, names, node.resolver
                 former.close()
             node.hosts.take(hops, ways)
-            node.queue.shaping.take(*shaped)
+            node.queue.shaping.take(*shaping)
             node.queue.rerouted(routes(settings))
             node.counting.servers = listed(node.routes, node.hosts)
             node.extra_hop.stand(standing(settings))

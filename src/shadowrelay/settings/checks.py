@@ -78,7 +78,7 @@ def cross_checks(
     yield from trace_checks(settings, refuse)
     if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
         yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
-    if "shaping_patterns" not in broken:
+    if settings.shaping_patterns is not None and "shaping_patterns" not in broken:
         yield from _patterns(settings.shaping_patterns, refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
         yield from attempts(settings, refuse)
@@ -374,11 +374,11 @@ def _recipients(file: Path, limits: BookLimits, refuse: Refuse) -> Iterator[Sett
         yield refuse("recipients_file", wrong, value=file, allowed=allowed)
 
 
-def _patterns(file: Path | None, refuse: Refuse) -> Iterator[SettingError]:
+def _patterns(file: Path, refuse: Refuse) -> Iterator[SettingError]:
     try:
         patterns(file)
     except (PatternsInvalid, OSError) as error:
-        wrong = (file and _unreadable(file)) or str(error)
+        wrong = _unreadable(file) or str(error)
         yield refuse("shaping_patterns", wrong, value=file, allowed="a file as in docs/how-to/shaping.md")
 
 
