@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import pytest
+
+from shadowrelay import readings
 from shadowrelay.core.pressure import PressureLevel, PressureStanding, Resource
 from shadowrelay.readings import SILENT, SIZE, ReadingsBoard, WorkerPart, disk, memory_in_use, memory_limit
 
@@ -54,3 +58,13 @@ def test_a_disk_and_memory_read_what_the_system_says(tmp_path: Path) -> None:
     held = bytearray(b"x") * (64 << 20)
     assert memory_in_use() - before > 48 << 20
     assert len(held) < memory_limit()
+
+
+@pytest.mark.parametrize(("of_groups", "limit"), [(1 << 40, 16 << 30), (4 << 30, 4 << 30), (0, 16 << 30)])
+def test_the_limit_is_the_least_of_the_cgroups_and_the_machine(
+    monkeypatch: pytest.MonkeyPatch, of_groups: int, limit: int
+) -> None:
+    page = os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(os, "sysconf", lambda name: (16 << 30) // page if name == "SC_PHYS_PAGES" else page)
+    monkeypatch.setattr(readings, "_limits", lambda _: [of_groups, 1 << 62])
+    assert memory_limit() == limit

@@ -112,7 +112,7 @@ def memory_in_use() -> int:
 def memory_limit() -> int:
     """Octets of memory that this process may have: the least of its cgroups and the machine."""
     machine = _PAGE * os.sysconf("SC_PHYS_PAGES")
-    return min(machine, *(limit for limit in (machine, *_limits(_groups())) if 0 < limit < _UNLIMITED))
+    return min(limit for limit in (machine, *_limits(_groups())) if 0 < limit < _UNLIMITED)
 
 
 def _groups() -> list[str]:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from shadowrelay.core.pressure import Inflow, Stance
 from shadowrelay.database.room import Room
 
 
@@ -41,3 +42,16 @@ def test_a_message_that_is_too_large_closes_the_door_to_no_other(monkeypatch: py
 def test_without_a_minimum_nothing_is_refused(monkeypatch: pytest.MonkeyPatch):
     disk, room = Disk(monkeypatch), Room(Path(), 0)
     assert admitted(disk, room, 0, 1) == [True, True]
+
+
+def test_copies_are_counted_as_refused_by_pressure_where_pressure_refuses_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, room = Disk(monkeypatch), Room(Path(), 1000)
+    disk.free = 999
+    assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (False, 0)
+    disk.free = 2000
+    room.take(Stance(refuses=Inflow.TRUSTED))
+    assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (True, 0)
+    room.take(Stance(refuses=Inflow.COPIES))
+    assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (False, 1)

@@ -112,6 +112,10 @@ async def test_without_the_setting_nothing_is_looked_at_and_taking_it_away_ends_
         assert await rows(node) == ["memory: low to full", "memory: full to low"]
 
 
+def failing_everywhere(_: Path) -> tuple[int, int, int]:
+    raise OSError(5, "Input/output error")
+
+
 async def test_a_disk_that_cannot_be_read_keeps_its_level_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +132,14 @@ async def test_a_disk_that_cannot_be_read_keeps_its_level_and_the_others_go_on(
         assert await refused_by(node) == {"strangers"}, "memory counts all the same"
         look(node, **OTHERS, **memory("low"))
         assert await refused_by(node) == set()
+        monkeypatch.setattr(back_pressure, "disk", lambda _: (1, 100, 40))
+        look(node, **OTHERS, **given(data_disk="10/20/15/5", memory="98/99/98/97"))
+        assert await refused_by(node) == {"strangers", "trusted"}
+        monkeypatch.setattr(back_pressure, "disk", failing_everywhere)
+        look(node, **OTHERS, **given(data_disk="10/20/15/5", memory="98/99/98/97"))
+        assert await refused_by(node) == {"strangers", "trusted"}, "what was known last stands"
+        look(node, **OTHERS)
+        assert await refused_by(node) == set(), "it is switched off"
 
 
 async def test_a_long_queue_refuses_no_copy_and_no_mail_that_is_settled(tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ class Room:
             return False
         return free - size >= self.minimum
 
+    def admits_copy(self) -> bool:
+        """Whether a copy of a member may be taken. What pressure refuses is counted."""
+        admitted = self.admits(inflow=Inflow.COPIES)
+        self.refused[Inflow.COPIES] += not admitted and self.stance.refuses >= Inflow.COPIES
+        return admitted
+
     async def hold_back(self, inflow: Inflow) -> bool:
         """Wait as long as MAIL has to, or until the pressure is over. Returns whether it is refused then."""
         if inflow > self.stance.refuses and self.stance.delay:

@@ -17,7 +17,6 @@ from shadowrelay.core.messages import Copy, Digests, Recipient, Unread
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
-from shadowrelay.core.pressure import Inflow
 from shadowrelay.core.reception.by_reference import MadeOf, may_refer
 from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hold
 from shadowrelay.core.values import dataclass, replace
@@ -158,10 +157,8 @@ class AnsweringSession:
 
     async def mail(self, session: Client, mail: MailFrom) -> Reply | None:  # noqa: ARG002
         member = self._member()
-        if not self.options.room.admits(inflow=Inflow.COPIES):
-            room = self.options.room
-            room.refused[Inflow.COPIES] += room.stance.refuses >= Inflow.COPIES
-            log.warning("copy_refused_without_room", member=member.name, why=room.shortage)
+        if not self.options.room.admits_copy():
+            log.warning("copy_refused_without_room", member=member.name, why=self.options.room.shortage)
             return NO_ROOM
         if "XSHADOW" not in mail.extra:
             return Reply(501, "5.5.4", "XSHADOW needed")

@@ -35,6 +35,8 @@ LOOK = 2.0
 
 _PERCENT = frozenset({Resource.DATA_DISK, Resource.LOG_DISK, Resource.MEMORY})
 
+_NOT_LOOKED_AT = (0.0, None)
+
 _NAMES = {
     Resource.DATA_DISK: "disk of data_dir",
     Resource.LOG_DISK: "disk of the tracking log",
@@ -111,10 +113,9 @@ class BackPressure:
     def _decide(self, now: float) -> None:
         found, changes = dict(self._readings(now)), []
         for what in Resource:
-            if what in self._unread:  # what was known last stands
+            if (seen := found.get(what, _NOT_LOOKED_AT)) is None:  # what was known last stands
                 continue
-            before = self.board.standing(what)
-            reading, thresholds = found.get(what, (0.0, None))
+            before, (reading, thresholds) = self.board.standing(what), seen
             after = before.after(thresholds, reading, now) if thresholds else PressureStanding(since=now)
             self.board.decide(what, after, reading)
             if after.level is not before.level:
@@ -150,7 +151,8 @@ class BackPressure:
         self._unread.discard(what)
         return read
 
-    def _readings(self, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds]]]:
+    def _readings(self, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
+        """Each resource that counts; None: it cannot be read."""
         limits, room = self.limits, self._room
         if limits is None:
             return
@@ -160,7 +162,9 @@ class BackPressure:
             (Resource.DATA_DISK, room.directory, of_disk),
             (Resource.LOG_DISK, self._log_directory, of_log_disk),
         ):
-            if (read := self._disk(what, directory)) is not None and read[0] not in seen:
+            if (read := self._disk(what, directory)) is None:
+                yield what, None
+            elif read[0] not in seen:
                 device, size, free = read
                 seen.add(device)
                 marks = marks_of(*limits.of[what], minimum=room.minimum, size=size)
