@@ -51,10 +51,11 @@ def test_a_log_of_exchange_that_ends_inside_a_row_proves_nothing(here: Auditor, 
 
 @pytest.mark.parametrize("year", YEARS)
 @pytest.mark.parametrize("more", [-1, 1], ids=["a column less", "a column more"])
+@pytest.mark.parametrize("subject", ["", '"quoted"', '5" disks'], ids=["plain", "quoted", "a quote inside"])
 def test_a_row_that_has_not_the_columns_of_its_fields_is_none(
-    here: Auditor, tmp_path: Path, year: int, more: int
+    here: Auditor, tmp_path: Path, year: int, more: int, subject: str
 ) -> None:
-    cells = row(year, "DELIVER", 2, message_subject="").split(",")
+    cells = row(year, "DELIVER", 2, message_subject=subject).split(",")
     line = ",".join(cells[:more] if more < 0 else [*cells, ""])
     log(tmp_path, year, [row(year, "RECEIVE"), row(year, "DELIVER"), line])
     verdict = asked(here, tmp_path)
@@ -116,6 +117,7 @@ HARM = {
     "more than it lists": (rb",DELIVER,", rb",4096,\d+,", b",4096,7,"),
     "a count that is no number": (rb",RECEIVE,", rb",4096,\d+,", b",4096,one,"),
     "no size": (rb",DELIVER,", rb",4096,", b",,"),
+    "a size that is none": (rb",DELIVER,", rb",4096,", b",4k,"),
     "an id that is none": (rb",DELIVER,", rb",[0-9a-f]{8}-", b",x"),
     "no id": (rb",DELIVER,", rb",[0-9a-f-]{36},", b",,"),
     "an id where a snapshot ends": (

@@ -215,18 +215,17 @@ class RelaySteps:
         numbers: Sequence[Any],
         about: _Recipients,
     ) -> NDArray[np.bool_]:
-        """Which rows have no valid time, event, id, entry or size, not the recipients that they count, or not
-        the form of their event?
+        """Which rows have no valid time, id, entry or size, not the recipients that they count, or not the
+        form of an event that is known?
         """
         named = np.array([one is not None for one in numbers])[found.tails.of]
         events = found.events.distinct.texts()
-        known = np.array([kind_of(one) is not Kind.OTHER for one in events])
         kinds = np.array([KINDS[kind_of(one)] for one in events], dtype=np.int64)[found.events.of]
         closing = np.array([closes(one) for one in parsed])[found.tails.of] & is_any(kinds, Kind.LOAD)
         queue = np.array(["Queue" in one for one in parsed])[found.tails.of] & is_any(kinds, *OPERATED)
         pressed = is_any(kinds, Kind.BACKPRESSURE)
         sized = (found.sizes >= 0) | (about.count == 0)
-        sound: NDArray[np.bool_] = (found.at != loops.NONE) & named & known[found.events.of] & sized
+        sound: NDArray[np.bool_] = (found.at != loops.NONE) & named & sized
         sound &= about.count == about.said
         sound &= np.where(
             closing | queue | pressed,
