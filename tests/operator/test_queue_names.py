@@ -15,7 +15,7 @@ import structlog
 from sending import MESSAGE, sent
 from stations import Station, boundary
 from test_jobs import running
-from test_verbs_by_command import admin, command
+from test_verbs_by_command import admin, command, in_time
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.api import build_app
@@ -171,7 +171,7 @@ async def test_every_name_that_is_printed_is_accepted_by_every_verb(tmp_path: Pa
                     path, query = page(name)
                     assert (await client.get(path, params=query)).status_code == 200, (path, query)
             for verb in BY_COMMAND:
-                done = await command(url, *verb(name))
+                done = await in_time(url, two, *verb(name))
                 assert done.exit_code == 0, (name, verb(name), done.output)
                 if verb(name)[:2] in {("queue", "remove"), ("message", "remove")}:
                     assert "1 message to 1 recipient" in done.output, (verb(name), done.output)
