@@ -166,11 +166,12 @@ def test_never_more_than_the_limit_whoever_counts_at_the_same_time(memory: memor
 
 
 def test_a_thousand_sources_hardly_ever_count_for_one_another(memory: memoryview) -> None:
+    memory[:16] = bytes(range(16))  # with one salt of forty there are more than five
     [counts] = workers(memory, 1)
     for number in range(1000):
         counts.take(f"192.0.2.{number}", None)
     more = sum(counts.of(f"198.51.100.{number}") > 0 for number in range(1000))
-    assert more <= 5  # expected: 0.2
+    assert more <= 5  # expected: 2.2
 
 
 def test_a_source_is_counted_for_each_connector(memory: memoryview) -> None:
