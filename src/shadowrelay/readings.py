@@ -6,13 +6,22 @@ says its part at each look. The part of one that has been silent for a while cou
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from shadowrelay.core.pressure import PressureLevel, PressureStanding, Resource
 from shadowrelay.core.values import dataclass
 from shadowrelay.core.workers import MOST
+
+T = TypeVar("T")
+
+PATIENCE = 5.0
+"""Seconds in which a disk has to say how full it is."""
 
 SILENT = 10.0
 """Seconds after which a worker that has said nothing counts no more."""
@@ -85,6 +94,42 @@ class ReadingsBoard:
         at = _STANDINGS + _EACH * _RESOURCES.index(what)
         for place, value in enumerate((float(standing.level), standing.since, reading), at):
             self._cells[place] = value
+
+
+class Question(Generic[T]):
+    """Asks what may never answer, such as a mount that hangs, in a thread of its own. Nobody waits for that
+    thread, not even the end of the process. While it has no answer, nothing else is asked.
+    """
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
+        self._asked: Future[T] | None = None
+
+    async def answer(self) -> T:
+        """Raises what asking raises; TimeoutError: none within ``PATIENCE``, or none since."""
+        late, asked = self._asked, self._asked or self._begin()
+        if late and not late.done():
+            raise TimeoutError
+        self._asked = asked
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.wrap_future(asked)
+        finally:
+            if asked.done():
+                self._asked = None
+
+    def _begin(self) -> Future[T]:
+        asked: Future[T] = Future()
+        asked.set_running_or_notify_cancel()  # from now on, who waits no more does not cancel it
+
+        def run() -> None:
+            try:
+                asked.set_result(self._ask())
+            except BaseException as error:  # noqa: BLE001
+                asked.set_exception(error)
+
+        threading.Thread(target=run, name="question", daemon=True).start()
+        return asked
 
 
 def disk(directory: Path) -> tuple[int, int, int]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +16,7 @@ from receiving import RawClient
 from stations import Station, boundary, eventually, settings
 from test_member_session import HELLO, MAIL, MARK, talking
 
+from shadowrelay import readings
 from shadowrelay.core.pressure import Inflow
 from shadowrelay.readings import disk, memory_in_use
 from shadowrelay.reception import back_pressure
@@ -36,12 +42,12 @@ def memory(level: str) -> dict[str, Any]:
     return given(memory="10/20/15/5", memory_limit=int(memory_in_use() / SHARES[level]))
 
 
-def look(node: Station, **changes: Any) -> None:
+async def look(node: Station, **changes: Any) -> None:
     """Look at the resources, with other settings if they are given, as after a reload."""
     if changes:
         found = settings(node.directory.parent, node.name.partition(".")[0], [], **changes)
         node.node.back_pressure.limits = pressure_limits(found)
-    node.node.back_pressure.look()
+    await node.node.back_pressure.look()
 
 
 async def mail_from(node: Station, address: str) -> str:
@@ -84,12 +90,12 @@ async def test_strangers_are_refused_first_and_copies_of_members_last(
 ) -> None:
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **memory(level)) as (node, _):
         node.node.connectors = node.connectors[1:]
-        look(node)
+        await look(node)
         assert await refused_by(node) == refused
         assert node.node.ready()[0] == ("trusted" not in refused)
         told = node.node.warning() if level == "medium" else node.node.ready()[1]
         assert ("memory" in told) == bool(refused)
-        look(node, **memory("low"))
+        await look(node, **memory("low"))
         assert await refused_by(node) == set()
         assert node.node.ready()[0]
         if refused:
@@ -103,11 +109,11 @@ async def test_without_the_setting_nothing_is_looked_at_and_taking_it_away_ends_
 ) -> None:
     pressed, off = memory("full"), {**memory("full")["back_pressure"], "enabled": False}
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, back_pressure=off) as (node, _):
-        look(node)
+        await look(node)
         assert await refused_by(node) == set()
-        look(node, **pressed)
+        await look(node, **pressed)
         assert await refused_by(node) == {"strangers", "trusted", "copies"}
-        look(node, back_pressure=off)
+        await look(node, back_pressure=off)
         assert await refused_by(node) == set()
         assert await rows(node) == ["memory: low to full", "memory: full to low"]
 
@@ -119,34 +125,105 @@ def failing_everywhere(_: Path) -> tuple[int, int, int]:
 async def test_a_disk_that_cannot_be_read_keeps_its_level_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with boundary(tmp_path, "mx2", "mx1", **OTHERS) as (node, _):
-        log_directory = node.node.back_pressure._log_directory
+    logs = tmp_path / "logs"
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS, tracking={"directory": str(logs)}) as (node, _):
 
         def failing(directory: Path) -> tuple[int, int, int]:
-            if directory == log_directory:
+            if directory == logs:
                 raise OSError(5, "Input/output error")
             return disk(directory)
 
         monkeypatch.setattr(back_pressure, "disk", failing)
-        look(node, **OTHERS, **memory("medium"))
+        await look(node, **OTHERS, **memory("medium"))
         assert await refused_by(node) == {"strangers"}, "memory counts all the same"
-        look(node, **OTHERS, **memory("low"))
+        await look(node, **OTHERS, **memory("low"))
         assert await refused_by(node) == set()
         monkeypatch.setattr(back_pressure, "disk", lambda _: (1, 100, 40))
-        look(node, **OTHERS, **given(data_disk="10/20/15/5", memory="98/99/98/97"))
+        await look(node, **OTHERS, **given(data_disk="10/20/15/5", memory="98/99/98/97"))
         assert await refused_by(node) == {"strangers", "trusted"}
         monkeypatch.setattr(back_pressure, "disk", failing_everywhere)
-        look(node, **OTHERS, **given(data_disk="10/20/15/5", memory="98/99/98/97"))
+        await look(node, **OTHERS, **given(data_disk="10/20/15/5", memory="98/99/98/97"))
         assert await refused_by(node) == {"strangers", "trusted"}, "what was known last stands"
-        look(node, **OTHERS)
+        await look(node, **OTHERS)
         assert await refused_by(node) == set(), "it is switched off"
+
+
+@contextmanager
+def hanging(place: Path) -> Iterator[None]:
+    """A file system there whose server answers nothing; at the end it is gone, and so is whoever waits."""
+    place.mkdir()
+    try:
+        server = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        pytest.skip(f"a mount that hangs takes /dev/fuse: {error}")
+    with ExitStack() as stack:
+        stack.callback(os.close, server)
+        how = f"fd={server},rootmode=40000,user_id=0,group_id=0"
+        mounting = ["mount", "-i", "-t", "fuse", "-o", how, "hanging", str(place)]
+        done = subprocess.run(mounting, capture_output=True, text=True, check=False, pass_fds=[server])
+        if done.returncode:
+            pytest.skip(f"a mount that hangs takes root: {done.stderr}")
+        stack.callback(subprocess.run, ["umount", "-i", "-l", str(place)], check=True)
+        yield
+
+
+def asking() -> int:
+    """How many disks are asked now."""
+    return [thread.name for thread in threading.enumerate()].count("question")
+
+
+async def test_a_disk_that_is_asked_leaves_the_loop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def slow(directory: Path) -> tuple[int, int, int]:
+        assert over.wait(30), "the loop goes on while a disk is asked"
+        return disk(directory)
+
+    monkeypatch.setattr(readings, "PATIENCE", 90.0)
+    monkeypatch.setattr(back_pressure, "disk", slow)
+    async with boundary(tmp_path, "mx2", "mx1", **given(data_disk="1/2/2/1", memory="98/99/98/97")) as (
+        node,
+        _,
+    ):
+        looking = asyncio.create_task(node.node.back_pressure.look())
+        asyncio.get_running_loop().call_later(0.1, over.set)
+        await looking
+        assert await rows(node) == ["data_disk: low to high"]
+
+
+async def test_a_disk_that_hangs_holds_nothing_up_and_counts_as_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    told = {**given(memory="98/99/98/97"), "tracking": {"directory": str(logs)}, "minimum_free_disk": "1MiB"}
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **told) as (node, _):
+        with hanging(logs):
+            monkeypatch.setattr(readings, "PATIENCE", 30.0)
+            looking = asyncio.create_task(node.node.back_pressure.look())
+            await eventually(asking)
+            assert await mail_from(node, STRANGER) == SENT
+            assert not looking.done(), "the node goes on meanwhile"
+            looking.cancel()
+            monkeypatch.setattr(readings, "PATIENCE", 0.2)
+            for _ in range(3):
+                await look(node)
+            assert asking() == 1, "it is not asked again before it answers"
+            assert await refused_by(node) == {"strangers", "trusted", "copies"}
+        monkeypatch.setattr(readings, "PATIENCE", 30.0)
+        await eventually(lambda: not asking())
+        await look(node)  # hears that the server of the file system is gone
+        await look(node)
+        assert await refused_by(node) == set()
+        assert await rows(node) == ["log_disk: low to full", "log_disk: full to low"]
 
 
 async def test_a_long_queue_refuses_no_copy_and_no_mail_that_is_settled(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **given(queue="2/3/2/1")) as (node, _):
         for _ in range(3):
             assert (await sent_by_trusted(node)).startswith("250 ")
-        look(node)
+        await look(node)
         assert await refused_by(node) == {"strangers", "trusted"}
         assert await rows(node) == ["queue: low to high"]
 
@@ -165,12 +242,12 @@ async def sent_by_trusted(node: Station) -> str:
 async def test_while_a_queue_is_long_mail_waits_and_goes_on_as_soon_as_it_is_over(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **given(queue="1/9/5/1")) as (node, _):
         assert (await sent_by_trusted(node)).startswith("250 ")
-        look(node)
+        await look(node)
         room = node.node.room
         waits = [asyncio.create_task(mail_from(node, address)) for address in (STRANGER, TRUSTED)]
         await eventually(lambda: room.delayed == 2)
         assert [one.done() for one in waits] == [False, False]
         assert "MAIL waits 10 s" in node.node.warning()
-        look(node, **given(queue="2/9/5/2"))
+        await look(node, **given(queue="2/9/5/2"))
         assert await asyncio.gather(*waits) == [SENT, SENT]
         assert room.refused[Inflow.OUTSIDE] == 0

@@ -360,7 +360,7 @@ async def test_under_pressure_nothing_is_made_until_it_is_over(tmp_path: Path) -
     pressure = {"enabled": True, "memory": "10/30/15/5", "memory_limit": limit}
     async with boundary(tmp_path, "mx1", "mx2", own={"mx1": {"back_pressure": pressure}}) as (owner, holder):
         back = owner.node.back_pressure
-        back.look()
+        await back.look()
         assert owner.node.has_room()
         await settle(owner, holder, count=2)
         await ask(owner, request())
@@ -373,5 +373,5 @@ async def test_under_pressure_nothing_is_made_until_it_is_over(tmp_path: Path) -
         await eventually(lambda: owner.node.resubmitting._pace._turn >= turns + 3)
         assert await made_by(owner, 0)()
         back.limits = None
-        back.look()
+        await back.look()
         await eventually(made_by(owner, 2))

@@ -26,7 +26,7 @@ from shadowrelay.core.tracking import PressureChanged
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.readings import ReadingsBoard, WorkerPart, disk, memory_in_use
+from shadowrelay.readings import PATIENCE, Question, ReadingsBoard, WorkerPart, disk, memory_in_use
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +36,11 @@ LOOK = 2.0
 _PERCENT = frozenset({Resource.DATA_DISK, Resource.LOG_DISK, Resource.MEMORY})
 
 _NOT_LOOKED_AT = (0.0, None)
+
+DiskReading = tuple[int, int, int]
+
+_NO_ANSWER: DiskReading = (-1, 1, 0)
+"""A mount that hangs: a disk of its own without any room."""
 
 _NAMES = {
     Resource.DATA_DISK: "disk of data_dir",
@@ -71,20 +76,21 @@ class BackPressure:
         """``seconds``: a clock that all workers have in common, and nobody sets."""
         self._room = room
         self._database = database
-        self._log_directory = log_directory
+        directories = {Resource.DATA_DISK: room.directory, Resource.LOG_DISK: log_directory}
+        self._disks = {what: (place, _asking(place)) for what, place in directories.items()}
+        self._troubles: dict[Resource, str] = {}
         self.limits = limits
         self._clock = clock
         self._seconds = seconds
         self.board = ReadingsBoard()
-        self._unread: set[Resource] = set()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            self.look()
+            await self.look()
             await asyncio.sleep(LOOK)
 
-    def look(self) -> None:
+    async def look(self) -> None:
         """Look at what is scarce, if this worker is the one that does, and go by what was decided."""
         if self.limits is None and not self._room.stance.pauses:
             return
@@ -93,7 +99,8 @@ class BackPressure:
         queued = tally.staged(Role.PRIMARY, Stage.QUEUED)
         self.board.say(WorkerPart(memory=memory_in_use(), queue=queued, uncommitted=waiting), now)
         if self.board.decides(now):
-            self._decide(now)
+            read = await asyncio.gather(*map(self._disk, self._disks)) if self.limits else ()
+            self._decide(dict(zip(self._disks, read, strict=False)), now)
         standings = {what: self.board.standing(what) for what in Resource}
         told = ", ".join(self._told(one) for one in self.pressures() if one.level)
         self._room.take(stance(standings, now), told)
@@ -110,8 +117,8 @@ class BackPressure:
         unit = " %" if one.resource in _PERCENT else ""
         return f"{_NAMES[one.resource]} {one.reading:,.0f}{unit} ({one.level.name.lower()})"
 
-    def _decide(self, now: float) -> None:
-        found, changes = dict(self._readings(now)), []
+    def _decide(self, disks: Mapping[Resource, DiskReading | None], now: float) -> None:
+        found, changes = dict(self._readings(disks, now)), []
         for what in Resource:
             if (seen := found.get(what, _NOT_LOOKED_AT)) is None:  # what was known last stands
                 continue
@@ -137,32 +144,31 @@ class BackPressure:
             )
             writing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def _disk(self, what: Resource, directory: Path) -> tuple[int, int, int] | None:
-        """As ``disk`` does; None: it cannot be read, which is told once."""
+    async def _disk(self, what: Resource) -> DiskReading | None:
+        """As ``disk`` does; None: it cannot be read. What is wrong is told once."""
+        directory, asking = self._disks[what]
         try:
-            read = disk(directory)
+            read, trouble = await asking.answer(), ""
+        except TimeoutError:
+            read, trouble = _NO_ANSWER, f"no answer in {PATIENCE:.0f} s: it counts as full"
         except OSError as error:
-            if what not in self._unread:
-                log.error(
-                    "resource_not_read", resource=what.value, directory=str(directory), error=str(error)
-                )
-            self._unread.add(what)
-            return None
-        self._unread.discard(what)
+            read, trouble = None, str(error)
+        if trouble and trouble != self._troubles.get(what):
+            log.error("resource_not_read", resource=what.value, directory=str(directory), error=trouble)
+        self._troubles[what] = trouble
         return read
 
-    def _readings(self, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
+    def _readings(
+        self, disks: Mapping[Resource, DiskReading | None], now: float
+    ) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
         """Each resource that counts; None: it cannot be read."""
         limits, room = self.limits, self._room
-        if limits is None:
+        if limits is None or not disks:
             return
         # A disk is one resource: where it has both, the marks of the database count.
         seen = set()
-        for what, directory, marks_of in (
-            (Resource.DATA_DISK, room.directory, of_disk),
-            (Resource.LOG_DISK, self._log_directory, of_log_disk),
-        ):
-            if (read := self._disk(what, directory)) is None:
+        for what, marks_of in ((Resource.DATA_DISK, of_disk), (Resource.LOG_DISK, of_log_disk)):
+            if (read := disks[what]) is None:
                 yield what, None
             elif read[0] not in seen:
                 device, size, free = read
@@ -179,3 +185,7 @@ class BackPressure:
         )
         yield Resource.QUEUE, (all_of_us.queue, counted(*limits.of[Resource.QUEUE]))
         yield Resource.UNCOMMITTED, (all_of_us.uncommitted, counted(*limits.of[Resource.UNCOMMITTED]))
+
+
+def _asking(directory: Path) -> Question[DiskReading]:
+    return Question(lambda: disk(directory))
