@@ -96,7 +96,7 @@ class ReadingsBoard:
             self._cells[place] = value
 
 
-class Question(Generic[T]):
+class ThreadedQuestion(Generic[T]):
     """Asks what may never answer, such as a mount that hangs, in a thread of its own. Nobody waits for that
     thread, not even the end of the process. While it has no answer, nothing else is asked.
     """
@@ -125,7 +125,7 @@ class Question(Generic[T]):
         def run() -> None:
             try:
                 asked.set_result(self._ask())
-            except BaseException as error:  # noqa: BLE001
+            except BaseException as error:
                 asked.set_exception(error)
 
         threading.Thread(target=run, name="question", daemon=True).start()

@@ -26,7 +26,7 @@ from shadowrelay.core.tracking import PressureChanged
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.readings import PATIENCE, Question, ReadingsBoard, WorkerPart, disk, memory_in_use
+from shadowrelay.readings import PATIENCE, ReadingsBoard, ThreadedQuestion, WorkerPart, disk, memory_in_use
 
 log = structlog.get_logger(__name__)
 
@@ -187,5 +187,5 @@ class BackPressure:
         yield Resource.UNCOMMITTED, (all_of_us.uncommitted, counted(*limits.of[Resource.UNCOMMITTED]))
 
 
-def _asking(directory: Path) -> Question[DiskReading]:
-    return Question(lambda: disk(directory))
+def _asking(directory: Path) -> ThreadedQuestion[DiskReading]:
+    return ThreadedQuestion(lambda: disk(directory))
