@@ -144,6 +144,14 @@ class Resolver:
                 raise DnsTrouble(f"{host} leads to this server")
         return some(found)
 
+    async def texts(self, name: str) -> tuple[str, ...]:
+        """The TXT records of a name, each as one text; none if the name does not exist. Raises DnsTrouble."""
+        try:
+            answer = await self._answer(name, "TXT")
+        except DomainRefused:
+            return ()
+        return tuple(b"".join(one.strings).decode("utf-8", "replace") for one in answer.rrset or ())
+
     async def _with_addresses(self, host: MxHost) -> MxHost:
         if _is_address(host.name):  # no name, though the record says so; it may be ours
             return replace(host, addresses=(host.name,))

@@ -36,6 +36,7 @@ from shadowrelay.core.decisions import (
     Verdict,
     VerdictKind,
 )
+from shadowrelay.core.delivery.mta_sts import StsMode, StsPolicy
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.filtering import Filter
 from shadowrelay.core.hops import Handed, HopPeer
@@ -57,7 +58,17 @@ from shadowrelay.core.suspensions import Suspension
 from shadowrelay.core.switches import Switch
 from shadowrelay.core.tracking import Receive
 from shadowrelay.core.values import replace
-from shadowrelay.database import announced, meta, node_workers, opening, outbox, poison, records, scrubbing
+from shadowrelay.database import (
+    announced,
+    meta,
+    node_workers,
+    opening,
+    outbox,
+    poison,
+    records,
+    scrubbing,
+    sts_policies,
+)
 from shadowrelay.database.content import stored
 from shadowrelay.database.ledger import LINEAGE_FROM, SQL, SqlLedger
 from shadowrelay.database.summed import OF_MESSAGES, SumRound
@@ -135,6 +146,8 @@ def filled(ledger: SqlLedger) -> None:
         "signed",
     )
     node_workers.keep(ledger, OTHER, 4)
+    policy = StsPolicy(StsMode.ENFORCE, ("a.example.net", "*.example.net"), timedelta(days=7), "1", NOW)
+    sts_policies.keep(ledger, "example.net", policy, NOW)
 
 
 def image() -> bytes:
@@ -261,6 +274,7 @@ READ: dict[str, Callable[[SqlLedger], list[object]]] = {
     "poison": about(poison.crashes, "poison", "message_id"),
     "announced_member": lambda ledger: list(announced.kept(ledger)),
     "node_workers": lambda ledger: list(node_workers.kept(ledger).items()),
+    "sts_policy": about(sts_policies.kept, "sts_policy", "domain"),
 }
 """What decisions read of each table. Recipients and holders are read with their message."""
 

@@ -1,7 +1,7 @@
 """What a domain says of TLS at its hosts: MTA-STS (RFC 8461), its record, its policy, and what counts.
 
-A policy that is kept counts until its end, whatever the DNS and the policy host say or keep to themselves: who
-blocks both wins nothing. Domains are in A-labels and in lower case.
+A policy that is kept counts until its end, whatever the DNS and the policy host say or keep to themselves:
+who blocks both wins nothing. Domains are in A-labels and in lower case.
 """
 
 from __future__ import annotations
@@ -144,13 +144,13 @@ def parsed(text: str, identifier: str, now: datetime) -> StsPolicy:
     return StsPolicy(mode, tuple(one.lower() for one in patterns), max_age, identifier, now)
 
 
-def to_be_fetched(kept: StsPolicy | None, identifier: str | None) -> bool:
+def to_be_fetched(kept: StsPolicy | None, identifier: str | None, ends: Endings) -> bool:
     """Is the policy to be fetched before mail leaves? ``identifier``: what is announced; None if nothing is,
     or if the DNS gives no answer.
 
     Silence takes nothing away: then what is kept counts (3.1, 5.1).
     """
-    return identifier is not None and (kept is None or kept.identifier != identifier)
+    return identifier is not None and (kept is None or kept.identifier != identifier or kept.ended(ends))
 
 
 def counts(kept: StsPolicy | None, ends: Endings) -> StsPolicy | None:

@@ -1,0 +1,300 @@
+"""Policies of MTA-STS: fetched from a real HTTPS server, kept in a real database, announced by a real DNS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_dns import SERVFAIL, SILENT, LoopbackDns
+from policy_host import SILENT as NO_ANSWER
+from policy_host import PolicyHost, answer, policy
+from stations import database_id, eventually, full, incarnation
+
+from shadowrelay.core.delivery.mta_sts import StsMode, StsPolicy
+from shadowrelay.core.reckoning import Endings
+from shadowrelay.database import sts_policies as kept_policies
+from shadowrelay.database.transport import TransportDatabase
+from shadowrelay.delivery import sts_policies
+from shadowrelay.delivery.sts_fetching import PolicyFetcher
+from shadowrelay.delivery.sts_policies import AT_ONCE, StsPolicies
+from shadowrelay.resolver import NameServer, Resolver
+
+NOW = datetime(2026, 11, 30, 10, 0, tzinfo=UTC)
+_numbers = count(1)
+
+DOMAIN = "example.net"
+HOST = f"mta-sts.{DOMAIN}"
+RECORD = f"_mta-sts.{DOMAIN}"
+WEEK = timedelta(days=7)
+
+
+@dataclass
+class World:
+    """A node's policies, and all that they depend on."""
+
+    directory: Path
+    dns: LoopbackDns
+    host: PolicyHost
+    policies: StsPolicies
+    resolver: Resolver
+    database: Any
+    passed: timedelta = timedelta()
+    failed: list[tuple[str, str]] = field(default_factory=list)
+
+    def announce(self, identifier: str) -> None:
+        self.dns.zone[RECORD, "TXT"] = [f'"v=STSv1; id={identifier};"']
+
+    async def restart(self, *, limit: float = 30.0) -> None:
+        """A new process on the same database. It has forgotten what was in memory, answers of the DNS too."""
+        if self.database is not None:
+            self.resolver.close()
+            await self.database.close(NOW)
+        self.database = await TransportDatabase.open(
+            self.directory, full("mx1"), incarnation(next(_numbers)), database_id(1), NOW
+        )
+        self.resolver = Resolver([NameServer("127.0.0.1", self.dns.port)], 0.5)
+
+        async def addresses(host: str) -> tuple[str, ...]:
+            return await self.resolver.addresses(host, mx_port=self.host.port)
+
+        self.policies = StsPolicies(
+            self.database,
+            self.resolver,
+            PolicyFetcher(addresses, self.host.port, self.host.authority, limit),
+            lambda: Endings(NOW + self.passed),
+            lambda domain, result: self.failed.append((domain, result)),
+        )
+
+    async def of(self) -> StsPolicy | None:
+        return await self.policies.of(DOMAIN)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with made(tmp_path) as found:
+        yield found
+
+
+@asynccontextmanager
+async def made(directory: Path) -> AsyncIterator[World]:
+    says = answer(policy())
+    zone: dict[tuple[str, str], Any] = {
+        (HOST, "A"): ["127.0.0.1"],
+        (RECORD, "TXT"): ['"v=STSv1; " "id=1;"'],  # two strings are one text
+    }
+    async with LoopbackDns(zone, ttl=0) as dns, PolicyHost(directory / "ca", HOST, says=says) as host:
+        found = World(directory / "data", dns, host, None, None, None)  # type: ignore[arg-type]
+        await found.restart()
+        yield found
+        found.resolver.close()
+        await found.database.close(NOW)
+
+
+async def test_a_policy_is_fetched_once_and_kept(world: World) -> None:
+    found = await world.of()
+    assert found == StsPolicy(StsMode.ENFORCE, ("mail.example.net",), WEEK, "1", NOW)
+    assert await world.of() == found
+    assert len(world.host.asked) == 1
+    head = world.host.asked[0].lower()
+    assert head.startswith("get /.well-known/mta-sts.txt http/1.1\r\n")
+    assert f"\r\nhost: {HOST}:{world.host.port}\r\n" in head
+
+
+async def test_a_domain_that_announces_nothing_is_not_asked(world: World) -> None:
+    del world.dns.zone[RECORD, "TXT"]
+    assert await world.of() is None
+    assert await world.policies.of("[127.0.0.1]") is None
+    assert not world.host.asked
+
+
+@pytest.mark.parametrize("dns", [[], SERVFAIL, SILENT, ['"v=STSv1"'], ['"v=STSv1; id=1"', '"v=STSv1; id=1"']])
+async def test_what_is_kept_counts_when_the_dns_says_nothing_and_after_a_restart(
+    world: World, dns: Any
+) -> None:
+    found = await world.of()
+    world.dns.zone[RECORD, "TXT"] = dns
+    assert await world.of() == found
+    await world.restart()
+    assert await world.of() == found
+    assert len(world.host.asked) == 1
+
+
+REFUSALS: list[tuple[bytes, str]] = [
+    (
+        answer("", status="302 Found", more="Location: https://mta-sts.example.org/\r\n"),
+        "sts-policy-fetch-error",
+    ),
+    (answer(policy(), status="404 Not Found"), "sts-policy-fetch-error"),
+    (answer(policy(), status="206 Partial Content"), "sts-policy-fetch-error"),
+    (answer(policy(), kind="text/html"), "sts-policy-fetch-error"),
+    (answer(policy(), more="Content-Encoding: gzip\r\n"), "sts-policy-fetch-error"),
+    (answer(policy() + "x: y\r\n" * 20_000), "sts-policy-fetch-error"),
+    (answer(policy()).replace(b"Content-Length: ", b"Content-Length: 9"), "sts-policy-fetch-error"),
+    (b"220 mail.example.net ESMTP\r\n", "sts-policy-fetch-error"),
+    (answer("version: STSv1\r\n"), "sts-policy-invalid"),
+    (NO_ANSWER, "sts-policy-fetch-error"),
+]
+
+
+@pytest.mark.parametrize(("says", "result"), REFUSALS, ids=range(len(REFUSALS)))
+async def test_what_is_kept_counts_when_the_host_gives_no_other_policy(
+    world: World, says: bytes, result: str
+) -> None:
+    found = await world.of()
+    world.announce("2")
+    world.host.says = says
+    await world.restart(limit=1.0)
+    assert await world.of() == found
+    assert world.failed == [(DOMAIN, result)]
+    assert await world.of() == found
+    assert len(world.host.asked) == 2, "a fetch that failed was repeated at once"
+
+
+async def test_a_host_that_shows_another_name_or_another_authority_is_asked_nothing(world: World) -> None:
+    world.host.shows("mta-sts.example.org")
+    await world.host.again()
+    assert await world.of() is None
+    await world.restart()
+    strangers = PolicyHost(world.directory / "other", HOST, says=world.host.says)
+    await world.host.stop()
+    await strangers.__aenter__()
+    world.policies.fetcher = PolicyFetcher(
+        world.policies.fetcher.addresses, strangers.port, world.host.authority
+    )
+    assert await world.of() is None
+    await strangers.stop()
+    assert world.failed == [(DOMAIN, "sts-webpki-invalid")] * 2
+    assert not world.host.asked
+    assert not strangers.asked
+
+
+async def test_nobody_at_one_address_is_no_answer_of_the_other(world: World) -> None:
+    world.dns.zone[HOST, "A"] = ["127.0.0.1"]
+    world.dns.zone[HOST, "AAAA"] = ["::1"]  # is tried first, and nobody listens there
+    assert await world.of() is not None
+
+
+async def test_another_id_brings_another_policy(world: World) -> None:
+    await world.of()
+    world.announce("2")
+    world.host.says = answer(policy("*.example.com", mode="testing"))
+    found = await world.of()
+    assert found is not None
+    assert (found.mode, found.mx, found.identifier) == (StsMode.TESTING, ("*.example.com",), "2")
+    world.announce("3")
+    world.host.says = answer("version: STSv1\nmode: none\nmax_age: 86400\n")
+    assert await world.of() is None
+    await world.restart()
+    assert await world.of() is None
+    assert len(world.host.asked) == 3
+
+
+async def test_a_policy_ends_and_is_forgotten(world: World) -> None:
+    assert await world.of()
+    await world.host.stop()
+    world.passed = WEEK - timedelta(seconds=1)
+    assert await world.of()
+    world.passed = WEEK
+    assert await world.of() is None
+    await world.policies.refresh()
+    assert await world.database.transact(lambda ledger: kept_policies.kept(ledger, DOMAIN)) is None
+
+
+async def test_it_is_fetched_again_before_it_ends_though_its_id_is_the_same(world: World) -> None:
+    await world.of()
+    await world.policies.refresh()
+    assert len(world.host.asked) == 1
+    world.passed = timedelta(days=1)
+    await world.policies.refresh()
+    assert len(world.host.asked) == 2
+    del world.dns.zone[HOST, "A"]  # nothing can be fetched from now on
+    world.passed = timedelta(days=8) - timedelta(seconds=1)
+    assert await world.of(), "it did not count from the second fetch on"
+
+
+async def test_what_no_mail_asks_for_is_not_fetched_again(world: World) -> None:
+    world.host.says = answer(policy(max_age=31557600))
+    await world.of()
+    for days in (10, 20, 29):
+        world.passed = timedelta(days=days)
+        await world.policies.refresh()
+    assert len(world.host.asked) == 4
+    world.passed = timedelta(days=40)
+    await world.policies.refresh()
+    assert len(world.host.asked) == 4
+    await world.of()
+    await world.policies.refresh()
+    assert len(world.host.asked) == 5
+
+
+async def test_many_that_wait_are_one_fetch_and_domains_do_not_wait_for_one_another(world: World) -> None:
+    world.host.released.clear()
+    waiting = [asyncio.create_task(world.of()) for _ in range(50)]
+    other = "mta-sts.example.com"
+    world.dns.zone[other, "A"] = ["127.0.0.1"]
+    world.dns.zone["_mta-sts.example.com", "TXT"] = ['"v=STSv1; id=1;"']
+    waiting.append(asyncio.create_task(world.policies.of("example.com")))
+    await eventually(
+        lambda: len(world.host.asked) == 1 and world.failed == [("example.com", "sts-webpki-invalid")]
+    )
+    world.host.released.set()
+    found = await asyncio.gather(*waiting)
+    assert found[0] is not None
+    assert found[:-1] == [found[0]] * 50
+    assert len(world.host.asked) == 1
+
+
+async def test_whoever_waits_for_room_does_not_go_without_a_policy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = [f"slow{number}.example.net" for number in range(AT_ONCE)]
+    for name in slow:
+        world.dns.zone[f"_mta-sts.{name}", "TXT"] = ['"v=STSv1; id=1;"']
+        world.dns.zone[f"mta-sts.{name}", "A"] = ["127.0.0.1"]
+    world.host.shows(HOST, *(f"mta-sts.{name}" for name in slow))
+    await world.host.again()
+    world.host.released.clear()
+    hindered = [asyncio.create_task(world.policies.of(name)) for name in slow]
+    await eventually(lambda: len(world.host.asked) == AT_ONCE)
+    mine = asyncio.create_task(world.of())
+    await eventually(lambda: world.dns.count(RECORD, "TXT") == 1)
+    world.host.released.set()
+    assert await mine is not None
+    assert all(await asyncio.gather(*hindered))
+
+
+async def test_no_more_are_kept_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_policies, "MOST", 2)
+    one = StsPolicy(StsMode.ENFORCE, ("a.test",), WEEK, "1", NOW)
+    hour = timedelta(hours=1)
+
+    def three(ledger: Any) -> list[bool]:
+        for number, name in enumerate(["a", "b"]):
+            kept_policies.keep(ledger, name, one, NOW + number * hour)
+        kept_policies.use(ledger, "a", NOW + 2 * hour)
+        kept_policies.keep(ledger, "c", one, NOW + 3 * hour)
+        return [kept_policies.kept(ledger, name) is not None for name in "abc"]
+
+    assert await world.database.transact(three) == [True, False, True]
+
+
+async def test_a_domain_that_fails_is_asked_again_after_five_minutes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.host.says = answer("", status="500 No")
+    assert await world.of() is None
+    world.host.says = answer(policy())
+    assert await world.of() is None
+    monkeypatch.setattr(sts_policies, "NOT_AGAIN", timedelta())
+    await world.restart()
+    world.host.says = answer("", status="500 No")
+    assert await world.of() is None
+    world.host.says = answer(policy())
+    assert await world.of() is not None
