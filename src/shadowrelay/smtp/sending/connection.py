@@ -13,7 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
+from typing import Literal, cast
 
 import structlog
 from aiosmtplib import SMTP
@@ -30,6 +30,7 @@ from aiosmtplib.response import SMTPResponse
 from aiosmtplib.typing import SMTPStatus
 
 from shadowrelay.core.delivery.mx import DnsTrouble
+from shadowrelay.core.delivery.tls_policy import ANYTHING, FailedTls
 from shadowrelay.core.identifiers import Mark, ServerName
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.smtp.sending.hop import (
@@ -45,6 +46,7 @@ from shadowrelay.smtp.sending.hop import (
     read_password,
 )
 from shadowrelay.smtp.sending.message import Extensions
+from shadowrelay.smtp.sending.shown import NotShown, check_dane, result_of
 from shadowrelay.wire.replies import Reply, ReplyError, ReplyReader, shown
 from shadowrelay.wire.xshadow import Malformed, parse_mark
 
@@ -312,7 +314,7 @@ def no_reply(error: BaseException) -> str:
 class HopConnection:
     """A session past EHLO, and AUTH. ``protocol`` is the client's, which forgets it when the connection is
     lost: then replies may still be read. ``encrypted`` is the TLS version, '' for clear text. ``peer``: the
-    hop whose pinned certificate the server has shown.
+    hop whose pinned certificate the server has shown. ``told``: what failed of TLS that is being tested.
     """
 
     client: HopClient
@@ -320,6 +322,7 @@ class HopConnection:
     extensions: Extensions
     encrypted: str = ""
     peer: ServerName | None = None
+    told: FailedTls | Literal[""] = ""
 
 
 async def open_connection(
@@ -330,16 +333,31 @@ async def open_connection(
     ``lookup`` gives the addresses of the host, anew for each connection; without it the system looks it up.
 
     Where TLS is opportunistic and fails, a second connection is made in clear text: the first one is in no
-    known state. Where it is required, nothing is said in clear text after EHLO. A server that is to show a
-    pinned certificate, and fails to, gets nothing.
+    known state. Where it is required, or ``wanted``, nothing is said in clear text after EHLO. A server that
+    is to show a pinned certificate, and fails to, gets nothing. What is wanted for a test alone, and fails,
+    is told; then the settings alone count.
     """
+    told = server.wanted.told
     try:
-        return await _open(server, awaits, lookup)
+        connection = await _open(server, awaits, lookup)
     except ConnectionFailed as failure:
-        if failure.step != "tls" or server.tls != "opportunistic" or server.shows_pinned:
+        if server.wanted.testing and failure.result:
+            log.warning("tls_tested_and_failed", host=server.host, result=failure.result, error=failure.error)
+            told = failure.result
+            connection = await open_connection(replace(server, wanted=ANYTHING), awaits, lookup)
+        elif failure.step != "tls" or not _falls_back(server):
             raise
-        log.warning("tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error)
-        return await _open(replace(server, tls="none"), awaits, lookup)
+        else:
+            log.warning(
+                "tls_failed_falling_back", next_hop=server.name, host=server.host, error=failure.error
+            )
+            connection = await _open(replace(server, tls="none", wanted=ANYTHING), awaits, lookup)
+    connection.told = told
+    return connection
+
+
+def _falls_back(server: NextHopServer) -> bool:
+    return server.tls == "opportunistic" and not (server.shows_pinned or server.wanted.never_clear)
 
 
 async def _open(server: NextHopServer, awaits: Awaited, lookup: Lookup | None) -> HopConnection:
@@ -352,7 +370,7 @@ async def _open(server: NextHopServer, awaits: Awaited, lookup: Lookup | None) -
         connection = HopConnection(client, protocol, await _introduce(client))
         if server.pinned and (where := client.get_transport_info("peername")):
             connection.peer = server.pinned.believed(str(where[0]))
-        if server.tls != "none":
+        if server.tls != "none" or server.wanted.kind != "opportunistic":
             await _encrypt(connection)
         if server.login is not None:
             await _log_in(client, server.login)
@@ -377,17 +395,31 @@ async def _introduce(client: HopClient) -> Extensions:
 
 async def _encrypt(connection: HopConnection) -> None:
     client, server = connection.client, connection.client.server
+    wanted = server.wanted
     if "STARTTLS" not in connection.extensions:
+        if wanted.kind != "opportunistic":
+            raise ConnectionFailed("tls", "STARTTLS is not offered", result="starttls-not-supported")
         if server.tls == "required":
             raise ConnectionFailed("tls", "STARTTLS is not offered")
         return
-    with client.step("tls"):
-        context = await asyncio.to_thread(context_for, server)
-        await client.starttls(tls_context=context, timeout=server.timeouts.tls)
-        shown: ssl.SSLObject = client.get_transport_info("ssl_object")
-        connection.encrypted = shown.version() or "TLS"
+    try:
+        with client.step("tls"):
+            context = await asyncio.to_thread(context_for, server)
+            name = wanted.names[0] if wanted.names else None
+            await client.starttls(tls_context=context, server_hostname=name, timeout=server.timeouts.tls)
+            shown: ssl.SSLObject = client.get_transport_info("ssl_object")
+            connection.encrypted = shown.version() or "TLS"
+    except ConnectionFailed as failure:
+        if wanted.kind != "opportunistic":
+            failure.result = "starttls-not-supported" if failure.reply else result_of(failure.__cause__)
+        raise
     if server.pinned and connection.peer is None and server.shows_pinned:
         connection.peer = pinned_hop(server.pinned, shown)
+    elif wanted.kind == "dane":
+        try:
+            await asyncio.to_thread(check_dane, shown, wanted)
+        except NotShown as error:
+            raise ConnectionFailed("tls", str(error), result=error.result) from error
     # What was offered in clear text may come from anybody (RFC 3207 4.2): the client has forgotten it.
     connection.extensions = await _introduce(client)
 
@@ -416,11 +448,11 @@ def context_for(server: NextHopServer) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=server.ca_file)
     if server.pinned and server.pinned.certificate:
         context.load_cert_chain(server.pinned.certificate, server.pinned.key)
-    if server.tls == "opportunistic" or server.shows_pinned:
+    if server.shows_pinned or (server.tls != "required" and server.wanted.kind != "pkix"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     else:
-        context.check_hostname = server.check_hostname
+        context.check_hostname = server.check_hostname or server.wanted.kind == "pkix"
     return context
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from shadowrelay.core.delivery.hop_shadows import Tracker
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.delivery.tls_policy import ANYTHING, FailedTls, WantedTls
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
@@ -126,6 +127,8 @@ class NextHopServer:
 
     ``pinned``: where STARTTLS is offered, the server must show one of these certificates, octet for octet;
     authorities and names then do not matter, and there is no falling back.
+
+    ``wanted``: what the world says of this host (DANE, MTA-STS), beside what the settings say in ``tls``.
     """
 
     name: NextHop
@@ -139,6 +142,7 @@ class NextHopServer:
     check_hostname: bool = True
     login: Login | None = None
     pinned: Pinned | None = None
+    wanted: WantedTls = ANYTHING
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     def __post_init__(self) -> None:
@@ -252,15 +256,25 @@ class ConnectionFailed(Exception):
 
     ``reply`` is the next hop's refusal, if it said anything. ``reused``: the session had served earlier
     messages and was found dead before MAIL was answered, or ended by 421 before the content, so a fresh one
-    should be tried at once.
+    should be tried at once. ``result``: what of TLS failed that the server's ``wanted`` asks for (RFC
+    8460 4.3); '' for any other failure.
     """
 
-    def __init__(self, step: SessionStep, error: str, *, reply: str = "", reused: bool = False) -> None:
+    def __init__(
+        self,
+        step: SessionStep,
+        error: str,
+        *,
+        reply: str = "",
+        reused: bool = False,
+        result: FailedTls | Literal[""] = "",
+    ) -> None:
         super().__init__(f"{step}: {error}")
         self.step = step
         self.error = error
         self.reply = reply
         self.reused = reused
+        self.result = result
 
     @property
     def turned_away(self) -> bool:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Protocol
+from typing import Literal, Protocol
 
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.core.delivery.tls_policy import FailedTls
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.members.conversation import Answered, Greeting, Query
 from shadowrelay.core.messages import Envelope, Recipient
@@ -72,11 +73,19 @@ class HopTalk(Protocol):
         ...
 
 
+TlsTold = Callable[[NextHopServer, "FailedTls | Literal['']"], None]
+"""Called with what became of TLS each time a session was to be opened: '' if it showed what was wanted."""
+
+
 class DeliverySession:
     """Talks to one server, for one task at a time. It closes at 421, and when no reply comes in time."""
 
     def __init__(
-        self, server: NextHopServer, lookup: Lookup | None = None, talk: HopTalk | None = None
+        self,
+        server: NextHopServer,
+        lookup: Lookup | None = None,
+        talk: HopTalk | None = None,
+        told: TlsTold | None = None,
     ) -> None:
         self.server = server
         self.hop: Tracks | None = None  # it tracks what we ask it to
@@ -87,6 +96,7 @@ class DeliverySession:
         self.ended: Callable[[], None] | None = None
         self._lookup = lookup
         self._talk = talk
+        self._told = told
         self.awaits = Awaited()
         self._connection: HopConnection | None = None
         self._reused = False
@@ -107,7 +117,14 @@ class DeliverySession:
         that.
         """
         self._drop()
-        self._connection = await open_connection(self.server, self.awaits, self._lookup)
+        try:
+            self._connection = await open_connection(self.server, self.awaits, self._lookup)
+        except ConnectionFailed as failure:
+            if self._told is not None and failure.result:
+                self._told(self.server, failure.result)
+            raise
+        if self._told is not None:
+            self._told(self.server, self._connection.told)
         self._reused = self._needs_reset = False
         if self._talk is not None and tracked.may_be_told(self._connection):
             try:
