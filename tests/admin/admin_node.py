@@ -25,6 +25,7 @@ from shadowrelay.core.decisions import Content, DamagedRow, Decision, HopShadow,
 from shadowrelay.core.delivery import settling
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
+from shadowrelay.core.delivery.tls_policy import TlsResult
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import (
     Beginning,
@@ -58,6 +59,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
+from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.measures import ByHop, Measures
 from shadowrelay.members.indexes import Indexes
 from shadowrelay.members.inquiry import Inquiry
@@ -110,6 +112,12 @@ async def _none(*given: object) -> list[Any]:
     return []
 
 
+def tls_result(domain: str, result: Any = "", **more: Any) -> TlsResult:
+    """A session with a host of that domain, which asks for TLS by MTA-STS."""
+    given: dict[str, Any] = {"kind": "pkix", "source": "mta-sts", "when": NOW, **more}
+    return TlsResult(domain, f"mail.{domain}", result=result, **given)
+
+
 @dataclass
 class FakeNode:
     """All that the API asks of a node, with what a test wants it to say."""
@@ -152,6 +160,7 @@ class FakeNode:
     announced: list[Any] = field(default_factory=list)
     peer_operate: Scope = Scope.OPERATE  # what members may have it do
 
+    tls_results: TlsResults = field(default_factory=TlsResults)
     certificates: dict[str, datetime] = field(default_factory=lambda: {"peer.certificate": NOW})
 
     def __post_init__(self) -> None:

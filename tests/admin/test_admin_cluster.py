@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from admin.admin_node import (
     MX2,
     MX3,
+    NOW,
     OURS,
     FakeNode,
     a_node,
@@ -20,9 +22,11 @@ from admin.admin_node import (
     message_id,
     received,
     serving,
+    tls_result,
 )
 
 from shadowrelay.core.delivery.settling import Ending
+from shadowrelay.shown.nodes import tls_together
 
 SILENT = "it is silent: no answer within 2 s"
 
@@ -63,6 +67,40 @@ async def test_any_node_tells_the_queues_of_all(nodes):
     assert [one["identity"] for one in second["shadow_queues"]] == [f"{MX2}\\Shadow\\{MX2}"]
     assert second["queues"] == []
     assert not third["answers"]
+
+
+async def test_any_node_tells_what_became_of_tls_at_all_the_last_of_each_host(nodes):
+    other = nodes.elsewhere[MX2]
+    nodes.tls_results.note(tls_result("b.test", "certificate-expired", when=NOW))
+    nodes.tls_results.note(tls_result("a.test", when=NOW + timedelta(seconds=1), testing=True))
+    nodes.tls_results.note(tls_result("b.test", when=NOW + timedelta(seconds=2), kind="dane", source="dane"))
+    other.tls_results.note(tls_result("b.test", "dnssec-invalid", when=NOW + timedelta(seconds=3)))
+    ours, second, third = (await get(nodes, "tls"))["nodes"]
+    assert ours["results"] == [
+        {
+            "domain": "b.test",
+            "host": "mail.b.test",
+            "policy": "dane",
+            "source": "dane",
+            "testing": False,
+            "result": "",
+            "when": "2026-11-21T10:00:02.000Z",
+        },
+        {
+            "domain": "a.test",
+            "host": "mail.a.test",
+            "policy": "pkix",
+            "source": "mta-sts",
+            "testing": True,
+            "result": "",
+            "when": "2026-11-21T10:00:01.000Z",
+        },
+    ]
+    assert not third["answers"]
+    assert [(one["domain"], one["result"]) for one in tls_together((ours, second, third))] == [
+        ("b.test", "dnssec-invalid"),
+        ("a.test", ""),
+    ]
 
 
 async def test_one_next_hop_is_shown_by_each_node_with_its_last_error_in_full(nodes):

@@ -30,6 +30,7 @@ from admin.admin_node import (
     peer,
     received,
     serving,
+    tls_result,
     without_digests,
 )
 from click.testing import CliRunner, Result
@@ -132,6 +133,20 @@ async def test_a_copy_that_a_member_refused_is_shown_with_the_reason(node):
     shown = await good(node, "message", "show", message_id(2))
     assert f"refused by {MX3}" in shown
     assert "550 5.7.1 not that (2026-11-21T10:00:00.000Z)" in shown
+
+
+async def test_status_tls_shows_what_domains_ask_for_and_what_became_of_it(node):
+    assert "No session with a host of a route that has dane or mta_sts" in await good(node, "status", "tls")
+    node.tls_results.note(tls_result("a.test", "certificate-host-mismatch"))
+    node.tls_results.note(tls_result("b.test", testing=True))
+    text = await good(node, "status", "tls", "--utc")
+    assert "b.test mail.b.test pkix, testing mta-sts as wanted 2026-11-21T10:00:00" in " ".join(text.split())
+    assert "mta-sts certificate-host-mismatch" in " ".join(text.split())
+    assert f"{MX2}: it is silent" in text
+    alone = json.loads(await good(node, "status", "tls", "--here", "--json"))
+    assert [one["domain"] for one in alone["nodes"][0]["results"]] == ["b.test", "a.test"]
+    assert len(alone["nodes"]) == 1
+    assert len(json.loads(await good(node, "status", "tls", "--json"))["nodes"]) == 3
 
 
 async def test_status_of_a_node_without_exposure_says_so(tmp_path):

@@ -27,6 +27,7 @@ from admin.admin_node import (
     message_id,
     received,
     serving,
+    tls_result,
 )
 from starlette.requests import Request
 
@@ -46,7 +47,7 @@ from shadowrelay.operator.resubmit_estimate import CannotDo
 
 SECRET, LOOKING = "a secret of the operator", "a secret that may only look"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-PAGES = ("/", "/queues", "/queues/outside", "/messages", "/jobs", "/safety-net", "/node")
+PAGES = ("/", "/queues", "/queues/outside", "/tls", "/messages", "/jobs", "/safety-net", "/node")
 MEMBER = MemberShown(name=MX2, address="mx2:2526", site=HOSTILE, host="rack2", source="settings")
 
 
@@ -121,6 +122,7 @@ async def node(tmp_path: Path) -> AsyncIterator[ConsoleNode]:
     async with a_node(tmp_path) as found:
         made = ConsoleNode(found.database, found.room)
         made.made = []
+        made.tls_results.note(tls_result(HOSTILE, "certificate-expired", testing=True))
         await fill(made, meet(MX2), received(1, MX2, subject=HOSTILE), received(2, None, "b@inside.test"))
         yield made
 

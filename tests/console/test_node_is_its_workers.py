@@ -109,6 +109,7 @@ ANSWERS = [
     ("/api/v1/cluster/status", '"queued":2'),
     ("/api/v1/cluster/queues", '"outside"'),
     ("/api/v1/cluster/rates", '"accepted"'),
+    ("/api/v1/cluster/tls", '"results"'),
     ("/api/v1/cluster/queues/outside", '"messages":1'),
     ("/api/v1/cluster/find?q=ann@outside.test", IDS[0]),
     (f"/api/v1/cluster/messages/{IDS[0]}", "of three"),
@@ -123,6 +124,7 @@ NOT_OF_MAIL = {
     "/jobs/{id}": "records",
     "/jobs/{id}/stop": "a question",
     "/login": "a form",
+    "/tls": "what became of sessions: shown/test_shown_fold.py",
     "/node/announce": "a form",
     **{
         f"{base}/{act}": "a question"

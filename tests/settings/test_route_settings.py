@@ -82,6 +82,8 @@ def test_an_alternative_of_a_route_with_mx_logs_in_with_its_own_password(tmp_pat
         ({"hosts": ["b.test"]}, "routes.out.hosts[0].address", "host:port"),
         ({"hosts": [{"address": "b.test:25", "wait": 1}]}, "routes.out.hosts[0].wait", "weight"),
         ({"mx": True, "protocol": "lmtp"}, "routes.out.mx", "speak SMTP"),
+        ({"host": "a.test", "mta_sts": True}, "routes.out.mta_sts", "does not have the hosts"),
+        ({"mx": True, "mta_sts": True, "tls": "none"}, "routes.out.mta_sts", "tls is none"),
         (LOGIN | {"mx": True}, "routes.out.username", "the login would go to each of them"),
         (LOGIN | {"mx": True}, "routes.out.password_file", "no login with mx"),
         ({"host": "a.test", "alternatives": ["nowhere"]}, "routes.out.alternatives", "no such route"),

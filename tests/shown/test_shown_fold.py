@@ -37,6 +37,7 @@ from shadowrelay.shown.status import (
     TimeEntry,
     WholeRound,
 )
+from shadowrelay.shown.tls import TlsLook
 
 NODE = "mx1.test"
 EARLY, LATE = "2026-11-21T08:00:00.000Z", "2026-11-21T09:00:00.000Z"
@@ -94,6 +95,10 @@ AWAY = ({"state": "reachable"}, {"state": "unreachable"})
 SUSPENDED = {"operator": "o", "reason": "r", "since": EARLY, "until": None}
 HELD = {"next_hop": "world", "messages": 2, "recipients": 3}
 TWICE = {"next_hop": "world", "messages": 4, "recipients": 6}
+
+
+A_RESULT = {"domain": "a.test", "host": "mx.a.test", "result": "", "when": EARLY}
+LATER_RESULT = {**A_RESULT, "result": "certificate-expired", "when": LATE}
 
 
 def a_client(times: int, last: str) -> dict[str, Any]:
@@ -172,6 +177,7 @@ TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {
         ({}, {}),
         {"connector limit who": ("first", "second", "first", "first"), "times": SUM, "last": NEWEST},
     ),
+    TlsLook: (({}, {}), {"results": ([A_RESULT], [LATER_RESULT], [LATER_RESULT], [LATER_RESULT])}),
     RatesLook: (({}, {}), {"accepted delivered deferred failed": ([1, 2, 3], [5], [1, 2, 8], [1, 2, 8])}),
     LateEntry: (({}, {}), {"longest": MOST, "waiting": SUM}),
     PeerEntry: (

@@ -14,6 +14,7 @@ from typing_extensions import is_typeddict
 import shadowrelay
 from shadowrelay.admin.node import HopStatus, HostStatus, LateStatus, MemberStatus, RefusalView, RunningNode
 from shadowrelay.core.decisions import HopShadow, Outcome, Tombstone
+from shadowrelay.core.delivery.tls_policy import TlsResult
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.jobs import Job, JobProgress
 from shadowrelay.core.members.pace import Round
@@ -32,7 +33,7 @@ from shadowrelay.operator.announcing import MemberShown
 from shadowrelay.operator.preview import Share, Unreached
 from shadowrelay.operator.redirect import RedirectProgress
 from shadowrelay.operator.resubmit import Having, Shown
-from shadowrelay.shown import messages, nodes, queues, records, status
+from shadowrelay.shown import messages, nodes, queues, records, status, tls
 from shadowrelay.shown.rendering import paths, rendered, required
 
 SOURCES: dict[Any, tuple[type, ...]] = {
@@ -84,12 +85,13 @@ SOURCES: dict[Any, tuple[type, ...]] = {
     records.RedundancyEntry: (EffectivePolicy,),
     records.MemberEntry: (MemberShown,),
     nodes.KnownMember: (MemberShown,),
+    tls.TlsEntry: (TlsResult,),
 }
 """What each model is made of. Models that are not here are made by hand, and mypy compares them."""
 
 MODELS = [
     one
-    for room in (messages, nodes, queues, records, status)
+    for room in (messages, nodes, queues, records, status, tls)
     for one in vars(room).values()
     if is_typeddict(one)
 ]

@@ -54,7 +54,14 @@ from shadowrelay.shown.messages import (
     SafetyNetPage,
     TraceAnswer,
 )
-from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, ReloadsAnswer, StatusesAnswer
+from shadowrelay.shown.nodes import (
+    HopAnswer,
+    QueuesAnswer,
+    RatesAnswer,
+    ReloadsAnswer,
+    StatusesAnswer,
+    TlsAnswer,
+)
 from shadowrelay.shown.queues import QueuesPage, ShadowQueuesPage
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.shown.status import (
@@ -212,6 +219,7 @@ def _cluster_routes(api: Answers, of: ClusterRoutes) -> list[Route]:
         api.read(f"{base}/status", of.status, "How all nodes are.", StatusesAnswer),
         api.read(f"{base}/queues", of.queues, "The queues of all nodes.", QueuesAnswer),
         api.read(f"{base}/rates", of.rates, "What came at all nodes, second by second.", RatesAnswer),
+        api.read(f"{base}/tls", of.tls, "What became of TLS with next hops, at all nodes.", TlsAnswer),
         api.read(
             f"{base}/queues/{{hop:path}}",
             of.queue,
@@ -456,6 +464,7 @@ class _Api(Answers):
             logins=node.login_counts(),
             held_back=node.held_back_counts(),
             back_offs=node.back_offs(),
+            tls=node.tls_results.counts,
             pressures=node.pressures(),
             pressed={one.name.lower(): node.room.refused[one] for one in Inflow if one}
             | {"delayed": node.room.delayed},

@@ -15,7 +15,7 @@ from shadowrelay.operator.listing import ListWanted
 from shadowrelay.operator.queue_names import NoSuchQueue
 from shadowrelay.operator.view import NoSuchMessage, View
 from shadowrelay.shown.messages import FoundAnswer, ListAnswer, MessageAnswer, TraceAnswer
-from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, StatusesAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, StatusesAnswer, TlsAnswer
 
 _WHOLE = 36  # characters of an id
 
@@ -41,6 +41,10 @@ class ClusterRoutes:
     async def rates(self, request: Request) -> RatesAnswer:
         del request
         return await self._view.rates()
+
+    async def tls(self, request: Request) -> TlsAnswer:
+        del request
+        return await self._view.tls()
 
     async def queue(self, request: Request) -> HopAnswer:
         try:

@@ -39,6 +39,7 @@ class Scrape:
     logins: Mapping[str, int]
     held_back: Mapping[str, int]
     back_offs: Mapping[str, int]
+    tls: Mapping[tuple[str, str], int]  # by what asked for it, and by what was wrong
     pressures: Sequence[Pressure]
     pressed: Mapping[str, int]  # refused since the start, by what it was; and ``delayed``
     extra_hops: Mapping[str, int]
@@ -156,6 +157,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield _labelled("held_back_total", put_off, "limit", scrape.held_back)
     asked = "Replies since the start by which a shaped next hop asked for less, by pattern."
     yield _labelled("back_offs_total", asked, "pattern", scrape.back_offs)
+    yield _tls(scrape.tls)
     levels = {one.resource.value: int(one.level) for one in scrape.pressures}
     readings = {one.resource.value: one.reading for one in scrape.pressures}
     yield _labelled("pressure_level", "How scarce: 0 low, 1 medium, 2 high, 3 full.", "resource", levels)
@@ -165,6 +167,18 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "shadowrelay_commits", "Commits of the transport database since the start.", value=scrape.commits
     )
+
+
+def _tls(counts: Mapping[tuple[str, str], int]) -> Metric:
+    """Every source is shown from the first scrape on, so that rates include the first of its results."""
+    found = CounterMetricFamily(
+        "shadowrelay_outbound_tls",
+        "Sessions with hosts whose domain asks for TLS, since the start, by who asks and by result.",
+        labels=["source", "result"],
+    )
+    for source, result in sorted({("dane", ""), ("mta-sts", ""), *counts}):
+        found.add_metric([source, result or "as-wanted"], counts.get((source, result), 0))
+    return found
 
 
 def _resubmit(found: Figures) -> Iterator[Metric]:

@@ -22,6 +22,7 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
+from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.measures import Measures
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.operator.announcing import Announces
@@ -332,6 +333,11 @@ class RunningNode(Protocol):
 
     def back_offs(self) -> Mapping[str, int]:
         """How often a next hop asked for less since the start, by the name of the pattern."""
+        ...
+
+    @property
+    def tls_results(self) -> TlsResults:
+        """What became of TLS with the hosts of domains."""
         ...
 
     def pressures(self) -> Sequence[Pressure]:

@@ -27,7 +27,9 @@ from shadowrelay.shown.fold import fold
 from shadowrelay.shown.messages import MessageAnswer, MessagesPage
 from shadowrelay.shown.nodes import NodeLook
 from shadowrelay.shown.queues import HopLook
+from shadowrelay.shown.rendering import rendered
 from shadowrelay.shown.status import DrainEntry, RatesLook, StatusEntry
+from shadowrelay.shown.tls import TlsEntry, TlsLook
 from shadowrelay.wire.json_fields import is_text
 from shadowrelay.wire.records import record_from
 from shadowrelay.wire.xshadow import Malformed
@@ -198,6 +200,7 @@ class NodeView:
             view.RATES: self._look_rates,
             view.LIST: self._look_list,
             view.NODE: self._look_node,
+            view.TLS: self._look_tls,
             view.MESSAGES: self._look_messages,
             view.MESSAGE: self._look_message,
         }
@@ -233,6 +236,10 @@ class NodeView:
     async def _look_node(self, told: Told) -> NodeLook:
         del told
         return render.node(self.node)
+
+    async def _look_tls(self, told: Told) -> TlsLook:
+        del told
+        return {"results": [rendered(TlsEntry, one) for one in self.node.tls_results.seen()]}
 
     async def _look_messages(self, told: Told) -> Mapping[str, object]:
         """A page of the messages in a state, each with its first ``addresses``."""

@@ -16,6 +16,7 @@ from shadowrelay.cli.viewing import (
     counted,
     has_siblings,
     lasting,
+    needs,
     node_options,
     of_all,
     of_this_node,
@@ -34,29 +35,42 @@ from shadowrelay.shown.nodes import (
     QueuesAnswer,
     QueueTogether,
     StatusesAnswer,
+    TlsAnswer,
     by_worker,
+    of_node,
     statuses,
+    tls,
+    tls_together,
     together,
     total,
 )
 from shadowrelay.shown.reading import UNKNOWN, is_told
 from shadowrelay.shown.safety_text import ONE_COPY, copies_reached, messages_have, unreached, why_at_risk
 from shadowrelay.shown.status import CorruptDatabase, PeerEntry, ScrubEntry, StatusEntry
+from shadowrelay.shown.tls import AS_WANTED
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 @click.command(short_help="Show how a node is: exposure, backlog, copies, members.")
+@click.argument("what", type=click.Choice(["tls"]), required=False)
 @where_options
 @workers_option
 @node_options
-def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
+def status(
+    node: AdminClient, *, what: str | None, cluster: bool | None, workers: bool, as_json: bool
+) -> None:
     """Show how a node is: exposure and damage first, then backlog, copies held for others, and members.
 
     A last table shows all nodes, as far as they answer. With --json the answer of this node has all of
     them as "nodes". A node of several workers is one: its counts are the sums, and the worst state is told.
+
+    status tls shows what domains ask for by MTA-STS and DANE, and what became of the last session with each
+    of their hosts.
     """
+    if what == "tls":
+        return _tls(node, cluster=cluster, workers=workers, as_json=as_json)
     with reporting():
         everybody = of_all(node, StatusesAnswer, "status", cluster=cluster)
         queues = of_all(node, QueuesAnswer, "queues", cluster=cluster) if everybody and not as_json else None
@@ -93,6 +107,36 @@ def status(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: b
     print_table(out, PEER_COLUMNS, [peer_row(peer) for peer in members], "This node has no members.")
     if everybody or (workers and len(each) > 1):
         _nodes(out, by_worker(each) if workers else nodes)
+    return None
+
+
+_TLS_COLUMNS = ("domain", "host", "policy", "asked for by", "last result", "when")
+
+
+def _tls(node: AdminClient, *, cluster: bool | None, workers: bool, as_json: bool) -> None:
+    """What became of TLS with next hops: a row for each host of a domain, or of each worker."""
+    with reporting():
+        answer = node.get(TlsAnswer, "cluster", "tls")
+        needs(answer, "node", "nodes")
+    every: Any = answer["nodes"]
+    asked = of_node(every, answer["node"]) if cluster is False else every
+    shown_of = by_worker(asked) if workers else tls(asked)
+    if as_json:
+        return print_json({"node": answer["node"], "nodes": shown_of})
+    out = console()
+    rows: list[list[object]] = [
+        [
+            one["domain"],
+            one["host"],
+            one["policy"] + (", testing" if one["testing"] else ""),
+            "" if one["source"] == "none" else one["source"],
+            one["result"] or AS_WANTED,
+            one["when"],
+        ]
+        for one in tls_together(asked)
+    ]
+    print_table(out, _TLS_COLUMNS, rows, "No session with a host of a route that has dane or mta_sts yet.")
+    print_silent(out, {"nodes": shown_of})
     return None
 
 

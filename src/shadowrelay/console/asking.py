@@ -58,6 +58,10 @@ class Asking:
         """The ``queues``, ``shadow_queues`` and ``hop_shadow_queues`` of each node."""
         return nodes.queues((await self._view.queues())["nodes"])
 
+    async def tls(self) -> Sequence[Told]:
+        """What became of TLS with next hops, at each node."""
+        return nodes.tls((await self._view.tls())["nodes"])
+
     async def queue_named(self, given: str) -> NextHop:
         """The queue of that name, in its one spelling. Raises RequestRefused."""
         with _refusing():

@@ -25,9 +25,10 @@ from shadowrelay.console.words import clock
 from shadowrelay.core.operating import Scope, Told
 from shadowrelay.core.workers import label, workers_called
 from shadowrelay.shown.flow_text import MOST, flow_sentence, held_up
-from shadowrelay.shown.nodes import node_name, together, total
+from shadowrelay.shown.nodes import node_name, tls_together, together, total
 from shadowrelay.shown.queues import alike
 from shadowrelay.shown.safety_text import copies_reached
+from shadowrelay.shown.tls import AS_WANTED
 
 _QUEUES_A_PAGE = 50
 _SORTS = {"next_hop", "status", "messages", "exposed", "oldest"}
@@ -152,6 +153,7 @@ class QueuePages:
         return [
             self._frame.look("/queues", self._list),
             self._frame.look("/queues/{hop:path}", self._show),
+            self._frame.look("/tls", self._tls),
         ]
 
     async def _list(self, request: Request) -> Response:
@@ -198,6 +200,11 @@ class QueuePages:
             "alike": alike,
         }
         return self._frame.show(request, "queue.html", shown)
+
+    async def _tls(self, request: Request) -> Response:
+        nodes = await self._asking.tls()
+        given = {"nodes": nodes, "results": tls_together(nodes), "as_wanted": AS_WANTED}
+        return self._frame.show(request, "tls.html", given)
 
 
 def whose(workers: Sequence[Told]) -> str:

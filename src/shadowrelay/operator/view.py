@@ -29,7 +29,7 @@ from shadowrelay.shown.messages import (
     TraceAnswer,
     TraceLook,
 )
-from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, StatusesAnswer
+from shadowrelay.shown.nodes import HopAnswer, QueuesAnswer, RatesAnswer, StatusesAnswer, TlsAnswer
 from shadowrelay.shown.reading import read
 from shadowrelay.smtp.members.client import NO_ANSWER
 
@@ -39,7 +39,7 @@ OwnLook: TypeAlias = Callable[[Told], Awaitable[Mapping[str, object]]]
 
 STATUS, QUEUES, QUEUE, FIND, TRACE = "look-status", "look-queues", "look-queue", "look-find", "look-trace"
 DRAIN, MESSAGES, MESSAGE, RATES = "look-drain", "look-messages", "look-message", "look-rates"
-LIST, NODE = "look-list", "look-node"
+LIST, NODE, TLS = "look-list", "look-node", "look-tls"
 
 PATIENCE = 2.0
 """Seconds that all members together may take to answer."""
@@ -88,6 +88,10 @@ class View:
     async def rates(self) -> RatesAnswer:
         """What came in the last minutes at each node, second by second."""
         return {"node": self.name, "nodes": await self.everybody(RATES, {})}
+
+    async def tls(self) -> TlsAnswer:
+        """What became of TLS with next hops, at each node."""
+        return {"node": self.name, "nodes": await self.everybody(TLS, {})}
 
     async def queue(self, hop: str) -> HopAnswer:
         """All that each node knows of one next hop."""

@@ -44,6 +44,7 @@ from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.delivery.shaping import Shaping
+from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.ids import mint
 from shadowrelay.measures import Measures
 from shadowrelay.members.boundary import Boundary
@@ -192,6 +193,7 @@ class Node:
             clock.wall,
         )
         self.resolver = resolver(settings)
+        self.tls_results = TlsResults()
         self.hosts = hosts(settings, self.resolver, self.policy, clock)
         self.hop_conversations = self.hosts.talk = HopConversations(
             database, clock, enabled=self.redundancy_on

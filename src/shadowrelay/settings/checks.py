@@ -514,6 +514,10 @@ def _ways(key: str, route: RouteSettings, refuse: Refuse, *, elsewhere: bool) ->
             yield refuse(
                 f"{key}.{name}", _NOT_TO_STRANGERS, allowed="no login with mx; one with host or hosts"
             )
+    if route.mta_sts and not route.mx:
+        yield refuse(f"{key}.mta_sts", "the DNS does not have the hosts", allowed="mx = true")
+    if route.mta_sts and route.tls.value == "none":
+        yield refuse(f"{key}.mta_sts", "tls is none", allowed="another value of tls")
     seen = set()
     for index, host in enumerate(route.hosts):
         if str(host.address) in seen:

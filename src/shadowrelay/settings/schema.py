@@ -304,6 +304,13 @@ class Dns(Section):
     )
 
 
+class MtaSts(Section):
+    port: Integer = Field(443, ge=1, le=65535, description="Port of policy hosts; another one is for labs.")
+    ca: FilePath | None = Field(
+        None, description="PEM authorities for policy hosts. Default: those of the system."
+    )
+
+
 class RouteSettings(HopSettings):
     domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
     site: Label | None = Field(
@@ -314,6 +321,9 @@ class RouteSettings(HopSettings):
     mx: Flag = Field(
         default=False,
         description="Take the hosts of each domain from the DNS (RFC 5321 5.1), in place of `host`.",
+    )
+    mta_sts: Flag = Field(
+        default=False, description="With `mx`: do what each domain asks for by MTA-STS (RFC 8461)."
     )
     port: Integer = Field(25, ge=1, le=65535, description="Port of `host`, or of the hosts of `mx`.")
     alternatives: list[TableName] = Field(
@@ -450,6 +460,7 @@ class Settings(PolicySettings):
         description="Replies by which next hops ask for less (TOML). Default: those of the package.",
     )
     dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
+    mta_sts: MtaSts = Field(default_factory=MtaSts, description="Where policies of MTA-STS are fetched.")
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

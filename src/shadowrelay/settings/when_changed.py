@@ -56,7 +56,9 @@ WHEN: Mapping[str, Reload] = {
     **dict.fromkeys(("minimum_free_disk", "journal", "recipients_file", "recipient_delimiter"), _NOW),
     **dict.fromkeys(("max_list_depth", "max_list_members"), _NOW),
     **dict.fromkeys(("shaping.NAME", "shaping_patterns"), _NOW),
-    **dict.fromkeys(("members[]", "routes.NAME", "sites.NAME", "site_links[]", "dns", "log"), _NOW),
+    **dict.fromkeys(
+        ("members[]", "routes.NAME", "sites.NAME", "site_links[]", "dns", "mta_sts", "log"), _NOW
+    ),
     **dict.fromkeys(("shadow_redundancy_enabled", "reject_message_on_shadow_failure"), _NOW),
     **dict.fromkeys(("shadow_redundancy_promotion_enabled", "shadow_message_preference_setting"), _NOW),
     **dict.fromkeys(("max_retries_for_local_site_shadow", "max_retries_for_remote_site_shadow"), _NOW),

@@ -33,6 +33,7 @@ from shadowrelay.shown.queues import HopLook, QueueEntry, QueuesLook
 from shadowrelay.shown.reading import NOT_TOLD, read
 from shadowrelay.shown.safety_text import at_risk_of
 from shadowrelay.shown.status import RatesLook, ReloadEntry, StatusEntry
+from shadowrelay.shown.tls import TlsEntry, TlsLook
 
 _Entry: TypeAlias = dict[str, Any]
 
@@ -116,6 +117,17 @@ class RatesAnswer(TypedDict):
 
     node: str
     nodes: list[RatesAt | NodeAnswers]
+
+
+class TlsAt(NodeAnswers, TlsLook):
+    """TLS with next hops, at a node that answers."""
+
+
+class TlsAnswer(TypedDict):
+    """TLS with next hops, at all nodes."""
+
+    node: str
+    nodes: list[TlsAt | NodeAnswers]
 
 
 class QueuePart(TypedDict):
@@ -242,6 +254,16 @@ def together(entries: Iterable[Fields]) -> list[QueueTogether]:
 def rates(entries: Iterable[Fields]) -> list[_Entry]:
     """One entry for each node: what came at its workers, second by second."""
     return [one for one, _ in _by_node(RatesLook, entries)]
+
+
+def tls(entries: Iterable[Fields]) -> list[_Entry]:
+    """One entry for each node: the last results of TLS at its workers."""
+    return [one for one, _ in _by_node(TlsLook, entries)]
+
+
+def tls_together(entries: Iterable[Fields]) -> list[TlsEntry]:
+    """The last results of TLS at all nodes that answer."""
+    return fold(TlsLook, [one for one in entries if one["answers"]]).get("results", [])
 
 
 def queue(entries: Iterable[Fields]) -> list[_Entry]:
