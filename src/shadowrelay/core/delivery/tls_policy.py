@@ -156,7 +156,7 @@ def wanted(
 @dataclass(frozen=True, slots=True)
 class TlsResult:
     """What became of the last session with a host of a domain, or of the try to have one. ``result`` is '' if
-    it showed what was wanted.
+    it showed what was wanted. ``testing``: what was wrong kept no mail back.
     """
 
     domain: str
@@ -165,3 +165,4 @@ class TlsResult:
     source: Source
     result: FailedTls | Literal[""]
     when: datetime
+    testing: bool = False
