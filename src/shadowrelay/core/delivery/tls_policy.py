@@ -150,7 +150,9 @@ def wanted(
         return WantedTls("pkix", "mta-sts", names=(host,), testing=testing)
     if testing:
         return WantedTls(source="mta-sts", testing=True, told="validation-failure")
-    return HostRefused("mta-sts", "validation-failure", f"the policy of {domain} names no such host as {host}")
+    return HostRefused(
+        "mta-sts", "validation-failure", f"the policy of {domain} names no such host as {host}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
