@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import signal
 import smtplib
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from neighbourhood import arrived, port, room
+from page_nodes import HOW_TO, blocks, pair
 from running_lab import wait_until
 
-from shadowlab.probing import greeting
-from shadowrelay import authority
 from tests.neighbours import dovecot
 from tests.neighbours.rspamd import AS_ROOT, GTUBE, RSPAMD, Instance, started
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "mx.md"
 ANNA = "anna@example.net"
 
 pytestmark = [
@@ -33,18 +24,13 @@ pytestmark = [
 ]
 
 
-def blocks(kind: str) -> list[str]:
-    found = re.findall(rf"^   ```{kind}\n(.*?)^   ```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return [re.sub(r"^   ", "", text, flags=re.MULTILINE) for text in found]
-
-
 def rspamd_of_the_page(directory: Path, listens: int) -> Instance:
     """Debian's whole configuration, and the files of the page. No name server; its controller is moved."""
     local, override = directory / "local.d", directory / "override.d"
     local.mkdir()
     override.mkdir()
-    names = re.findall(r"/etc/rspamd/local\.d/(\S+)`", PAGE.read_text("utf-8"))
-    for name, text in zip(names, blocks("text"), strict=True):
+    names = re.findall(r"/etc/rspamd/local\.d/(\S+)`", (HOW_TO / "mx.md").read_text("utf-8"))
+    for name, text in zip(names, blocks("mx", "text"), strict=True):
         (local / name).write_text(text.replace("127.0.0.1:11332", f"127.0.0.1:{listens}"))
     (override / "options.inc").write_text(
         'dns { nameserver = ["127.0.0.1:1:1"]; timeout = 0.1s; retransmits = 1; }\n'
@@ -55,58 +41,6 @@ def rspamd_of_the_page(directory: Path, listens: int) -> Instance:
     told = [f"--var={name}={place}" for name, place in places.items()]
     command = [str(RSPAMD), "-f", *AS_ROOT, "-c", "/etc/rspamd/rspamd.conf", *told]
     return Instance(command, listens, directory / "rspamd.out")
-
-
-@contextmanager
-def nodes(directory: Path, rspamd: int, mailboxes: int) -> Iterator[tuple[str, int]]:
-    """Both nodes of the page, each a process, and where the first one takes mail."""
-    now = datetime.now(UTC)
-    ca = authority.init(directory / "ca", name="members", now=now)
-    (page,) = blocks("toml")
-    members, senders = {n: port() for n in (1, 2)}, {n: port() for n in (1, 2)}
-    with ExitStack() as stack:
-        for n, other in ((1, 2), (2, 1)):
-            etc = directory / f"mx{n}"
-            etc.mkdir()
-            pair = authority.issue(directory / "ca", f"mx{n}.example.net", out=etc, now=now)
-            for name in ("member", "smtp"):
-                shutil.copy(pair.certificate, etc / f"{name}.pem")
-                shutil.copy(pair.key, etc / f"{name}.key")
-            shutil.copy(ca.certificate, etc / "members-ca.pem")
-            names = {"1": n, "2": other}
-            text = re.sub(r'name = "mx(\d)', lambda found, of=names: f'name = "mx{of[found[1]]}', page)  # type: ignore[misc]
-            for there, here in {
-                "mx2.example.net:2526": f"127.0.0.1:{members[other]}",
-                "0.0.0.0:2526": f"127.0.0.1:{members[n]}",
-                "0.0.0.0:25": f"127.0.0.1:{senders[n]}",
-                "127.0.0.1:11332": f"127.0.0.1:{rspamd}",
-                "mailboxes.example.net": "127.0.0.1",
-                "port = 24": f"port = {mailboxes}",
-                "/etc/shadowrelay": str(etc),
-                "/var/lib/shadowrelay": str(etc / "data"),
-            }.items():
-                if n == 1:
-                    assert there in page, there
-                text = text.replace(there, here)
-            text = f'minimum_free_disk = 0\n{text}\n[admin]\nlisten = "127.0.0.1:{port()}"\n'
-            (etc / "settings.toml").write_text(text)
-            with (etc / "said").open("wb") as said:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "shadowrelay", "run", str(etc / "settings.toml")],
-                    stdout=said,
-                    stderr=said,
-                )
-            stack.callback(process.wait)
-            stack.callback(os.kill, process.pid, signal.SIGTERM)
-        at = ("127.0.0.1", senders[1])
-        for n in (1, 2):
-            here = ("127.0.0.1", senders[n])
-            wait_until(
-                lambda here=here: greeting(here).startswith("220"),  # type: ignore[misc]
-                f"mx{n} takes mail",
-                explain=lambda n=n: (directory / f"mx{n}" / "said").read_text()[-3000:],  # type: ignore[misc]
-            )
-        yield at
 
 
 def spoken(directory: Path) -> str:
@@ -141,7 +75,13 @@ def test_the_page_makes_an_mx_that_filters_and_delivers(tmp_path: Path) -> None:
         behind = stack.enter_context(dovecot.running(directory / "dovecot", port(), {ANNA: 0}))
         (directory / "rspamd").mkdir()
         rspamd = stack.enter_context(started(rspamd_of_the_page(directory / "rspamd", port())))
-        at = stack.enter_context(nodes(tmp_path, rspamd.port, behind.address[1]))
+        (settings,) = blocks("mx", "toml")
+        places = {
+            "127.0.0.1:11332": f"127.0.0.1:{rspamd.port}",
+            "mailboxes.example.net": "127.0.0.1",
+            "port = 24": f"port = {behind.address[1]}",
+        }
+        at = stack.enter_context(pair(tmp_path, settings, "0.0.0.0:25", places))
         replies: list[str] = []
 
         def taken() -> bool:
