@@ -151,19 +151,27 @@ class MinuteCounts:
 
     def __init__(self, counts: SessionCounts) -> None:
         self.counts = counts
-        self._taken: deque[tuple[float, str]] = deque()  # when it is over, and what counts
+        self._taken: deque[tuple[float, str, int]] = deque()  # when it is over, what counts, and its weight
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, key: str, most: int | None) -> bool:
+    def take(self, key: str, most: int | None, weight: int = 1) -> bool:
         """Count one more for a minute, unless that is more than ``most``; returns whether it was counted."""
         self._give_back()
-        if not self.counts.take(key, most):
+        if not self.counts.take(key, most, weight):
             return False
         loop = asyncio.get_running_loop()
-        self._taken.append((loop.time() + MINUTE, key))
+        self._taken.append((loop.time() + MINUTE, key, weight))
         if self._timer is None:  # other workers count these too: they go though nobody comes here any more
             self._timer = loop.call_later(MINUTE, self._over)
         return True
+
+    def give(self, key: str) -> None:
+        """What was counted last is not to count."""
+        for index in range(len(self._taken) - 1, -1, -1):
+            if self._taken[index][1] == key:
+                self.counts.give(key, self._taken[index][2])
+                del self._taken[index]
+                return
 
     def _over(self) -> None:
         self._timer = None
@@ -178,7 +186,8 @@ class MinuteCounts:
             return
         now = asyncio.get_running_loop().time()
         while taken and taken[0][0] <= now:
-            self.counts.give(taken.popleft()[1])
+            _, key, weight = taken.popleft()
+            self.counts.give(key, weight)
 
     def stop(self) -> None:
         """End the timer."""

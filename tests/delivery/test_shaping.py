@@ -20,12 +20,15 @@ from test_several_hosts import host, relay, way
 from shadowlab.ports import free_ports
 from shadowrelay import shared_counts
 from shadowrelay.core.delivery import operated
+from shadowrelay.core.delivery.hosts import Host
 from shadowrelay.core.delivery.shaping import LaneLimits
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.operating import By
 from shadowrelay.delivery import queue
+from shadowrelay.delivery.attempt import Outbound
 from shadowrelay.delivery.shaping import Shaping
 from shadowrelay.shared_counts import SIZE, SharedCounts
+from shadowrelay.smtp.sending.hop import ConnectionFailed, Timeouts
 
 OUT = NextHop("out")
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
@@ -38,13 +41,13 @@ pause = "{pause}"
 
 [patterns.crowded]
 code = 421
-text = "too many connections"
+text = ["too many connections"]
 pause = "{pause}"
 
 [patterns.yahoo]
 match = ["*.yahoodns.test", "out"]
 code = 421
-text = '\\[TSS04\\]'
+text = ['[TSS04]']
 pause = "{pause}"
 """
 
@@ -322,8 +325,11 @@ async def test_a_worker_leaves_a_place_to_another_that_has_none(
 
 
 @asynccontextmanager
-async def two_workers(tmp_path: Path, hop: Provider, **limits: Any) -> AsyncIterator[list[Station]]:
-    """Two workers of one node, as far as counts go."""
+async def two_workers(
+    tmp_path: Path, hop: Provider, *, routes: Any = None, dns: Any = None, **limits: Any
+) -> AsyncIterator[list[Station]]:
+    """Two workers of one node, as far as counts go. ``routes``: if not all mail goes to that hop."""
+    more: dict[str, Any] = {"dns": dns} if dns else {}
     memory = memoryview(bytearray(SIZE))
     async with AsyncExitStack() as stack:
         found = []
@@ -331,7 +337,7 @@ async def two_workers(tmp_path: Path, hop: Provider, **limits: Any) -> AsyncIter
             directory = tmp_path / str(number)
             directory.mkdir()
             settings = shaped(tmp_path, **limits)
-            one = relay(directory, {"out": way(host(hop))}, run=False, **settings)
+            one = relay(directory, routes or {"out": way(host(hop))}, run=False, **settings, **more)
             found.append(await stack.enter_async_context(one))
             found[-1].node.queue.shaping.share(SharedCounts(memory, number))
         yield found
@@ -373,6 +379,157 @@ async def test_a_pause_counts_for_all_workers_of_the_node(tmp_path: Path) -> Non
         hop.messages = 100
         first.node.queue.try_now(OUT)
         await eventually(lambda: settled(second))
+
+
+async def test_an_operator_ends_the_pause_at_the_worker_that_has_no_mail_for_that_next_hop(
+    tmp_path: Path,
+) -> None:
+    (port,) = free_ports(1)
+    zone: dict[tuple[str, str], Any] = {(f"{one}.test", "MX"): ["10 mx.big.test."] for one in "ab"}
+    zone["mx.big.test", "A"] = ["127.0.0.1"]
+    routes = {"world": {"domains": ["*"], "mx": True, "port": port, "tls": "none"}}
+    limits = {"pause": "1h", "match": ("*.big.test",), "first_connections": 1}
+    async with (
+        LoopbackDns(zone) as dns,
+        Provider(messages=0, port=port) as hop,
+        two_workers(tmp_path, hop, routes=routes, dns=dns.setting, **limits) as (first, second),
+    ):
+        a, b = NextHop("world/a.test"), NextHop("world/b.test")
+        await queued(first, 1, "a.test")
+        first.run_queue()
+        await eventually(lambda: bool(first.node.hop(a).held_back))
+        await queued(second, 3, "b.test")
+        second.run_queue()
+        await eventually(lambda: "another worker" in second.node.hop(b).held_back)
+        hop.messages = 100
+        for worker in (first, second):  # all hear of the job
+            worker.node.queue.try_now(b)
+        await eventually(lambda: settled(second))
+        # What was ended before it began ends no other pause.
+        hop.messages = 0
+        await queued(second, 1, "b.test")
+        second.node.queue.wake.set()
+        await eventually(lambda: hop.rate in second.node.hop(b).held_back)
+        await asyncio.sleep(2.5)
+        assert second.node.hop(b).held_back
+
+
+async def test_a_host_that_ignores_quit_keeps_no_worker_from_other_mail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Timeouts, "within", lambda _: Timeouts(quit=3600.0))
+    limits = shaped(tmp_path, connections=1, messages_per_session=1)
+    async with Provider() as hop, Provider() as good:
+        hop.hold_quit = asyncio.Event()
+        routes = {"out": way(host(hop)), "other": way(host(good), domains=["other.test"])}
+        async with relay(tmp_path, routes, max_outbound_connections=1, run=False, **limits) as found:
+            await queued(found, 1)
+            found.run_queue()
+            try:
+                await eventually(lambda: settled(found))
+                await queued(found, 1, "other.test")
+                found.node.queue.wake.set()
+                await eventually(lambda: good.taken == ["u0@other.test"])
+                await queued(found, 1)
+                found.node.queue.wake.set()
+                assert hop.sessions == 1, "its session is not over, and has the only place"
+            finally:
+                hop.hold_quit.set()
+            await eventually(lambda: len(hop.taken) == 2)
+
+
+async def test_an_idle_session_that_makes_room_and_ignores_quit_keeps_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Timeouts, "within", lambda _: Timeouts(quit=3600.0))
+    limits = shaped(tmp_path, match=("127.0.0.1",), connections=1)
+    async with Provider() as hop, Provider() as second, Provider() as good:
+        hop.hold_quit = asyncio.Event()
+        routes = {
+            "out": way(host(hop), host(second, preference=10)),
+            "other": way(host(good), domains=["other.test"]),
+        }
+        limits["shaping"]["b"] = {"match": ["other"]}
+        async with relay(tmp_path, routes, max_outbound_connections=1, run=False, **limits) as found:
+            await queued(found, 1)
+            found.run_queue()
+            try:
+                await eventually(lambda: settled(found))
+                assert len(hop.taken) == 1
+                rests = Host(OUT, "127.0.0.1", hop.port)
+                found.node.hosts.failed(rests, ConnectionFailed("connect", "gone"), several=True)
+                await queued(found, 1)
+                found.node.queue.wake.set()
+                await eventually(lambda: not found.node.queue.hops[OUT].idle)
+                await queued(found, 1, "other.test")
+                found.node.queue.wake.set()
+                await eventually(lambda: good.taken == ["u0@other.test"])
+                assert second.sessions == 0
+            finally:
+                hop.hold_quit.set()
+            await eventually(lambda: settled(found))
+
+
+async def test_a_connection_that_fails_costs_no_message_of_the_minute(tmp_path: Path) -> None:
+    (gone,) = free_ports(1)
+    limits = shaped(tmp_path, match=("out",), connections=1, messages_per_minute=3)
+    async with (
+        Provider() as hop,
+        relay(tmp_path, {"out": way(host(gone), host(hop, preference=10))}, run=False, **limits) as found,
+    ):
+        await queued(found, 3)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        assert len(hop.taken) == 3
+        await queued(found, 1)
+        found.node.queue.wake.set()
+        await eventually(lambda: "3 messages a minute" in found.node.hop(OUT).held_back)
+
+
+async def test_a_session_that_the_host_had_ended_costs_no_message_of_the_minute(tmp_path: Path) -> None:
+    limits = shaped(tmp_path, connections=1, messages_per_minute=4)
+    async with (
+        Provider(per_session=2) as hop,
+        relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found,
+    ):
+        await queued(found, 4)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        assert (len(hop.taken), hop.refused) == (4, [hop.spent])
+
+
+class Asked(shared_counts.OwnCounts):
+    """Counts how often it is asked whether a lane pauses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses = 0
+
+    def of(self, key: str) -> int:
+        self.pauses += key.startswith("shaping pause")
+        return super().of(key)
+
+
+async def test_a_message_asks_once_whether_its_lane_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = 0
+    places = queue.LaneShares.places
+
+    def counted(shares: queue.LaneShares, name: NextHop, outbound: Outbound) -> int:
+        nonlocal looked
+        looked += 1
+        return places(shares, name, outbound)
+
+    monkeypatch.setattr(queue.LaneShares, "places", counted)
+    limits = shaped(tmp_path, connections=5, first_connections=5, messages_per_minute=1000)
+    async with Provider() as hop, relay(tmp_path, {"out": way(host(hop))}, run=False, **limits) as found:
+        asked = Asked()
+        found.node.queue.shaping.share(asked)
+        await queued(found, 60)
+        found.run_queue()
+        await eventually(lambda: settled(found))
+        assert asked.pauses - looked <= 60 + hop.sessions
 
 
 async def test_mail_that_is_held_back_expires_all_the_same(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ pytestmark = [
 
 MESSAGES, UNIT = 40, 3  # seconds
 TOO_MUCH = {
-    "rate": "[patterns.rate]\ncode = 450\nenhanced = '4.7.1'\ntext = 'too much mail'\npause = '3s'\n",
-    "connections": "[patterns.crowd]\ncode = 421\ntext = 'too many connections'\npause = '1s'\n",
+    "rate": "[patterns.rate]\ncode = 450\nenhanced = '4.7.1'\ntext = ['too much mail']\npause = '3s'\n",
+    "connections": "[patterns.crowd]\ncode = 421\ntext = ['too many connections']\npause = '1s'\n",
 }
 
 

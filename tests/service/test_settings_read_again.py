@@ -91,7 +91,7 @@ async def test_a_host_that_fails_after_a_reload_rests_as_long_as_the_changed_fil
 
 
 async def test_shaping_and_its_patterns_count_from_a_reload_on_or_not_at_all(tmp_path: Path) -> None:
-    file, pattern = tmp_path / "patterns.toml", "[patterns.a]\ncode = 421\ntext = 'x'\npause = '{}'\n"
+    file, pattern = tmp_path / "patterns.toml", "[patterns.a]\ncode = 421\ntext = ['x']\npause = '{}'\n"
     async with boundary(tmp_path, "mx1") as (one,):
         node, shaping = one.node, one.node.queue.shaping
         changed = {"shaping": {"a": {"match": ["*"], "connections": 3}}, "shaping_patterns": str(file)}

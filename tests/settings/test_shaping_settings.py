@@ -44,27 +44,58 @@ def test_a_table_without_names_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        (
+            {"a": {"match": ["a.test"], "connections": 3, "first_connections": 4}},
+            r'shaping\.a\.first_connections = "4": above connections; allowed: 3 at most',
+        ),
+        (
+            {"a": {"match": ["*.a.test"]}, "b": {"match": ["b.test", "*.A.test."]}},
+            r"shaping\.b\.match .*shaping\.a has that name too",
+        ),
+        ({"a": {"match": ["*"]}, "b": {"match": ["*"]}}, r"shaping\.b\.match .*shaping\.a has that name too"),
+    ],
+    ids=["more-at-first", "same-name", "same-star"],
+)
+def test_tables_that_say_two_things_are_refused(tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsInvalid, match=told):
+        made(shaping=tables)
+
+
+def test_a_domain_and_those_below_it_are_two_names() -> None:
+    made(shaping={"a": {"match": ["a.test", "a.test"]}, "b": {"match": ["*.a.test"]}, "c": {"match": ["*"]}})
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[patterns.a]\ncode = 250\ntext = 'x'\npause = '1m'", r"patterns\.a\.code = 250: out of range"),
+        ("[patterns.a]\ncode = 250\ntext = ['x']\npause = '1m'", r"patterns\.a\.code = 250: out of range"),
         ("[patterns.a]\ncode = 421\npause = '1m'", r"patterns\.a: names every reply with that code"),
-        ("[patterns.a]\ncode = 421\ntext = ''\npause = '1m'", r"patterns\.a\.text .*is found in every reply"),
         (
-            "[patterns.a]\ncode = 421\ntext = '.*'\npause = '1m'",
-            r"patterns\.a\.text .*is found in every reply",
+            "[patterns.a]\ncode = 421\ntext = ['']\npause = '1m'",
+            r"patterns\.a\.text\[0\] .*is found in every reply",
         ),
         (
-            "[patterns.a]\ncode = 421\ntext = '('\npause = '1m'",
-            r"patterns\.a\.text .*not a regular expression",
+            "[patterns.a]\ncode = 421\ntext = ['x', '* *']\npause = '1m'",
+            r"patterns\.a\.text\[1\] .*is found in every reply",
         ),
-        ("[patterns.a]\ncode = 421\ntext = 'x'", r"patterns\.a\.pause: has to be set"),
-        ("[patterns.a]\ncode = 421\ntext = 'x'\npause = 'long'", r"patterns\.a\.pause"),
+        (
+            "[patterns.a]\ncode = 421\ntext = ['too fast|busy']\npause = '1m'",
+            r"patterns\.a\.text\[0\] .*is no regular expression",
+        ),
+        (
+            "[patterns.a]\ncode = 421\ntext = '(a+)+b'\npause = '1m'",
+            r"patterns\.a\.text .*list",
+        ),
+        ("[patterns.a]\ncode = 421\ntext = ['x']", r"patterns\.a\.pause: has to be set"),
+        ("[patterns.a]\ncode = 421\ntext = ['x']\npause = 'long'", r"patterns\.a\.pause"),
         ("[patterns.a]\ncode = 421\nenhanced = '5.7.1'\npause = '1m'", r"patterns\.a\.enhanced"),
         (
-            "[patterns.a]\ncode = 421\ntexts = 'x'\npause = '1m'",
+            "[patterns.a]\ncode = 421\ntexts = ['x']\npause = '1m'",
             r'texts: unknown setting – did you mean "text"',
         ),
-        ("[patterns.a]\nmatch = ['a b']\ncode = 421\ntext = 'x'\npause = '1m'", r"patterns\.a\.match\[0\]"),
+        ("[patterns.a]\nmatch = ['a b']\ncode = 421\ntext = ['x']\npause = '1m'", r"patterns\.a\.match\[0\]"),
         ("[pattern.a]", r"patterns: has to be set"),
         ("patterns", r"is not TOML"),
         (None, r"there is no such file"),

@@ -38,6 +38,7 @@ class Provider:
         self.sizes: list[int] = []  # messages of each session that ended
         self.hold: asyncio.Event | None = None  # a content is answered when it is set
         self.hold_rcpt: asyncio.Event | None = None  # RCPT is answered when it is set
+        self.hold_quit: asyncio.Event | None = None  # QUIT is answered when it is set
         self.asked = asyncio.Event()  # it was given an RCPT
         self.takes = 0.0  # seconds for a content
         self._times: deque[float] = deque()
@@ -112,6 +113,8 @@ class Provider:
                 self.taken.append(to)
                 await self._say(writer, "250 2.0.0 queued")
             else:
+                if verb == "QUIT" and self.hold_quit is not None:
+                    await self.hold_quit.wait()
                 await self._say(writer, "221 2.0.0 bye" if verb == "QUIT" else "250 2.0.0 ok")
                 if verb == "QUIT":
                     break

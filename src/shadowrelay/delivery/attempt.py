@@ -163,6 +163,7 @@ class Sender:
     _clock: Callable[[], datetime]
     _ending: Callable[[], datetime]  # what would have ended by then has ended
     _shaping: Shaping
+    _close: Callable[[DeliverySession], asyncio.Task[None]]  # in the background
 
     async def send(
         self, claimed: ActiveFork, outbound: Outbound, heard: Callable[[Sent], Awaitable[None]]
@@ -198,10 +199,9 @@ class Sender:
         if outbound.retry_at is not None and outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
-        if self._shaping.shapes and (why := self._held_back(claimed, outbound)):
-            if not any(self._late(claimed, one) for one in claimed.recipients):
-                return Sent((), hop), None
-            return self.all_deferred(claimed, hop, why, claimed.recipients[0].attempts), None
+        if self._shaping.shapes and any(self._late(claimed, one) for one in claimed.recipients):
+            if why := self._held_back(claimed, outbound):
+                return self.all_deferred(claimed, hop, why, claimed.recipients[0].attempts), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
         search = Search(self._hosts, groups, outbound.on, most, self._hosts.servers)
         search.avoided = self._hosts.avoided(claimed.copy.id)
@@ -241,9 +241,6 @@ class Sender:
         while (found := await search.next()) is not None:
             host, group = found
             lane = self._shaping.lane(claimed.next_hop, host.name) if self._shaping.shapes else None
-            if lane is not None and self._shaping.held_back(lane):
-                search.held_back = True
-                continue
             server = self._hosts.server(host, search.servers)
             hop = Hop(server=str(host), inside=server.inside, mailbox=server.protocol == "lmtp")
 
@@ -390,23 +387,23 @@ class Sender:
             raise ContentDamaged("nobody can say what it has to be")
         digest = digests.content
         octets = source(content, digest)
-        counted = False
         while True:
             session = outbound.idle_for(server) if outbound.idle else None
             connected = session is not None and session.alive
             if session is not None and not connected:
                 session.abort()
             elif session is not None and lane is not None and session.lane != lane.key:
-                await session.close()  # from before these settings: it counts elsewhere, or nowhere
+                self._close(session)  # from before these settings: it counts elsewhere, or nowhere
                 connected = False
             session = session if session is not None and connected else self._hosts.session(server, group)
-            if lane is not None:
-                await self._admit(lane, outbound, session, connected=connected, counted=counted)
-                counted = True
+            if lane is not None and not connected:
+                await self._make_place(lane, outbound, session)
+            counted = False
             outbound.busy.add(session)
             try:
                 if not connected:
                     await self._connect(session, claimed, outbound)
+                counted = lane is not None and self._count(lane, outbound, session)
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
                 return session, await session.deliver(
@@ -421,12 +418,15 @@ class Sender:
             except Withdrawn:
                 session.abort()
                 raise Overtaken(None) from None
-            except Overtaken:  # its session waits for other mail
+            except (Overtaken, NoRoom):  # its session waits for other mail
                 raise
             except ConnectionFailed as failed:
-                await session.close()
+                if lane is not None and counted:
+                    self._shaping.unsent(lane)
                 if not failed.reused:
+                    self._close(session)
                     raise
+                session.abort()  # the hop has ended it
                 if lane is not None and self._shaping.heard(lane, failed.reply):
                     raise NoRoom from None
                 octets = source(content, digest)
@@ -436,24 +436,26 @@ class Sender:
             finally:
                 outbound.busy.discard(session)
 
-    async def _admit(
-        self, lane: Lane, outbound: Outbound, session: DeliverySession, *, connected: bool, counted: bool
-    ) -> None:
-        """Count a message, unless it was ``counted``, and a new session. Raises NoRoom; then nothing
-        counts.
+    async def _make_place(self, lane: Lane, outbound: Outbound, session: DeliverySession) -> None:
+        """Count a new session. Raises NoRoom; then it does not count.
 
-        A session of ours that is idle at another host makes room.
+        A session of ours that is idle at another host makes room. Its place is free when it has ended; a hop
+        that is slow to say goodbye is not waited for.
         """
-        while not connected and not self._shaping.connect(lane, session):
+        if self._shaping.held_back(lane):
+            raise NoRoom
+        while not self._shaping.connect(lane, session):
             if (spare := outbound.idle_in(lane.key)) is None:
                 raise NoRoom
-            await spare.close()
-        if counted or self._shaping.message(lane):
-            return
-        if connected:
-            outbound.idle.append((session, asyncio.get_running_loop().time()))
-        else:
-            session.abort()
+            closing = self._close(spare)
+            if not (await asyncio.wait({closing}, timeout=HELD))[0]:
+                raise NoRoom
+
+    def _count(self, lane: Lane, outbound: Outbound, session: DeliverySession) -> bool:
+        """Count the message that is about to be sent. Raises NoRoom, the session idle."""
+        if self._shaping.message(lane):
+            return True
+        outbound.idle.append((session, asyncio.get_running_loop().time()))
         raise NoRoom
 
     async def _connect(self, session: DeliverySession, claimed: ActiveFork, outbound: Outbound) -> None:

@@ -99,7 +99,15 @@ class Queue:
         self._still_ours = StillOurs(database, boundary, self.suspended, clock)
         self.shaping = Shaping(clock, self._freed)
         self._sender = Sender(
-            self._still_ours, self._examiner, hosts, routes, policy, clock, self._ending, self.shaping
+            self._still_ours,
+            self._examiner,
+            hosts,
+            routes,
+            policy,
+            clock,
+            self._ending,
+            self.shaping,
+            self._close,
         )
         self._lists = Lists(book, self._still_ours, self._examiner, routes, policy, self._ending, ways)
         self._reporter = reporter
@@ -269,7 +277,7 @@ class Queue:
             if kept and outbound.server is not None and not self._stopping:
                 outbound.idle.append((session, asyncio.get_running_loop().time()))
             else:
-                await session.close()
+                self._close(session)
 
     async def _deliver(self, claimed: ActiveFork, outbound: Outbound) -> DeliverySession | None:
         """Make one attempt. Returns the session that is left, if any."""
@@ -385,14 +393,17 @@ class Queue:
         else:
             await session.close()
 
-    def _close(self, session: DeliverySession) -> None:
-        """Close in the background, so that a hop that ignores QUIT delays no one."""
-        self._in_background(session.close())
+    def _close(self, session: DeliverySession) -> asyncio.Task[None]:
+        """Close in the background, so that a hop that ignores QUIT delays no one; at once what is dead."""
+        if not session.alive:
+            session.abort()
+        return self._in_background(session.close())
 
-    def _in_background(self, talk: Coroutine[None, None, None]) -> None:
+    def _in_background(self, talk: Coroutine[None, None, None]) -> asyncio.Task[None]:
         closing = asyncio.create_task(talk)
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+        return closing
 
 
 @dataclass(slots=True)
@@ -506,11 +517,11 @@ def clear_backoff(hops: Mapping[NextHop, Outbound], hosts: Hosts, wanted: NextHo
     """Let that next hop, or all next hops of that route, be tried now. Failures are remembered: one session
     goes first.
     """
+    shaping.clear_backoff(wanted)
     for name, outbound in hops.items():
         if in_queue(wanted, name):
             outbound.retry_at = None
             outbound.held_back_until = 0.0
-            shaping.clear_backoff(name, hosts.known(name, outbound.known))
             hosts.clear_backoff(host for some in outbound.known.values() for host in some)
             for group in hosts.ways(name):
                 if isinstance(group, HostGroup):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -26,6 +26,7 @@ from shadowrelay.core.delivery.shaping import (
     lane_of,
     named_by,
 )
+from shadowrelay.core.filtering import in_queue
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.shared_counts import FLAG, MinuteCounts, OwnCounts, SessionCounts
@@ -41,6 +42,9 @@ TURN = 5.0
 
 YIELDED = 2.0
 """Seconds for which a worker leaves the place that it gave up to the others, who look each second."""
+
+TICK = 1.0
+"""Seconds after which a worker that was told to pause looks whether an operator has ended that at another."""
 
 FORGET = timedelta(minutes=10)
 """So long after its pause a lane without connections begins as at first."""
@@ -60,6 +64,14 @@ class LaneRoom:
     until: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """The next look at it, and how often operators had ended pauses of that lane in the last minute."""
+
+    timer: asyncio.TimerHandle
+    ended: int
+
+
 class NoRoom(Exception):
     """The lane takes no message, or no connection, now. Nothing was said about the message."""
 
@@ -77,7 +89,7 @@ class Shaping:
         self._minutes = MinuteCounts(self._counts)
         self._paces: dict[str, LanePace] = {}
         self._lanes: dict[tuple[NextHop, str], Lane | None] = {}
-        self._pauses: dict[str, asyncio.TimerHandle] = {}
+        self._pauses: dict[str, _Pause] = {}  # of lanes that this worker was told to leave alone
         self.own: Counter[str] = Counter()  # sessions here, by lane
         self._wanted: set[str] = set()  # lanes that are full, and of which a next hop here has no session
         self._yielded: dict[str, float] = {}  # lanes of which a place was left to another worker, and when
@@ -121,18 +133,24 @@ class Shaping:
             connections=sum(one.connections for one in free),
         )
 
+    def paused(self, lane: Lane) -> bool:
+        """Was any worker of the node told to send nothing for a while?"""
+        return self._counts.of(_pause(lane.key)) >= FLAG
+
     def held_back(self, lane: Lane) -> bool:
-        return bool(self._room(lane, 0).held_back)
+        """Does it take no message now, in whatever connection?"""
+        most = lane.shape.messages_per_minute
+        return self.paused(lane) or (most is not None and self._counts.of(_minute(lane.key)) >= most)
 
     def _room(self, lane: Lane, idle: int) -> LaneRoom:
-        now, shape, allowed = self._clock(), lane.shape, self._allowed(lane)
+        shape, allowed = lane.shape, self._allowed(lane)
         held = LaneRoom(0, allowed, f"connections of shaping.{shape.name}")
-        pace = self._paces.get(lane.key)
-        if pace is not None and pace.paused(now):
+        if self.paused(lane):
+            if lane.key not in self._pauses:
+                return replace(held, held_back=f"shaping.{shape.name} pauses: another worker was told to")
+            pace = self._pace(lane)
             why = f"shaping.{shape.name} pauses since {', '.join(lane.names)} said {pace.reply}"
             return replace(held, held_back=why, until=pace.paused_until)
-        if self._counts.of(_pause(lane.key)) >= FLAG:
-            return replace(held, held_back=f"shaping.{shape.name} pauses: another worker was told to")
         places = max(0, allowed - self._counts.of(_open(lane.key)) + idle)
         if (most := shape.messages_per_minute) is None:
             return replace(held, places=places)
@@ -184,10 +202,15 @@ class Shaping:
 
     def message(self, lane: Lane) -> bool:
         """Count a message that is about to be sent; False: it has to wait."""
-        if self.held_back(lane):
+        if self.paused(lane):
             return False
         most = lane.shape.messages_per_minute
         return most is None or self._minutes.take(_minute(lane.key), most)
+
+    def unsent(self, lane: Lane) -> None:
+        """The message that was counted last was not sent after all."""
+        if lane.shape.messages_per_minute is not None:
+            self._minutes.give(_minute(lane.key))
 
     def taken(self, lane: Lane) -> None:
         """The server took a message."""
@@ -207,7 +230,7 @@ class Shaping:
         after = after_refusal(before, pattern, reply, self._counts.of(_open(lane.key)), now)
         if after is not before:
             self._paces[lane.key] = after
-            self._pause(lane.key, pattern.pause.total_seconds())
+            self._pause(lane.key)
             self.backed_off[pattern.name] += 1
             log.warning(
                 "shaping_backed_off",
@@ -220,26 +243,54 @@ class Shaping:
             )
         return True
 
-    def _pause(self, lane: str, duration: float) -> None:
+    def _pause(self, lane: str) -> None:
         """Let the other workers know of the pause as long as it lasts."""
-        if timer := self._pauses.get(lane):
-            timer.cancel()
+        if before := self._pauses.get(lane):
+            before.timer.cancel()
         else:
             self._counts.take(_pause(lane), None, FLAG)
-        self._pauses[lane] = asyncio.get_running_loop().call_later(duration, self._goes_on, lane)
+        self._wait(lane, self._counts.of(_end(lane)) // FLAG)
+
+    def _wait(self, lane: str, ended: int) -> None:
+        """Look at the pause again when it is over, and before that for an operator who ends it."""
+        until = self._paces[lane].paused_until or self._clock()
+        left = (until - self._clock()).total_seconds()
+        if left <= 0:
+            self._goes_on(lane)
+            return
+        timer = asyncio.get_running_loop().call_later(min(left, TICK), self._look, lane)
+        self._pauses[lane] = _Pause(timer, ended)
+
+    def _look(self, lane: str) -> None:
+        ended, before = self._counts.of(_end(lane)) // FLAG, self._pauses[lane].ended
+        if ended > before:
+            self._end(lane)
+        else:
+            self._wait(lane, ended)
+
+    def _end(self, lane: str) -> None:
+        """An operator wants the pause ended."""
+        if pace := self._paces.get(lane):
+            self._paces[lane] = replace(pace, paused_until=None)
+        if lane in self._pauses:
+            self._goes_on(lane)
 
     def _goes_on(self, lane: str) -> None:
-        self._pauses.pop(lane).cancel()
+        if pause := self._pauses.pop(lane, None):
+            pause.timer.cancel()
         self._counts.give(_pause(lane), FLAG)
         self._freed()
 
-    def clear_backoff(self, next_hop: NextHop, hosts: Iterable[Host]) -> None:
-        """An operator wants this mail tried now. Pauses that other workers were told of are theirs to end."""
-        for lane in filter(None, [self.lane(next_hop, host.name) for host in hosts]):
-            if lane.key in self._pauses:
-                self._goes_on(lane.key)
-            if pace := self._paces.get(lane.key):
-                self._paces[lane.key] = replace(pace, paused_until=None)
+    def clear_backoff(self, wanted: NextHop) -> None:
+        """An operator wants mail for that next hop, or for all of that route, tried now: no worker pauses.
+
+        A worker may have been told to pause by mail for another next hop of the lane, and know nothing of
+        this one. The workers that do tell it.
+        """
+        for lane in {lane for (name, _), lane in self._lanes.items() if lane and in_queue(wanted, name)}:
+            self._end(lane.key)
+            if self.paused(lane):
+                self._minutes.take(_end(lane.key), None, FLAG)
 
     def prune(self) -> None:
         """Forget how far lanes without connections grew; those that paused lately stay as they are."""
@@ -253,8 +304,8 @@ class Shaping:
     def stop(self) -> None:
         """End the timers."""
         self._minutes.stop()
-        for timer in self._pauses.values():
-            timer.cancel()
+        for pause in self._pauses.values():
+            pause.timer.cancel()
 
 
 def _open(lane: str) -> str:
@@ -271,3 +322,7 @@ def _minute(lane: str) -> str:
 
 def _pause(lane: str) -> str:
     return f"shaping pause\0{lane}"
+
+
+def _end(lane: str) -> str:
+    return f"shaping end\0{lane}"

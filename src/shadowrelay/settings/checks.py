@@ -14,6 +14,7 @@ from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.policy import ShadowMessagePreference
 from shadowrelay.core.reception.routing import route_for
 from shadowrelay.core.reception.users import UsersInvalid, parse_users
+from shadowrelay.core.spelling import canonical
 from shadowrelay.core.workers import node_of, worker_name
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, read_recipients
 from shadowrelay.settings.errors import SettingError
@@ -30,6 +31,7 @@ from shadowrelay.settings.schema import (
     Settings,
     Tls,
 )
+from shadowrelay.settings.shaping import ShapingSettings
 from shadowrelay.settings.shaping_patterns import PatternsInvalid, patterns
 from shadowrelay.settings.sites import site_checks
 from shadowrelay.settings.values import HostPort, format_duration
@@ -78,6 +80,7 @@ def cross_checks(
     yield from trace_checks(settings, refuse)
     if settings.recipients_file is not None and not broken & {"recipients_file", *_BOOK}:
         yield from _recipients(settings.recipients_file, book_limits(settings), refuse)
+    yield from _shaping(settings.shaping, refuse)
     if settings.shaping_patterns is not None and "shaping_patterns" not in broken:
         yield from _patterns(settings.shaping_patterns, refuse)
     if not broken & {"shadow_message_preference_setting", "members", "name", "site", *_RETRIES.values()}:
@@ -372,6 +375,20 @@ def _recipients(file: Path, limits: BookLimits, refuse: Refuse) -> Iterator[Sett
     if wrong:
         allowed = "a file that shadowrelay recipients check accepts"
         yield refuse("recipients_file", wrong, value=file, allowed=allowed)
+
+
+def _shaping(tables: Mapping[str, ShapingSettings], refuse: Refuse) -> Iterator[SettingError]:
+    named: dict[str, str] = {}
+    for name, table in tables.items():
+        key, first = f"shaping.{name}", table.first_connections
+        # By default it begins with all of fewer.
+        if first > table.connections and "first_connections" in table.model_fields_set:
+            most = f"{table.connections} at most"
+            yield refuse(f"{key}.first_connections", "above connections", value=first, allowed=most)
+        for one in table.match:
+            other = named.setdefault(canonical(one.removeprefix("*")), key)
+            if other != key:
+                yield refuse(f"{key}.match", f"{other} has that name too", value=one)
 
 
 def _patterns(file: Path, refuse: Refuse) -> Iterator[SettingError]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from shadowrelay.core.delivery.shaping import Pattern
+from shadowrelay.core.spelling import without_case
 from shadowrelay.settings.description import SchemaNode
 from shadowrelay.settings.section import Section
 from shadowrelay.settings.values import DomainPattern, Duration, Format, Integer, TableName
@@ -28,19 +29,18 @@ def parse_enhanced(value: object) -> str:
     return value
 
 
-def parse_text(value: object) -> re.Pattern[str]:
-    """A regular expression; case does not matter."""
-    if isinstance(value, re.Pattern):
-        return value
+def parse_phrase(value: object) -> str:
+    """``exceeded *rate``: plain text, but for `*`; case does not matter."""
     if not isinstance(value, str):
         raise ValueError("not text")
-    try:
-        found = re.compile(value, re.IGNORECASE)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
-    if found.search(""):
+    if not value.strip("* "):
         raise ValueError("is found in every reply: say what a reply has to contain")
-    return found
+    if any(sign in value for sign in ("|", ".*", "\\")):
+        raise ValueError("is no regular expression: `*` alone is anything, and several phrases are a list")
+    return without_case(value)
+
+
+Phrase = Annotated[str, BeforeValidator(parse_phrase), Format("text such as `exceeded *rate`")]
 
 
 class PatternSettings(Section):
@@ -49,9 +49,7 @@ class PatternSettings(Section):
     match: list[DomainPattern] = Field(["*"], min_length=1)
     code: Integer = Field(ge=400, le=499)
     enhanced: Annotated[str, BeforeValidator(parse_enhanced), Format("a code such as 4.7.28")] | None = None
-    text: Annotated[re.Pattern[str], BeforeValidator(parse_text), Format("a regular expression")] | None = (
-        None
-    )
+    text: list[Phrase] | None = Field(None, min_length=1)
     pause: Duration = Field(ge=_SECOND, le=_DAY)
 
     @model_validator(mode="after")
@@ -91,7 +89,7 @@ def patterns(path: Path | None) -> tuple[Pattern, ...]:
             match=tuple(one.match),
             code=one.code,
             enhanced=one.enhanced or "",
-            text=one.text or re.compile(""),
+            text=tuple(one.text or ()),
             pause=one.pause,
         )
         for name, one in found.patterns.items()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.spelling import EVERY_NAME, canonical, specificity
+from shadowrelay.core.spelling import EVERY_NAME, canonical, specificity, without_case
 from shadowrelay.core.values import dataclass, replace
 
 
@@ -34,15 +34,15 @@ class LaneLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """Replies that ask for less: with that ``code``, the ``enhanced`` code if it is not '', and a ``text``
-    that is found in theirs. ``match``: the next hops and hosts for which it counts.
+    """Replies that ask for less: with that ``code``, the ``enhanced`` code if it is not '', and, if there are
+    any, one of the phrases of ``text``. ``match``: the next hops and hosts for which it counts.
     """
 
     name: str
     match: tuple[str, ...]
     code: int
     enhanced: str
-    text: re.Pattern[str]
+    text: tuple[str, ...]
     pause: timedelta
 
 
@@ -131,11 +131,25 @@ def named_by(reply: str, names: Sequence[str], patterns: Iterable[Pattern]) -> P
     found = _REPLY.fullmatch(reply)
     if found is None:
         return None
-    code, enhanced, text = found.groups()
+    code, enhanced, text = *found.groups()[:2], without_case(found[3])
     for one in patterns:
         if one.code != int(code) or (one.enhanced and one.enhanced != enhanced):
             continue
         known = any(specificity(name, pattern) for name in names for pattern in one.match)
-        if known and one.text.search(text):
+        if known and (not one.text or any(said(phrase, text) for phrase in one.text)):
             return one
     return None
+
+
+def said(phrase: str, text: str) -> bool:
+    """Is the phrase found in that text, with anything where its `*` are? Both are ``without_case``.
+
+    The text is gone through once, whatever the phrase: a reply, which a stranger writes, holds nobody up.
+    """
+    at = 0
+    for part in phrase.split("*"):
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
