@@ -410,8 +410,10 @@ async def test_an_operator_ends_the_pause_at_the_worker_that_has_no_mail_for_tha
         await queued(second, 1, "b.test")
         second.node.queue.wake.set()
         await eventually(lambda: hop.rate in second.node.hop(b).held_back)
+        refused = len(hop.refused)
         await asyncio.sleep(2.5)
         assert second.node.hop(b).held_back
+        assert len(hop.refused) == refused
 
 
 async def test_a_host_that_ignores_quit_keeps_no_worker_from_other_mail(

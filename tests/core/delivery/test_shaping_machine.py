@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from shadowrelay.core.delivery.shaping import (
     LaneLimits,
@@ -103,4 +111,7 @@ class Lane(RuleBasedStateMachine):
                 assert pace.paused(self.now) is (self.now < asked)
 
 
-TestLane = Lane.TestCase
+def test_in_any_order_a_lane_keeps_its_limits_and_a_pause_its_time() -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Lane, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
+    )
