@@ -53,7 +53,7 @@ class Lane(RuleBasedStateMachine):
         assert self.counts[worker].take("lane", pace.connections) is allowed
         self.open[worker] += allowed
 
-    @precondition(lambda self: sum(self.open))
+    @precondition(lambda self: any(self.open))
     @rule(worker=_worker)
     def ends(self, worker: int) -> None:
         if self.open[worker]:
@@ -112,6 +112,6 @@ class Lane(RuleBasedStateMachine):
 
 
 def test_in_any_order_a_lane_keeps_its_limits_and_a_pause_its_time() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Lane, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
     )
