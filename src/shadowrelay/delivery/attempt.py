@@ -199,9 +199,9 @@ class Sender:
         if outbound.retry_at is not None and outbound.resting(self._clock()):
             reply = f"451 {outbound.status} {outbound.last_error}"
             return self.all_deferred(claimed, hop, reply, outbound.failures), None
-        if self._shaping.shapes and any(self._late(claimed, one) for one in claimed.recipients):
-            if why := self._held_back(claimed, outbound):
-                return self.all_deferred(claimed, hop, why, claimed.recipients[0].attempts), None
+        late = self._shaping.shapes and any(self._late(claimed, one) for one in claimed.recipients)
+        if late and (why := self._held_back(claimed, outbound)):
+            return self.all_deferred(claimed, hop, why, claimed.recipients[0].attempts), None
         most = outbound.places(asyncio.get_running_loop().time(), self._policy)
         search = Search(self._hosts, groups, outbound.on, most, self._hosts.servers)
         search.avoided = self._hosts.avoided(claimed.copy.id)

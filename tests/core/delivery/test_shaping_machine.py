@@ -112,6 +112,4 @@ class Lane(RuleBasedStateMachine):
 
 
 def test_in_any_order_a_lane_keeps_its_limits_and_a_pause_its_time() -> None:
-    run_state_machine_as_test(
-        Lane, settings=settings(max_examples=60, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Lane, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
