@@ -31,8 +31,9 @@ from shadowrelay.core.tracking import (
 )
 from shadowrelay.core.tracking_row import TrackingEvent
 
-from . import by_hand, given_back, rot
+from . import by_hand, given_back, pressing, rot
 from .ages import Ages
+from .pressing import PATIENCE
 from .world import LATE, SLACK, SPAN, Broken, Delivery, World, healthy_for
 
 if TYPE_CHECKING:
@@ -108,11 +109,15 @@ class Invariants:
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
             if isinstance(event, Journaled):
                 self._journaled(node, event)
+            if isinstance(event, Resubmit) and node.pressure and node.pressure.pressed_for > PATIENCE:
+                raise Broken(f"{node.name} makes {event.copy.id} for a request, though it is under pressure")
         self._gives_back(node, touched, told)
         self.ages.committed(node, touched, told)
         world.removed |= by_hand.removes(told)
         for message_id, before in touched.items():
             after = node.ledger.state.copies.get(message_id)
+            if after is not None and message_id in world.unkept:
+                raise Broken(f"{node.name} keeps {message_id}, which it refused")
             self._epochs(node, message_id, after)
             self._tracked(node, before, after, told)
             self._learns(node, before, after)
@@ -506,6 +511,7 @@ class Verdict:
     duplicates: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)  # recipients that were not given a message back
     faults: Counter[str] = field(default_factory=Counter)
+    turned_away: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     virtual: float = 0.0
 
@@ -618,6 +624,7 @@ def judge(checks: Invariants) -> Verdict:
     """The sums at the end, and every duplicate explained."""
     world = checks.world
     verdict = Verdict(world.seed, faults=Counter(world.faults), virtual=world.now)
+    verdict.turned_away = world.turned_away
     verdict.problems += world.wrong
     verdict.problems += by_hand.against(world)
     verdict.excused = len(world.excused)
@@ -700,7 +707,7 @@ def _unjournaled(world: World) -> list[MessageId]:
 
 def unrest(world: World) -> str:
     """What still keeps the boundary from being empty and quiet; '' when nothing does."""
-    return _queues(world) or given_back.unfinished(world)
+    return _queues(world) or given_back.unfinished(world) or pressing.unrest(world)
 
 
 def _queues(world: World) -> str:

@@ -43,6 +43,7 @@ class Totals:
         self.faults: Counter[str] = Counter()
         self.duplicates: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
+        self.turned_away: Counter[str] = Counter()
         self.failures: dict[int, list[str]] = {}
 
     def add(self, verdict: Verdict) -> None:
@@ -62,6 +63,7 @@ class Totals:
         self.faults += verdict.faults
         self.duplicates += verdict.duplicates
         self.missing += verdict.missing
+        self.turned_away += verdict.turned_away
         if not verdict.ok:
             self.failures[verdict.seed] = verdict.problems
 
@@ -71,13 +73,19 @@ class Totals:
             "faults": dict(sorted(self.faults.items())),
             "duplicates": dict(sorted(self.duplicates.items())),
             "not resubmitted": dict(sorted(self.missing.items())),
+            "turned away": dict(sorted(self.turned_away.items())),
             "failures": {str(seed): problems for seed, problems in sorted(self.failures.items())},
         }
 
     def lines(self) -> Iterator[str]:
         for name, count in self.counts.items():
             yield f"{name:<18}{count:>10,}"
-        sums = (("faults", self.faults), ("duplicates", self.duplicates), ("not resubmitted", self.missing))
+        sums = (
+            ("faults", self.faults),
+            ("turned away", self.turned_away),
+            ("duplicates", self.duplicates),
+            ("not resubmitted", self.missing),
+        )
         for title, counter in sums:
             yield f"{title:<18}{sum(counter.values()):>10,}"
             for name, count in sorted(counter.items()):

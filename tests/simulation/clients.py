@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, ServerName
 from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.pressure import Inflow
 from shadowrelay.core.reception.redundancy import Arrival
 
 from .checks import Invariants
@@ -30,6 +31,7 @@ class Client:
     tries: int = 6
     fixed_id: MessageId | None = None
     becomes: Filtered = Filtered.CHANGED  # at the filters of the node that takes the message
+    inflow: Inflow = Inflow.TRUSTED
     turn: int = 0
     finished: bool = False
     waiting: bool = False
@@ -86,7 +88,15 @@ class Client:
             if not node.up or node.opening:
                 world.after(0.3, silence)
                 return
-            node.attend(node.receive, self._arrival(message_id, node.clock()), reply, self.becomes)
+            node.attend(node.mail, self.inflow, taken, refused)
+
+        def taken() -> None:
+            node.receive(self._arrival(message_id, node.clock()), reply, self.becomes)
+
+        def refused(answer: str) -> None:
+            world.refused.add(message_id)
+            world.unkept.add(message_id)
+            reply(answer)
 
         if not world.carry("client", home, arrive, quiet=True):
             world.after(1.0, silence)

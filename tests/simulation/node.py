@@ -23,6 +23,7 @@ from shadowrelay.core.members.conversation import Greeting
 from shadowrelay.core.messages import FOREVER, Confirmation, Copy, Recipient, Status
 from shadowrelay.core.ownership import chores, heartbeat
 from shadowrelay.core.ownership.handover import hand_over
+from shadowrelay.core.pressure import Inflow
 from shadowrelay.core.reception.by_reference import keepers
 from shadowrelay.core.reception.filtered import dropped
 from shadowrelay.core.reception.redundancy import Answer, Arrival, OfferAttempt
@@ -69,6 +70,7 @@ from .clocks import NodesClock, machine_of
 from .filters import Filtered
 from .memory_ledger import CheckedLedger, MemoryLedger, State
 from .peers import Peers
+from .pressing import NodesPressure
 from .resubmitting import Resubmitter
 from .world import SPAN, Delivery, ToMembersOf, World
 
@@ -263,6 +265,10 @@ class Node:
         self.durable = self.ledger.lineage
         self.world.say(self.name, f"opens {token} at {self.durable.sequence}")
         self.checks.opened(self)
+        self.pressure = NodesPressure(self) if self.world.readings else None
+        if self.pressure is not None:
+            self.pressure.look()
+            self.pressure.begin()
         self.next_talk: dict[ServerName, float] = {}
         for other in self.others:
             self._talk_in(other.name, 0.05 + 0.3 * self.world.random.random())
@@ -273,6 +279,14 @@ class Node:
     def opening(self) -> bool:
         """Senders are not let in yet."""
         return self.ledger.unfinished() is not None
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether it takes mail, and why not."""
+        return not self.opening and (self.pressure is None or self.pressure.room.admits()), ""
+
+    def may_resubmit(self) -> bool:
+        """May it make messages that nobody waits for?"""
+        return self.ready()[0] and (self.pressure is None or not self.pressure.room.stance.pauses)
 
     def _carry_on(self) -> None:
         """What is left to be done to many messages, one part after the other, each after a while."""
@@ -890,6 +904,14 @@ class Node:
         """Give what is in the queue to that member; what has no copy there is copied first."""
         if chores.held_back(self.ledger) or to not in self.boundary.reachable():
             return
+        if self.pressure is None:
+            self._redirect(to)
+            return
+        nobody = RequestId("01900000-0000-7000-9000-000000000000")
+        asks = giving.unwilling(lambda step, _: step, to, nobody, 0.0)  # type: ignore[arg-type, return-value]
+        self.start(asks, lambda why: why or self._redirect(to))
+
+    def _redirect(self, to: ServerName) -> None:
         self.world.say(self.name, f"redirects its queue to {to}")
         for copy in tuple(self.ledger.state.copies.values()):
             if copy.owned and copy.id not in self.redirecting:
@@ -905,6 +927,13 @@ class Node:
         return any(one == message_id for one, _ in self.active)
 
     # Receiving.
+
+    def mail(self, inflow: Inflow, taken: Callable[[], None], reply: Callable[[str], None]) -> None:
+        """MAIL of a client. Either it is ``taken``, or the reply is sent."""
+        if self.pressure is None:
+            taken()
+        else:
+            self.pressure.mail(inflow, lambda taken_: taken() if taken_ else reply("452"))
 
     def receive(
         self, arrival: Arrival, reply: Callable[[str], None], becomes: Filtered | None = None

@@ -22,7 +22,9 @@ from shadowrelay.core.reception.holding import OfferAnswer, ShadowCopyOffer, hol
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.replicating import Merging
 from shadowrelay.core.steps import Ask, Greet, OfferCopy, Operate, Step, Unanswered
+from shadowrelay.members.giving import TAKES, takes
 from shadowrelay.members.sharing import RULES, received
+from shadowrelay.smtp.members.offer import concern_of
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
@@ -33,6 +35,7 @@ from shadowrelay.wire.esmtp import (
     parse_mail,
     parse_rcpt,
 )
+from shadowrelay.wire.replies import NO_ROOM, parse_reply
 from shadowrelay.wire.xoperate import format_act, format_answer, parse_act, parse_answer
 from shadowrelay.wire.xqdiscard import (
     format_line,
@@ -353,7 +356,7 @@ class Peers:
                 self._offer(session, replace(step, refers=False), content, ended)
                 return
             if reply[0] != "2":
-                concern = Concern.MEMBER if reply.startswith("451 4.3.") else Concern.COPY
+                concern = concern_of(parse_reply([reply.encode()]))
                 ended(OfferAttempt(step.to, Leg.REFUSED, step.rank, reply, database, concern=concern))
                 return
             self.world.point("acknowledged", node.name, step.message_id, step.to)
@@ -458,6 +461,8 @@ class Peers:
 
         def work(ledger: Transaction) -> tuple[str, ...]:
             about = Merging(self.world.policy, node.time.endings())
+            if act.action == TAKES:
+                return tuple(f"250-2.0.0 {part}" for part in format_answer(takes(node.ready())))
             told = received(ledger, RULES[act.action], theirs.name, act.arguments, about)
             return tuple(f"250-2.0.0 {part}" for part in format_answer(told))
 
@@ -473,6 +478,9 @@ class Peers:
         theirs = self.speakers.get(session)
         if theirs is None:
             reply(())
+            return
+        if node.pressure is not None and not node.pressure.takes_copy():
+            reply((f"{NO_ROOM} {format_mark(node.durable.mark)}",))
             return
         *commands, last = [line for line in lines if isinstance(line, bytes)]
         texts = [line.decode().removesuffix("\r\n") for line in commands]

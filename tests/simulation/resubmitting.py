@@ -84,7 +84,7 @@ class Resubmitter:
 
     def go_on(self) -> None:
         most = self.pace.most(self.node.world.now)
-        if not self.left or most < 1 or self.node.opening:
+        if not self.left or most < 1 or not self.node.may_resubmit():
             self.left.clear()
             self.busy = False
             return

@@ -2,11 +2,12 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3|4|2x4 [reject] [scrub] [at-once=2] [together=mx1+mx2] [name=value ...]   first; 2x4: two
+    boundary 2|3|4|2x4 [reject] [scrub] [pressed] [at-once=2] [together=mx1+mx2] [name=value ...]   first; 2x4: two
                                              hosts of four workers; messages that a transaction goes through,
                                              members on one machine, and policy fields by name, durations in
                                              seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
+    send mx1 stranger m1 to a@example.net    a client that did not log in
     send mx1 m1 quarantined to a@example.net   by filters of that node; or discarded, refused, put-off
     wait 3                                   seconds
     crash|start|freeze|thaw mx1              start opens the same disk
@@ -31,6 +32,7 @@ Commands, one per line (``#`` begins a comment):
     resubmit mx1 r1 [since=8] [until=2] [next-hop=…] [recipient=…] [gone=mx2]   an operator asks for what was
                                              delivered, from so many seconds ago until so many seconds ago
     pause|resume|remove mx1 r1               the request, on that node
+    press mx1 data_disk 96                   so much of that resource is used from now on (``pressed``)
     order mx1 remove|suspend|resume|bounce m1   an operator does that to the message, on that node
 
 Points are tracking events as they are printed (``HARECEIVE mx2 m1``), ``offers mx1 m1 mx2`` (before it
@@ -50,9 +52,10 @@ from pathlib import Path
 from shadowrelay.core.events.reports import ReportKind, report_id, resubmitted_id
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import Verb
+from shadowrelay.core.pressure import Inflow, Resource
 from shadowrelay.core.requests import RequestState, Selector
 
-from . import by_hand, operators, rot
+from . import by_hand, operators, pressing, rot
 from .checks import Broken, Invariants, judge, unrest
 from .clients import Client
 from .filters import Filtered
@@ -130,6 +133,8 @@ class Scenario:
         self.world.at_once = next((int(word[8:]) for word in words if word.startswith("at-once=")), 1000)
         self.world.noise = QUIET
         self.world.observed = True
+        if "pressed" in words:
+            self.world.readings = {place.name: {} for place in places}
         self.world.scrub = "scrub" in words
         self.world.on = self._point
         self.checks = make_boundary(self.world, sql="sql" in words)
@@ -140,6 +145,7 @@ class Scenario:
         self.world.run(1.0)
 
     def send(self, words: list[str]) -> None:
+        stranger = words[1] == "stranger" and bool(words.pop(1))
         becomes = Filtered.CHANGED if words[2] == "to" else Filtered(words.pop(2))
         home, name, _, *addresses = words
         self.clients += 1
@@ -161,6 +167,7 @@ class Scenario:
             tries=1,
         )
         client.fixed_id, client.becomes = message_id, becomes
+        client.inflow = Inflow.OUTSIDE if stranger else Inflow.TRUSTED
         client.submit()
 
     def wait(self, words: list[str]) -> None:
@@ -299,6 +306,9 @@ class Scenario:
         )
         gone = tuple(ServerName(one) for one in given.get("gone", "").split("+") if one)
         operators.add(node, id_, selector, gone)
+
+    def press(self, words: list[str]) -> None:
+        pressing.read(self.world, ServerName(words[0]), Resource(words[1]), float(words[2]))
 
     def _name_what_is_made(self) -> None:
         requests = [(id_, name) for id_, name in self.names.items() if name[0] == "r"]

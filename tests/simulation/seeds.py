@@ -21,6 +21,7 @@ from .hosts import Machines, planned
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
 from .operators import Operator
+from .pressing import Pressing
 from .world import JOURNAL, TEAM, Noise, Sink, World, seconds
 
 SCALED = Policy(
@@ -53,6 +54,9 @@ def together(places: Sequence[MemberPlace], names: Collection[str]) -> tuple[Mem
     """The places, those of these names on one machine."""
     return tuple(replace(place, host="rack0") if place.name in names else place for place in places)
 
+
+PRESSED = 0x10C8
+"""Drawn apart from everything else, and so that no seed on record for a planted fault is under pressure."""
 
 KINDS = (
     "crash",
@@ -178,6 +182,8 @@ class Run:
             self.world.at_once = 1 + seed % 3
         self.world.say("plan", f"{self.plan} {self.machine or ''}")
         self.world.tells_time = tells_time(seed)
+        pressed = random.Random(seed ^ PRESSED).random() < 0.15
+        self.pressing = Pressing(self.world, random.Random(seed ^ 0x4E55)) if pressed else None
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
         self.stepping = Stepping(self.world, seed, still=still) if of_every_third(seed) else None
@@ -273,9 +279,24 @@ class Run:
                 )
             sender = "" if draw.random() < 0.1 else "sender@example.org"
             client = Client(world, self.checks, len(self.clients) + 1, sender, recipients, homes)
+            if self.pressing:
+                client.inflow = self.pressing.inflow()
             self.clients.append(client)
             world.after(start - world.now + 4.0 * draw.random(), client.submit)
         self.favourite = favourite
+
+    def _press(self, pressing: Pressing, start: float) -> None:
+        """Resources become scarce, and there is more mail that does not find room."""
+        pressing.plan(start, self.favourite)
+        draw, names = pressing.draw, [place.name for place in self.world.places]
+        for _ in range(draw.randint(2, 6)):
+            first, hop = draw.choice(names), draw.choice(("example.net", "inside.example"))
+            homes = (first, *[name for name in names if name != first])
+            number = len(self.clients) + 1
+            client = Client(self.world, self.checks, number, "sender@example.org", ((1, f"user1@{hop}", hop),), homes)
+            client.inflow = pressing.inflow()
+            self.clients.append(client)
+            self.world.after(start - self.world.now + draw.uniform(0.0, 14.0), client.submit)
 
     # Faults.
 
@@ -580,6 +601,8 @@ class Run:
                 self.hand.plan(start)
             if self.stepping:
                 self.stepping.plan(start)
+            if self.pressing:
+                self._press(self.pressing, start)
             healed = index + 1
             if problem := self._until(
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from shadowrelay.core.delivery.journal import Journals
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.policy import Policy
+from shadowrelay.core.pressure import Resource
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import EMPTY
 from shadowrelay.core.requests import Selector
@@ -132,6 +134,7 @@ class World:
         self.nodes: dict[ServerName, Node] = {}
         self.tells_time = False  # do members tell what their wall clocks say?
         self.machines: dict[str, MachineClocks] = {}  # by host
+        self.readings: dict[ServerName, dict[Resource, float]] = {}  # of what may be scarce; empty: nowhere
         self.blocked: set[tuple[str, str]] = set()
         self.at_once = 1000  # messages that one transaction goes through
         self.slow: dict[tuple[str, str], list[float]] = {}  # the next packets that way take that long
@@ -144,6 +147,8 @@ class World:
         self.deliveries: dict[tuple[MessageId, int], list[Delivery]] = {}
         self.reports: dict[MessageId, tuple[MessageId, int]] = {}  # DSN to (message, recipient)
         self.refused: set[MessageId] = set()  # answered 451
+        self.unkept: set[MessageId] = set()  # of these no node may store anything
+        self.turned_away: Counter[str] = Counter()  # by pressure and filters
         self.requests: dict[RequestId, Asked] = {}
         self.resubmissions: dict[tuple[RequestId, MessageId], list[Resubmission]] = {}  # by original
         self.journals: Journals = {}

@@ -93,13 +93,22 @@ class Room:
 
     async def hold_back(self, inflow: Inflow) -> bool:
         """Wait as long as MAIL has to, or until the pressure is over. Returns whether it is refused then."""
-        if inflow > self.stance.refuses and self.stance.delay:
-            self.delayed += 1
+        if delay := self.delay(inflow):
             try:
-                async with asyncio.timeout(self.stance.delay):
+                async with asyncio.timeout(delay):
                     await self._eased.wait()
             except TimeoutError:
                 pass
+        return self.refuses(inflow)
+
+    def delay(self, inflow: Inflow) -> float:
+        """Seconds that MAIL has to wait now, at most; 0: none, or it is refused at once. It is counted."""
+        delay = self.stance.delay if inflow > self.stance.refuses else 0.0
+        self.delayed += bool(delay)
+        return delay
+
+    def refuses(self, inflow: Inflow) -> bool:
+        """Whether pressure refuses it. It is counted."""
         refused = inflow <= self.stance.refuses
         self.refused[inflow] += refused
         return refused

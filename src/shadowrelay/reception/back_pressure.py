@@ -95,9 +95,7 @@ class BackPressure:
         if self.limits is None and not self._room.stance.pauses:
             return
         now = self._seconds()
-        tally, waiting = self._database.ledger.tally, self._database.waiting
-        queued = tally.staged(Role.PRIMARY, Stage.QUEUED)
-        self.board.say(WorkerPart(memory=memory_in_use(), queue=queued, uncommitted=waiting), now)
+        self.board.say(self._part(), now)
         if self.board.decides(now):
             read = await asyncio.gather(*map(self._disk, self._disks)) if self.limits else ()
             self._decide(dict(zip(self._disks, read, strict=False)), now)
@@ -111,6 +109,10 @@ class BackPressure:
             return []
         board = self.board
         return [Pressure(what, board.standing(what).level, board.reading(what)) for what in Resource]
+
+    def _part(self) -> WorkerPart:
+        queued = self._database.ledger.tally.staged(Role.PRIMARY, Stage.QUEUED)
+        return WorkerPart(memory=memory_in_use(), queue=queued, uncommitted=self._database.waiting)
 
     @staticmethod
     def _told(one: Pressure) -> str:
@@ -126,9 +128,6 @@ class BackPressure:
             after = before.after(thresholds, reading, now) if thresholds else PressureStanding(since=now)
             self.board.decide(what, after, reading)
             if after.level is not before.level:
-                log.warning(
-                    "pressure_changed", resource=what.value, became=after.level.name.lower(), reading=reading
-                )
                 changes.append(
                     PressureChanged(
                         at=self._clock(),
@@ -139,10 +138,14 @@ class BackPressure:
                     )
                 )
         if changes:
-            writing = self._database.transact_briefly(
-                lambda ledger: ledger.apply(Decision(None, (), tuple(changes)))
-            )
-            writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._record(tuple(changes))
+
+    def _record(self, changes: tuple[PressureChanged, ...]) -> None:
+        for one in changes:
+            became = one.level.name.lower()
+            log.warning("pressure_changed", resource=one.resource.value, became=became, reading=one.reading)
+        writing = self._database.transact_briefly(lambda ledger: ledger.apply(Decision(None, (), changes)))
+        writing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _disk(self, what: Resource) -> DiskReading | None:
         """As ``disk`` does; None: it cannot be read. What is wrong is told once."""

@@ -110,7 +110,7 @@ class OutgoingOffer:
             self.send_it = self.step.refers and (answer.code, answer.enhanced) == SEND_CONTENT
             if answer.code == 421 or self._refusal is not None:
                 session.abort()
-            return self._attempt(Leg.REFUSED, str(answer), concern=_concern(answer))
+            return self._attempt(Leg.REFUSED, str(answer), concern=concern_of(answer))
         try:
             texts, mark = marked(answer)
         except xshadow.Malformed as error:
@@ -132,7 +132,7 @@ class OutgoingOffer:
         return OfferAttempt(self.step.to, leg, self.step.rank, reply, database, mark, concern)
 
 
-def _concern(refusal: Reply) -> Concern:
+def concern_of(refusal: Reply) -> Concern:
     """What a refusal is about, by the subject of its enhanced code (RFC 3463 section 3): X.3.z is about the
     member; any other subject, and every 5yz, about this copy. 421 is about the session alone.
     """
