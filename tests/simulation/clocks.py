@@ -132,14 +132,14 @@ class Stepping:
             self._step(node)
 
     def _step(self, node: Node) -> None:
-        """Most steps of one node come one by one; two that overlap add up. No two machines are days ahead
-        together: members that agree are believed.
+        """Most steps of one node come one by one; two that overlap add up. Not all are wrong by the same:
+        members that agree are believed.
         """
         draw = self.draw
         by = draw.choice((-1.0, 1.0)) * draw.choice(STEPS) * (not self.still)
         there = node.machine.offset + by
         others = (one.offset for one in self.world.machines.values() if one is not node.machine)
-        if any(abs(one) > HOUR > abs(there - one) for one in others):
+        if all(abs(one) > HOUR > abs(there - one) for one in others):
             by = -by
         longest = LONGEST if self.world.tells_time else LONGEST_UNTOLD
         length = draw.choice((draw.uniform(SHORTEST, 10.0), draw.uniform(SHORTEST, longest)))

@@ -1,8 +1,8 @@
 """Back pressure: what a node reads of its resources, as the world has it, and what it must refuse then.
 
-The level of each resource, what all come to and who is refused are the product's own, and so is the stage that
-looks; only what it reads is drawn. What is expected of a node is said here in other words, by all that its
-process has read since it began.
+The level of each resource, what all come to, who is refused and the stage that looks are the product's own;
+only what it reads is drawn. What is expected of a node is said here in other words, by all that its process
+has read since it began.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.identifiers import ServerName
-from shadowrelay.core.pressure import Inflow, Resource, Stance, Thresholds, counted, of_disk, of_log_disk, of_memory
+from shadowrelay.core.pressure import (
+    Inflow,
+    Resource,
+    Stance,
+    Thresholds,
+    counted,
+    of_disk,
+    of_log_disk,
+    of_memory,
+)
 from shadowrelay.core.tracking import PressureChanged
 from shadowrelay.database.room import Room
 from shadowrelay.readings import WorkerPart
@@ -79,8 +88,8 @@ class NodesRoom(Room):
 
 @dataclass(slots=True)
 class Expected:
-    """What must be refused, by what was read since the process began. A level lasts from the reading at which it
-    begins until one that is below its end.
+    """What must be refused, by what was read since the process began. A level lasts from the reading at which
+    it begins until one that is below its end.
     """
 
     lasting: dict[Resource, list[bool]] = field(default_factory=dict)
@@ -213,7 +222,10 @@ class NodesPressure(BackPressure):
 
 
 def _told(readings: dict[Resource, float]) -> str:
-    return ", ".join(f"{what.value} {reading:.1f}" for what, reading in readings.items() if reading) or "no pressure"
+    return (
+        ", ".join(f"{what.value} {reading:.1f}" for what, reading in readings.items() if reading)
+        or "no pressure"
+    )
 
 
 def read(world: World, name: ServerName, what: Resource, reading: float) -> None:
@@ -249,7 +261,9 @@ class Pressing:
         """Resources of one node, or of all, become scarce for a while, while a fault comes and goes."""
         draw, names = self.draw, list(self.world.readings)
         for _ in range(draw.randint(1, 3)):
-            victims = names if draw.random() < 0.2 else [favourite if draw.random() < 0.4 else draw.choice(names)]
+            victims = (
+                names if draw.random() < 0.2 else [favourite if draw.random() < 0.4 else draw.choice(names)]
+            )
             what, at = draw.choice(tuple(Resource)), start - self.world.now + draw.uniform(0.0, 8.0)
             peak, length = draw.randrange(len(LEVELS[what])), draw.choice((2.0, 5.0, 9.0, 20.0))
             for name in victims:

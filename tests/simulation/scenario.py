@@ -2,10 +2,10 @@
 
 Commands, one per line (``#`` begins a comment):
 
-    boundary 2|3|4|2x4 [reject] [scrub] [pressed] [at-once=2] [together=mx1+mx2] [name=value ...]   first; 2x4: two
-                                             hosts of four workers; messages that a transaction goes through,
-                                             members on one machine, and policy fields by name, durations in
-                                             seconds
+    boundary 2|3|4|2x4 [reject] [scrub] [pressed] [at-once=2] [together=mx1+mx2] [name=value ...]   first;
+                                             2x4: two hosts of four workers; messages that a transaction goes
+                                             through, members on one machine, and policy fields by name,
+                                             durations in seconds
     send mx1 m1 to a@example.net b@inside.example   a client sends; it does not retry
     send mx1 stranger m1 to a@example.net    a client that did not log in
     send mx1 m1 quarantined to a@example.net   by filters of that node; or discarded, refused, put-off

@@ -293,7 +293,9 @@ class Run:
             first, hop = draw.choice(names), draw.choice(("example.net", "inside.example"))
             homes = (first, *[name for name in names if name != first])
             number = len(self.clients) + 1
-            client = Client(self.world, self.checks, number, "sender@example.org", ((1, f"user1@{hop}", hop),), homes)
+            client = Client(
+                self.world, self.checks, number, "sender@example.org", ((1, f"user1@{hop}", hop),), homes
+            )
             client.inflow = pressing.inflow()
             self.clients.append(client)
             self.world.after(start - self.world.now + draw.uniform(0.0, 14.0), client.submit)
