@@ -16,10 +16,12 @@ from typing import Any
 
 import dns.asyncresolver
 import dns.exception
+import dns.flags
 import dns.message
 import dns.name
 import dns.nameserver
 import dns.rcode
+import dns.rdataclass
 import dns.rdatatype
 import dns.resolver
 import structlog
@@ -37,6 +39,7 @@ from shadowrelay.core.delivery.mx import (
     some,
     without_us,
 )
+from shadowrelay.core.delivery.tls_policy import DaneAnswer, Tlsa
 from shadowrelay.core.values import dataclass, replace
 
 log = structlog.get_logger(__name__)
@@ -45,6 +48,7 @@ MOST_ANSWERS = 10_000  # that are kept; the ones not used for longest go first
 MOST_HOSTS_LOOKED_UP = 10  # of one domain, by preference
 RESOLV_CONF = Path("/etc/resolv.conf")
 _THREADS = 8  # for names that the system looks up
+_LONGEST_NAME = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class _Server(dns.nameserver.Do53Nameserver):
 
 class Resolver:
     """``servers``: empty for those of the system. ``is_us``: whether mail for that host and port comes
-    back here.
+    back here. ``authentic``: name servers are asked whether each answer is (RFC 6840 5.7). ``trusted``: they
+    may be believed although they are on other machines, so that nobody between can say it in their place.
     """
 
     def __init__(
@@ -79,10 +84,15 @@ class Resolver:
         servers: Sequence[NameServer] = (),
         timeout: float = 5.0,
         is_us: Callable[[MxHost, int], bool] | None = None,
+        *,
+        authentic: bool = False,
+        trusted: bool = False,
     ) -> None:
         self._servers = tuple(servers)
         self._timeout = timeout
         self._is_us = is_us
+        self._asks_authentic = authentic
+        self._trusted = trusted
         self._cache = dns.resolver.LRUCache(MOST_ANSWERS)
         self._made: tuple[object, dns.asyncresolver.Resolver] | None = None
         self._troubles: dict[tuple[str, str], tuple[float, str]] = {}
@@ -106,14 +116,18 @@ class Resolver:
 
         if (address := literal(domain)) is not None:
             return without_us(domain, (MxHost(0, address, (address,)),), is_us)
-        records = exchanges(domain, await self._mx(domain))
+        answer = await self._answer(domain, "MX")
+        found = [MxRecord(one.preference, _plain(one.exchange)) for one in answer.rrset or ()]
+        records = exchanges(domain, found)
         if [record.exchange for record in records] == [domain]:  # its own address is all that counts
-            hosts: tuple[MxHost, ...] = (MxHost(0, domain, await self._addresses(domain)),)
+            hosts: tuple[MxHost, ...] = (await self._of_host(MxHost(0, domain)),)
             if not hosts[0].addresses:
                 raise DomainRefused(NO_HOST.format(domain=domain))
         else:
             hosts = tuple(MxHost(record.preference, record.exchange) for record in records)
             hosts = tuple(await asyncio.gather(*map(self._with_addresses, hosts[:MOST_HOSTS_LOOKED_UP])))
+        if not self._authentic(answer):  # whoever wrote it chose the hosts: what they have says nothing
+            hosts = tuple(replace(host, bases=(), trouble="") for host in hosts)
         return without_us(domain, hosts, is_us)
 
     async def addresses(self, host: str, *, mx_port: int | None = None) -> tuple[str, ...]:
@@ -156,24 +170,88 @@ class Resolver:
         if _is_address(host.name):  # no name, though the record says so; it may be ours
             return replace(host, addresses=(host.name,))
         try:
-            return replace(host, addresses=await self._addresses(host.name))
-        except (DomainRefused, DnsTrouble):
+            return await self._of_host(host)
+        except DomainRefused:
             return host  # the connection will say so
+        except DnsTrouble as trouble:
+            return replace(host, trouble=str(trouble))
 
-    async def _mx(self, domain: str) -> list[MxRecord]:
-        answer = await self._answer(domain, "MX")
-        return [MxRecord(one.preference, _plain(one.exchange)) for one in answer.rrset or ()]
+    async def _of_host(self, host: MxHost) -> MxHost:
+        """The host with its addresses, and with the names to ask for TLSA records."""
+        answers = await self._address_answers(host.name)
+        addresses = tuple(one.address for answer in answers for one in answer)
+        if not (self._asks_authentic and addresses):
+            return replace(host, addresses=addresses)
+        leads_to = {_plain(answer.canonical_name) for answer in answers if answer.rrset}
+        if all(map(self._authentic, answers)):
+            # Where a CNAME leads comes first; the host's own name is asked after it (RFC 7672 2.2.3).
+            bases = (*sorted(leads_to - {host.name}), host.name)
+        elif leads_to != {host.name} and await self._authentic_alias(host.name):
+            bases = (host.name,)  # a signed CNAME into a zone that is not signed (2.2.2)
+        else:
+            bases = ()
+        return replace(host, addresses=addresses, bases=bases)
+
+    async def _authentic_alias(self, host: str) -> bool:
+        try:
+            return self._authentic(await self._answer(host, "CNAME"))
+        except DomainRefused:
+            return False
+
+    async def tlsa(self, bases: Sequence[str], port: int) -> DaneAnswer | None:
+        """What the first of those names says that has TLSA records; None if none has. Each is asked only if
+        the ones before it have none. An answer that is not authentic is none (RFC 7672 2.1.1).
+        """
+        for base in bases:
+            name = f"_{port}._tcp.{base}"
+            if len(name) > _LONGEST_NAME:
+                continue
+            try:
+                answer = await self._answer(name, "TLSA")
+            except DomainRefused:
+                continue
+            except DnsTrouble as trouble:
+                return DaneAnswer(base, trouble=str(trouble))
+            if answer.rrset and self._authentic(answer):
+                return DaneAnswer(base, tuple(map(_tlsa, answer.rrset)))
+        return None
+
+    async def not_validating(self, zone: str) -> str:
+        """Why what the name servers say of a signed zone is not proven; '' if it is. Asks them anew. Raises
+        DnsTrouble: none of them can be asked.
+        """
+        self._cache.flush((dns.name.from_text(zone), dns.rdatatype.SOA, dns.rdataclass.IN))
+        try:
+            answer = await self._answer(zone, "SOA")
+        except DomainRefused:
+            return f"the name servers know no zone {zone}"
+        if not self._trusted and not all(ip_address(one).is_loopback for one in self.asked()):
+            return "a name server is not on this machine, and dns.trust_ad is false"
+        return "" if self._authentic(answer) else f"the name servers do not validate: {zone} is not authentic"
+
+    def _authentic(self, answer: dns.resolver.Answer) -> bool:
+        return self._asks_authentic and bool(answer.response.flags & dns.flags.AD)
+
+    def asked(self) -> tuple[str, ...]:
+        """The addresses of the name servers that are asked now. Raises DnsTrouble if there are none."""
+        try:
+            return tuple(one.address for one in self._resolver().nameservers if isinstance(one, _Server))
+        except (OSError, dns.exception.DNSException) as error:
+            raise DnsTrouble(_why(error)) from error
 
     async def _addresses(self, host: str) -> tuple[str, ...]:
+        return tuple(one.address for answer in await self._address_answers(host) for one in answer)
+
+    async def _address_answers(self, host: str) -> list[dns.resolver.Answer]:
         """AAAA and A. One of them is enough; with neither, trouble is trouble."""
         found = await asyncio.gather(
             self._answer(host, "AAAA"), self._answer(host, "A"), return_exceptions=True
         )
-        addresses = [one.address for part in found if not isinstance(part, BaseException) for one in part]
+        answers = [part for part in found if not isinstance(part, BaseException)]
         troubles = [part for part in found if isinstance(part, BaseException)]
-        if troubles and not addresses:
+        if troubles and not any(answer.rrset for answer in answers):
             raise min(troubles, key=lambda error: isinstance(error, DomainRefused))
-        return tuple(addresses)
+        return answers
 
     async def _answer(self, name: str, kind: str) -> dns.resolver.Answer:
         """The answer to one question, asked once however many wait. Raises DomainRefused, DnsTrouble."""
@@ -223,7 +301,9 @@ class Resolver:
             asked = self._servers or [NameServer(str(one), found.port) for one in found.nameservers]
             found.nameservers = [_Server(one.address, one.port) for one in asked]
             found.cache = self._cache
-            found.use_edns(0, payload=1232)
+            found.use_edns(0, ednsflags=dns.flags.DO if self._asks_authentic else 0, payload=1232)
+            if self._asks_authentic:
+                found.set_flags(dns.flags.RD | dns.flags.AD)
             # One try at one server; each has its turn, and there is time for a second round.
             found.timeout = min(2.0, self._timeout / (len(found.nameservers) + 1))
             self._made = (stamp, found)
@@ -251,6 +331,10 @@ def _why(error: Exception) -> str:
     if isinstance(error, dns.resolver.NoNameservers):
         return "no name server gave an answer"
     return "no name server can be asked" if isinstance(error, OSError) else type(error).__name__
+
+
+def _tlsa(record: Any) -> Tlsa:
+    return Tlsa(record.usage, record.selector, record.mtype, record.cert)
 
 
 def _plain(name: dns.name.Name) -> str:

@@ -241,7 +241,7 @@ class Sender:
         while (found := await search.next()) is not None:
             host, group = found
             lane = self._shaping.lane(claimed.next_hop, host.name) if self._shaping.shapes else None
-            server = self._hosts.server(host, search.servers)
+            server = search.server(host)
             hop = Hop(server=str(host), inside=server.inside, mailbox=server.protocol == "lmtp")
 
             async def tell(part: DeliveryResult, hop: Hop = hop) -> None:

@@ -24,11 +24,13 @@ from shadowrelay.core.delivery.hosts import (
     failed,
     pick,
 )
-from shadowrelay.core.delivery.mx import DnsTrouble, as_hosts
+from shadowrelay.core.delivery.mx import DnsTrouble, MxHost, as_hosts
+from shadowrelay.core.delivery.tls_policy import ANYTHING, HostRefused, WantedTls
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.values import dataclass, replace
+from shadowrelay.delivery.tls_policies import TlsPolicies
 from shadowrelay.resolver import Resolver
 from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, HopTalk, NextHopServer
 from shadowrelay.wire.report_fields import status
@@ -82,6 +84,7 @@ class Hosts:
         self.ways = self._former = ways
         self.resolver = resolver
         self.talk: HopTalk | None = None  # with hops that track our messages
+        self.policies: TlsPolicies | None = None  # what hosts of MX have to show
         self.avoided: Callable[[MessageId], Mapping[HostAddress, bool]] = lambda _: {}  # see HopShadows
         self.took: Callable[[HostAddress], None] = lambda _: None  # called when a host answered for a message
         self.servers = servers  # as they are now; those of later settings are others
@@ -131,7 +134,10 @@ class Hosts:
         async def lookup(host: str) -> tuple[str, ...]:
             return await self.resolver.addresses(host, mx_port=mx_port)
 
-        return DeliverySession(server, lookup, self.talk)
+        told = None
+        if self.policies is not None and isinstance(group, MxGroup) and self.policies.concern(group.route):
+            told = self.policies.told(group.domain)
+        return DeliverySession(server, lookup, self.talk, told)
 
     def standing(self, host: Host) -> Standing:
         """How a host stands for the next hops of its route: by its own failures, or by those of the route."""
@@ -189,10 +195,15 @@ class Hosts:
         known.trying -= trying
 
     def failed(self, host: Host, failure: ConnectionFailed, *, several: bool) -> Standing:
-        """A session with the host failed. ``several``: its next hop has others."""
+        """A session with the host failed. ``several``: its next hop has others.
+
+        What a host did not show of TLS may be wanted for one domain alone: it does not rest for others.
+        """
         said = failure.reply or failure.error
         arguments = (failure.step, said, status_of(failure), self._clock(), self._policy)
-        if failure.step in ABOUT_US:
+        if failure.result:
+            found = failed(WELL, *arguments)
+        elif failure.step in ABOUT_US:
             key = (host.route, host.name, host.port)
             found = self._by_route[key] = failed(self._by_route.get(key, WELL), *arguments)
         else:
@@ -275,7 +286,7 @@ def status_of(failed: ConnectionFailed) -> str:
     if failed.reply:
         return "4" + status(ReportKind.FAILED, failed.reply)[1:]
     if failed.step in ABOUT_US:
-        return "4.7.0"
+        return "4.7.5" if failed.result else "4.7.0"
     return {"dns": "4.4.3", "connect": "4.4.1"}.get(failed.step, "4.4.2")
 
 
@@ -294,6 +305,7 @@ class Search:
     servers: Mapping[NextHop, NextHopServer]
     tried: list[Host] = field(default_factory=list)
     found: dict[Group, tuple[Host, ...]] = field(default_factory=dict)
+    wanted: dict[Host, WantedTls] = field(default_factory=dict)  # of hosts that have to show anything
     last: Standing | None = None
     crowded: bool = False  # a host is well, and takes no more sessions
     avoided: Mapping[HostAddress, bool] = field(default_factory=dict)  # see HopShadows.avoided
@@ -345,10 +357,34 @@ class Search:
         if isinstance(group, HostGroup):
             return group.hosts
         try:
-            return as_hosts(group, await self.hosts.resolver.hosts_of(group.domain, group.port))
+            found = await self.hosts.resolver.hosts_of(group.domain, group.port)
+            policies = self.hosts.policies
+            if policies is not None and policies.concern(group.route):
+                return await self._that_may_be_tried(policies, group, found)
+            return as_hosts(group, found)
         except DnsTrouble as trouble:
             self.last = Standing(step="dns", error=str(trouble), status="4.4.3")
             return ()
+
+    async def _that_may_be_tried(
+        self, policies: TlsPolicies, group: MxGroup, found: tuple[MxHost, ...]
+    ) -> tuple[Host, ...]:
+        """The hosts without those that must not be tried now, whose mail waits if no other is left."""
+        asked = [policies.of(group.route, group.domain, host, group.port) for host in found]
+        left: list[Host] = []
+        for host, what in zip(as_hosts(group, found), await asyncio.gather(*asked), strict=True):
+            if isinstance(what, HostRefused):
+                self.last = Standing(step="tls", error=what.why, status="4.7.5")
+                continue
+            if what is not ANYTHING:
+                self.wanted[host] = what
+            left.append(host)
+        return tuple(left)
+
+    def server(self, host: Host) -> NextHopServer:
+        """What is said to a host, and what it has to show."""
+        server = self.hosts.server(host, self.servers)
+        return replace(server, wanted=self.wanted[host]) if host in self.wanted else server
 
     @property
     def several(self) -> bool:

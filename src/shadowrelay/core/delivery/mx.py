@@ -42,11 +42,16 @@ class MxRecord:
 
 @dataclass(frozen=True, slots=True)
 class MxHost:
-    """A host of a domain, and its addresses as far as they are known now."""
+    """A host of a domain, and its addresses as far as they are known now. ``bases``: the names to ask for
+    TLSA records, in order (RFC 7672 2.2.3); none where what led there is not authentic. ``trouble``: why
+    that, and its addresses, cannot be known, though the DNS proves that it is a host of the domain.
+    """
 
     preference: int
     name: str
     addresses: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
+    trouble: str = ""
 
 
 def exchanges(domain: str, records: Sequence[MxRecord]) -> tuple[MxRecord, ...]:

@@ -60,6 +60,7 @@ def usable(records: Iterable[Tlsa], *, chains: bool = True) -> tuple[Tlsa, ...]:
     does not support, and so is unusable (RFC 6698 4.1).
     """
     known = [one for one in records if one.usable and (chains or one.usage == END_ENTITY)]
+    known.sort(key=lambda one: (-one.usage, one.selector, one.matching, one.data))  # the DNS has no order
     strong = {(one.usage, one.selector) for one in known if one.matching == 2}
     return tuple(one for one in known if one.matching != 1 or (one.usage, one.selector) not in strong)
 
