@@ -267,7 +267,7 @@ class Node:
         self.checks.opened(self)
         self.pressure = NodesPressure(self) if self.world.readings else None
         if self.pressure is not None:
-            self.pressure.look()
+            self.pressure.see()
             self.pressure.begin()
         self.next_talk: dict[ServerName, float] = {}
         for other in self.others:

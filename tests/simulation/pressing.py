@@ -27,7 +27,6 @@ from shadowrelay.core.pressure import (
 )
 from shadowrelay.core.tracking import PressureChanged
 from shadowrelay.database.room import Room
-from shadowrelay.readings import WorkerPart
 from shadowrelay.reception.back_pressure import LOOK, BackPressure, PressureLimits
 
 from .world import Broken, World
@@ -139,24 +138,24 @@ class NodesPressure(BackPressure):
             self.node.after(LOOK / PACE, self._again)
 
     def _again(self) -> None:
-        self.look()
+        self.see()
         self.looks = False
         if any(self.readings.values()) or self.room.stance.pauses:
             self.begin()
 
-    def look(self) -> None:
-        super().look()
+    def see(self) -> None:
+        """As ``look``, and at once."""
+        now = self._seconds()
+        self._decide({}, now)
+        self._follow(now)
         self.expected.read(self.readings, self.node.world.now)
         if not self.room.stance.delay:
             waiting, self.waiting = self.waiting, []
             for go_on in waiting:
                 go_on()
 
-    def _part(self) -> WorkerPart:
-        return WorkerPart(memory=0, queue=0, uncommitted=0)  # what is read is said below
-
-    def _readings(self, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
-        del now
+    def _readings(self, disks: Any, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
+        del disks, now
         for what, marks in _LIMITS.of.items():
             yield what, (self.readings.get(what, 0.0), _MARKS[what](*marks))
 

@@ -99,6 +99,10 @@ class BackPressure:
         if self.board.decides(now):
             read = await asyncio.gather(*map(self._disk, self._disks)) if self.limits else ()
             self._decide(dict(zip(self._disks, read, strict=False)), now)
+        self._follow(now)
+
+    def _follow(self, now: float) -> None:
+        """The room goes by what was decided."""
         standings = {what: self.board.standing(what) for what in Resource}
         told = ", ".join(self._told(one) for one in self.pressures() if one.level)
         self._room.take(stance(standings, now), told)
