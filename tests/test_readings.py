@@ -31,16 +31,21 @@ def test_the_lowest_worker_that_lives_decides_and_all_go_by_it() -> None:
     assert last.standing(Resource.MEMORY) == PressureStanding()
 
 
-def test_what_all_workers_have_counts_and_nothing_of_one_that_is_silent() -> None:
+def test_what_all_workers_have_counts_also_of_one_that_is_silent_until_it_is_dead() -> None:
     first, second, last = boards(1, 2, 64)
     for board in (first, second, last):
         board.say(PART, 5.0)
-    assert second.together(6.0) == WorkerPart(memory=300, queue=30, uncommitted=3)
+    assert second.together() == WorkerPart(memory=300, queue=30, uncommitted=3)
     second.say(WorkerPart(memory=50, queue=0, uncommitted=0), 5.0 + SILENT)
     last.say(PART, 5.0 + SILENT)
     late = 5.1 + SILENT
-    assert second.together(late) == WorkerPart(memory=150, queue=10, uncommitted=1)
+    assert second.together() == WorkerPart(memory=250, queue=20, uncommitted=2)
     assert [board.decides(late) for board in (first, second, last)] == [False, True, False]
+    first.forget()
+    assert second.together() == WorkerPart(memory=150, queue=10, uncommitted=1)
+    first.say(PART, late)
+    assert second.together() == WorkerPart(memory=250, queue=20, uncommitted=2)
+    assert first.decides(late)
 
 
 def test_a_worker_alone_decides() -> None:

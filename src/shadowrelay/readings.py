@@ -1,7 +1,8 @@
 """What the resources of this machine read, and the memory in which the workers of a node share it.
 
 The workers of a node go by one level: the lowest one that lives decides it, and the others read it. A worker
-says its part at each look. The part of one that has been silent for a while counts no more.
+says its part at each look. One that has been silent for a while decides nothing, and has all the same what it
+last said: its part counts until it says another, or is dead.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PATIENCE = 5.0
 """Seconds in which a disk has to say how full it is."""
 
 SILENT = 10.0
-"""Seconds after which a worker that has said nothing counts no more."""
+"""Seconds after which a worker that has said nothing leaves it to another to decide."""
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _UNLIMITED = 1 << 60  # octets: cgroups of version 1 write such a number for none
@@ -65,9 +66,15 @@ class ReadingsBoard:
         """Is it this worker that decides the level?"""
         return self._living(now)[:1] == [self._number]
 
-    def together(self, now: float) -> WorkerPart:
-        """The parts of all workers that live."""
-        parts = [self._cells[_PART * one - 3 : _PART * one] for one in self._living(now)]
+    def forget(self) -> None:
+        """This worker has nothing: it is dead, or looks no more."""
+        at = _PART * (self._number - 1)
+        for place in range(at, at + _PART):
+            self._cells[place] = 0.0
+
+    def together(self) -> WorkerPart:
+        """The parts of all workers, as each of them said it last."""
+        parts = [self._cells[at + 1 : at + _PART] for at in range(0, _STANDINGS, _PART) if self._cells[at]]
         memory, queue, uncommitted = (sum(part[place] for part in parts) for place in range(3))
         return WorkerPart(memory=memory, queue=queue, uncommitted=uncommitted)
 

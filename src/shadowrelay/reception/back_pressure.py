@@ -93,6 +93,7 @@ class BackPressure:
     async def look(self) -> None:
         """Look at what is scarce, if this worker is the one that does, and go by what was decided."""
         if self.limits is None and not self._room.stance.pauses:
+            self.board.forget()
             return
         now = self._seconds()
         self.board.say(self._part(), now)
@@ -124,7 +125,7 @@ class BackPressure:
         return f"{_NAMES[one.resource]} {one.reading:,.0f}{unit} ({one.level.name.lower()})"
 
     def _decide(self, disks: Mapping[Resource, DiskReading | None], now: float) -> None:
-        found, changes = dict(self._readings(disks, now)), []
+        found, changes = dict(self._readings(disks)), []
         for what in Resource:
             if (seen := found.get(what, _NOT_LOOKED_AT)) is None:  # what was known last stands
                 continue
@@ -166,7 +167,7 @@ class BackPressure:
         return read
 
     def _readings(
-        self, disks: Mapping[Resource, DiskReading | None], now: float
+        self, disks: Mapping[Resource, DiskReading | None]
     ) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
         """Each resource that counts; None: it cannot be read."""
         limits, room = self.limits, self._room
@@ -182,7 +183,7 @@ class BackPressure:
                 seen.add(device)
                 marks = marks_of(*limits.of[what], minimum=room.minimum, size=size)
                 yield what, (100 * (1 - free / size), marks)
-        all_of_us = self.board.together(now)
+        all_of_us = self.board.together()
         yield (
             Resource.MEMORY,
             (

@@ -84,6 +84,7 @@ def for_senders(
         logins=_logins(name, connector, former),
         proxy_networks=tuple(connector.proxy_networks),
         xclient_networks=tuple(connector.xclient_networks),
+        pressed=node.room,
     )
     intake = _intake(connector, limits)(
         node.members,

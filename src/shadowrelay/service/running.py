@@ -196,9 +196,9 @@ async def _serve(
             await _listen(key, connector)
         listed = await list_part_of(database, clock, Taken.START)  # before any other row of this start
         await crashes.count(database, clock(), _in_hand(settings))
-        node.services.traces = _traces(settings, database)
-        if node.services.traces is not None:
-            group.create_task(node.services.traces.run(node.services.events), name="traces")
+        _start_traces(node, group)
+        await node.back_pressure.look()  # before anybody may hand it mail: members do so while it opens
+        pressing = group.create_task(node.back_pressure.run(), name="back pressure")
         opening = group.create_task(opened(node), name="opening")
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
         if members is not None:
@@ -214,7 +214,7 @@ async def _serve(
             *stages,
             group.create_task(node.reloading.run(), name="reloading"),
             group.create_task(node.clock.watch(), name="clock"),
-            group.create_task(node.back_pressure.run(), name="back pressure"),
+            pressing,
             group.create_task(node.services.announcing.run(), name="announcing"),
             group.create_task(node.services.leaving.run(worker), name="leaving"),
             group.create_task(node.services.workers.run(), name="workers"),
@@ -303,6 +303,12 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(node.hop_shadows.run(), name="hop shadows"),
         group.create_task(take_snapshots(database, node.clock, listed=listed), name="snapshots"),
     ]
+
+
+def _start_traces(node: Node, group: asyncio.TaskGroup) -> None:
+    node.services.traces = _traces(node.settings, node.database)
+    if node.services.traces is not None:
+        group.create_task(node.services.traces.run(node.services.events), name="traces")
 
 
 async def _drain(node: Node, members: Connector | None) -> None:

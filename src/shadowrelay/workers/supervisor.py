@@ -293,6 +293,7 @@ class Supervisor:
         status = await process.wait()
         if self._counts is not None:
             counts_in(self._counts, number).forget()  # its sessions ended with it
+            worker.board_in(self._counts, number).forget()
         del self._running[number]
         if not self._stopping:
             self._ended(number, why(status))

@@ -163,5 +163,10 @@ def board_of(place: WorkerPlace | None) -> ReadingsBoard:
     """What a worker shares with the others of its node: behind the counts."""
     if place is None or place.counts is None:
         return ReadingsBoard()
-    memory = memoryview(mmap.mmap(place.counts, COUNTS + READINGS))
-    return ReadingsBoard(memory[COUNTS:], place.number)
+    return board_in(place.counts, place.number)
+
+
+def board_in(descriptor: int, number: int) -> ReadingsBoard:
+    """The same of the worker with that number."""
+    memory = memoryview(mmap.mmap(descriptor, COUNTS + READINGS))
+    return ReadingsBoard(memory[COUNTS:], number)

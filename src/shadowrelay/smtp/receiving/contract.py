@@ -164,6 +164,10 @@ class RateLimits:
     ipv6_prefix: int = 64
 
 
+class Pressed(Protocol):
+    presses: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorOptions:
     """All that can be set on a Receive connector; sizes are octets, None means no limit.
@@ -199,6 +203,7 @@ class ConnectorOptions:
     proxy_networks: Networks = ()  # their connections begin with a PROXY header
     xclient_networks: Networks = ()  # hosts that may say for which client they speak
     proxy_timeout: timedelta = timedelta(seconds=5)  # for that header
+    pressed: Pressed | None = None  # while it presses, MAIL may have to wait
 
     def __post_init__(self) -> None:
         if self.connection_timeout is not None and self.inactivity_timeout >= self.connection_timeout:

@@ -48,6 +48,7 @@ _V1 = re.compile(
     rb"|TCP6(?: [0-9A-Fa-f.:]+){2}(?: (?:0|[1-9][0-9]{0,4})){2})\r\n"
 )
 
+T = TypeVar("T")
 SmtpVerb = TypeVar("SmtpVerb", bound=Callable[..., object])
 
 
@@ -175,7 +176,7 @@ class LibrarySession(SMTP):
     AuthLoginUsernameChallenge = "Username:"
     AuthLoginPasswordChallenge = "Password:"
 
-    _checking: asyncio.Task[bool] | None = None  # of a name and a password
+    _patient: asyncio.Task[Any] | None = None  # see _awaited
 
     # Deprecated, of a timer that closes in the middle of a commit, or of MAIL and RCPT: nothing calls these.
     _auth_interact = None  # type: ignore[assignment]
@@ -280,7 +281,7 @@ class LibrarySession(SMTP):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost.set()
-        self.give_up_login()
+        self.give_up_waiting()
         self.duplex.lost()  # the task is not cancelled: it first finishes what must be finished
         asyncio.StreamReaderProtocol.connection_lost(self, error)
 
@@ -425,20 +426,22 @@ class LibrarySession(SMTP):
             self.client = replace(self.client, login=name)
         return AuthResult(success=right, handled=False)
 
-    # A check may wait for many others. It is cancelled when the client has gone, or has to go.
+    # A login may wait for many others, and MAIL while resources are scarce. That is cancelled when the client
+    # has gone, or has to go.
 
-    async def _awaited(self, check: Coroutine[None, None, bool]) -> bool:
-        self._checking = asyncio.ensure_future(check)
+    async def _awaited(self, wait: Coroutine[None, None, T]) -> T:
+        self._patient = asyncio.ensure_future(wait)
         try:
-            return await self._checking
+            return cast("T", await self._patient)
         except asyncio.CancelledError:
-            raise Interrupted(Why.GONE if self._lost.is_set() else Why.STOPPING) from None
+            gone = self._lost.is_set() or self.duplex.over
+            raise Interrupted(Why.GONE if gone else Why.STOPPING) from None
         finally:
-            self._checking = None
+            self._patient = None
 
-    def give_up_login(self) -> None:
-        if self._checking is not None:
-            self._checking.cancel()
+    def give_up_waiting(self) -> None:
+        if self._patient is not None:
+            self._patient.cancel()
 
     # The end
 

@@ -157,13 +157,15 @@ class ReceiveSession(LibrarySession):
         del self.conversation, self.verbs, self.answer
 
     def drain(self) -> None:
-        """Leave as soon as no transaction is under way."""
+        """Leave as soon as no transaction is under way. MAIL that waits has begun none."""
         self.conversation.drain()
+        if self.conversation.verb == "MAIL":
+            self.give_up_waiting()
 
     def expire(self) -> None:
         """Leave now, unless a message is being committed: then right after its reply."""
         self.conversation.expire()
-        self.give_up_login()
+        self.give_up_waiting()
 
     async def _handle_client(self) -> None:
         task = self._handler_coroutine
@@ -345,10 +347,25 @@ class ReceiveSession(LibrarySession):
         rates = self._register.rates
         if rates and (refusal := rates.message(self.client)):
             return await self.answer(refusal)
-        reply = await self.receiver.mail(self.client, mail)
+        begun = self.receiver.mail(self.client, mail)
+        reply = await (self._patiently(begun) if options.pressed and options.pressed.presses else begun)
         if reply is None or reply.positive:
             envelope.mail_from = mail.sender
         return await self.answer(reply or SENDER_OK)
+
+    async def _patiently(self, begun: Coroutine[None, None, Reply | None]) -> Reply | None:
+        """The answer to MAIL, which may take long, unless the client says no more that could follow it."""
+
+        def look() -> None:
+            if self.duplex.over and not self.duplex.input:
+                self.give_up_waiting()
+
+        self.duplex.told = look
+        asyncio.get_running_loop().call_soon(look)
+        try:
+            return await self._awaited(begun)
+        finally:
+            self.duplex.told = None
 
     @syntax("RCPT TO:<address>", extended=" [SP <parameters>]")
     async def smtp_RCPT(self, argument: str) -> None:
