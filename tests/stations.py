@@ -317,6 +317,7 @@ def _give_clock(made: Station, found: Settings) -> None:
     node.hosts = node.hop_shadows.hosts = hosts(found, node.resolver, node.policy, made.clock)
     node.hosts.talk, node.hosts.avoided = node.hop_conversations, node.hop_shadows.avoided
     node.hosts.took = node.hop_shadows.took
+    node.hosts.policies = node.tls_policies
     shaping = node.queue.shaping
     node.queue = Queue(
         database,

@@ -66,7 +66,7 @@ class World:
 
         self.policies = StsPolicies(
             self.database,
-            self.resolver,
+            lambda: self.resolver,
             PolicyFetcher(addresses, self.host.port, self.host.authority, limit),
             lambda: Endings(NOW + self.passed),
             lambda domain, result: self.failed.append((domain, result)),

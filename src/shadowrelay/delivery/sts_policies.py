@@ -48,21 +48,25 @@ PAGE = 200
 
 
 class StsPolicies:
-    """The policies of all domains. ``failed`` is told of each fetch that failed: the domain, and why."""
+    """The policies of all domains. ``resolver``: the one of now. ``failed`` is told of each fetch that
+    failed: the domain, and why. ``used``: whether any route goes by them.
+    """
 
     def __init__(
         self,
         database: TransportDatabase,
-        resolver: Resolver,
+        resolver: Callable[[], Resolver],
         fetcher: PolicyFetcher,
         endings: Callable[[], Endings],
         failed: Callable[[str, FetchResult], None] = lambda _domain, _result: None,
+        used: Callable[[], bool] = lambda: True,
     ) -> None:
         self.fetcher = fetcher
         self._database = database
         self._resolver = resolver
         self._endings = endings
         self._failed = failed
+        self._used = used
         self._not_before: dict[str, float] = {}  # by domain, on the loop's clock
         self._fetching: dict[str, asyncio.Task[StsPolicy | None]] = {}
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -82,7 +86,8 @@ class StsPolicies:
     async def run(self) -> None:
         """Fetch policies again before they end, and forget those that have, until cancelled."""
         while True:
-            await self.refresh()
+            if self._used():
+                await self.refresh()
             await asyncio.sleep(LOOK_INTERVAL)
 
     async def refresh(self) -> None:
@@ -108,7 +113,7 @@ class StsPolicies:
     async def _announced(self, domain: str) -> str | None:
         """The id that the domain's record has; None if there is none, or no answer."""
         try:
-            return announced(await self._resolver.texts(record_of(domain)))
+            return announced(await self._resolver().texts(record_of(domain)))
         except DnsTrouble:
             return None
 

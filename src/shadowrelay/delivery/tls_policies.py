@@ -20,6 +20,7 @@ from shadowrelay.core.delivery.tls_policy import (
 )
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.values import dataclass
+from shadowrelay.delivery.sts_policies import StsPolicies
 from shadowrelay.resolver import Resolver
 from shadowrelay.smtp.sending.session import NextHopServer, TlsTold
 from shadowrelay.smtp.sending.shown import sees_chains
@@ -32,17 +33,25 @@ ASKED_AGAIN = 300.0
 
 @dataclass(frozen=True, slots=True)
 class TlsRoutes:
-    """The routes that go by DANE. ``signed_zone``: what shows that the name servers validate."""
+    """The routes that go by DANE, and by MTA-STS. ``signed_zone``: what shows that the name servers
+    validate.
+    """
 
     dane: frozenset[NextHop] = frozenset()
+    mta_sts: frozenset[NextHop] = frozenset()
     signed_zone: str = "."
 
 
 class TlsPolicies:
-    """``note`` is told what became of each session, and of each host that was not tried."""
+    """``note`` is told what became of each session, and of each host that was not tried. ``sts``: what
+    domains ask for by MTA-STS.
+    """
 
-    def __init__(self, resolver: Resolver, routes: TlsRoutes, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, resolver: Resolver, routes: TlsRoutes, sts: StsPolicies, clock: Callable[[], datetime]
+    ) -> None:
         self.note: Callable[[TlsResult], None] = lambda _: None
+        self.sts = sts
         self._clock = clock
         self._chains = sees_chains()
         self.take(resolver, routes)
@@ -55,7 +64,7 @@ class TlsPolicies:
 
     def concern(self, route: NextHop) -> bool:
         """Does anything count for that route? Nearly always nothing does."""
-        return route in self._routes.dane
+        return route in self._routes.dane or route in self._routes.mta_sts
 
     async def of(self, route: NextHop, domain: str, host: MxHost, port: int) -> WantedTls | HostRefused:
         """What a session with a host of a domain has to show."""
@@ -66,7 +75,8 @@ class TlsPolicies:
             if host.trouble:  # a second look may find what the first one hid: its addresses without TLSA
                 return self._refused(domain, host, HostRefused("dane", "dnssec-invalid", host.trouble))
             answer = await self._resolver.tlsa(host.bases, port)
-        found = wanted(host.name, domain, dane=answer, sts=None, chains=self._chains)
+        sts = await self.sts.of(domain) if route in self._routes.mta_sts else None
+        found = wanted(host.name, domain, dane=answer, sts=sts, chains=self._chains)
         return self._refused(domain, host, found) if isinstance(found, HostRefused) else found
 
     def told(self, domain: str) -> TlsTold:

@@ -21,6 +21,8 @@ from shadowrelay.core.workers import node_of
 from shadowrelay.database.outbox import Outbox
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.hosts import Hosts
+from shadowrelay.delivery.sts_fetching import PolicyFetcher
+from shadowrelay.delivery.tls_policies import TlsRoutes
 from shadowrelay.node_clock import NodeClock
 from shadowrelay.readings import memory_limit
 from shadowrelay.reception.back_pressure import PressureLimits
@@ -184,6 +186,22 @@ def resolver(settings: Settings) -> Resolver:
         return host.name == own or any(is_own(address, port, listening) for address in host.addresses)
 
     return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
+
+
+def sts_fetcher(settings: Settings, found: Callable[[], Resolver]) -> PolicyFetcher:
+    """Fetches policies of MTA-STS. ``found``: looks hosts up."""
+    given = settings.mta_sts
+
+    async def addresses(host: str) -> tuple[str, ...]:
+        return await found().addresses(host, mx_port=given.port)  # in the DNS, as the domain's own hosts
+
+    return PolicyFetcher(addresses, given.port, given.ca)
+
+
+def tls_routes(settings: Settings) -> TlsRoutes:
+    """The routes whose domains are asked what they want of TLS."""
+    routes = settings.routes.items()
+    return TlsRoutes(mta_sts=frozenset(NextHop(name) for name, route in routes if route.mta_sts))
 
 
 def hosts(settings: Settings, found: Resolver, policy: Policy, clock: Callable[[], datetime]) -> Hosts:

@@ -18,6 +18,8 @@ from shadowrelay.admin.node_view import NodeView
 from shadowrelay.admin.rates import Rates
 from shadowrelay.core.delivery.hop_watch import HopWatch
 from shadowrelay.core.delivery.hosts import Host, HostGroup
+from shadowrelay.core.delivery.mta_sts import host_of
+from shadowrelay.core.delivery.tls_policy import TlsResult
 from shadowrelay.core.identifiers import Incarnation, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import Job
 from shadowrelay.core.messages import Status
@@ -44,6 +46,9 @@ from shadowrelay.delivery.queue import Queue
 from shadowrelay.delivery.recent import RecentAttempt
 from shadowrelay.delivery.reports import Reporter
 from shadowrelay.delivery.shaping import Shaping
+from shadowrelay.delivery.sts_fetching import FetchResult
+from shadowrelay.delivery.sts_policies import StsPolicies
+from shadowrelay.delivery.tls_policies import TlsPolicies
 from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.ids import mint
 from shadowrelay.measures import Measures
@@ -83,7 +88,15 @@ from shadowrelay.reception.back_pressure import BackPressure
 from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import ResubmitStage
-from shadowrelay.service.adapters import addresses, hosts, pressure_limits, resolver, shaped
+from shadowrelay.service.adapters import (
+    addresses,
+    hosts,
+    pressure_limits,
+    resolver,
+    shaped,
+    sts_fetcher,
+    tls_routes,
+)
 from shadowrelay.service.announcing import Announcing
 from shadowrelay.service.live_settings import LiveSettings, recipients_of
 from shadowrelay.service.membership import Membership, place_of
@@ -195,6 +208,10 @@ class Node:
         self.resolver = resolver(settings)
         self.tls_results = TlsResults()
         self.hosts = hosts(settings, self.resolver, self.policy, clock)
+        self.tls_policies = self.hosts.policies = TlsPolicies(
+            self.resolver, tls_routes(settings), self._sts_policies(settings), clock
+        )
+        self.tls_policies.note = self.tls_results.note
         self.hop_conversations = self.hosts.talk = HopConversations(
             database, clock, enabled=self.redundancy_on
         )
@@ -227,6 +244,24 @@ class Node:
             database, self.policy, clock, self.hop_failed, self.suspended, self.current.promotion
         )
         self.queue.failed = self.acknowledgements.release
+
+    def _sts_policies(self, settings: Settings) -> StsPolicies:
+        """What domains ask for by MTA-STS. A fetch that fails is a result as those of sessions are."""
+
+        def failed(domain: str, result: FetchResult) -> None:
+            host = host_of(domain)
+            self.tls_results.note(
+                TlsResult(domain, host, "opportunistic", "mta-sts", result, self.clock(), testing=True)
+            )
+
+        return StsPolicies(
+            self.database,
+            lambda: self.hosts.resolver,
+            sts_fetcher(settings, lambda: self.hosts.resolver),
+            self.clock.endings,
+            failed,
+            lambda: any(route.mta_sts for route in self.settings.routes.values()),
+        )
 
     def _make_care(self, settings: Settings) -> None:
         """What looks after messages that are here: their copies, and their soundness."""

@@ -17,7 +17,15 @@ from shadowrelay.errors import NodeFailed
 from shadowrelay.operator.cluster_reload import Change, ReloadShown
 from shadowrelay.reception.recipients import RecipientsFile
 from shadowrelay.service import connectors
-from shadowrelay.service.adapters import log_limits, pressure_limits, resolver, servers, shaped
+from shadowrelay.service.adapters import (
+    log_limits,
+    pressure_limits,
+    resolver,
+    servers,
+    shaped,
+    sts_fetcher,
+    tls_routes,
+)
 from shadowrelay.service.certificates import Certificates
 from shadowrelay.service.live_settings import recipients_of
 from shadowrelay.service.node import Node
@@ -148,6 +156,7 @@ class Reloading:
         becomes = self._connectors(settings)
         limits, pressed = log_limits(settings), pressure_limits(settings)
         shaping = shaped(settings)
+        wanted, fetcher = tls_routes(settings), sts_fetcher(settings, lambda: node.hosts.resolver)
 
         def take() -> None:
             current()
@@ -156,6 +165,8 @@ class Reloading:
                 node.hosts.resolver, node.resolver, former = names, names, node.resolver
                 former.close()
             node.hosts.take(hops, ways)
+            node.tls_policies.take(node.resolver, wanted)
+            node.tls_policies.sts.fetcher = fetcher
             node.queue.shaping.take(*shaping)
             node.queue.rerouted(routes(settings))
             node.counting.servers = listed(node.routes, node.hosts)
