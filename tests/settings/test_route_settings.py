@@ -119,6 +119,7 @@ def test_an_alternative_has_to_fit(other: dict[str, Any], told: str) -> None:
 def test_name_servers_are_addresses() -> None:
     found = read({}, dns={"servers": ["127.0.0.1:5353", "[::1]:53"], "timeout": "2s"}).dns
     assert [(one.host, one.port) for one in found.servers] == [("127.0.0.1", 5353), ("::1", 53)]
+    assert "no such file" in errors_of({}, mta_sts={"ca": "/nowhere"})["mta_sts.ca"]
     errors = errors_of({}, dns={"servers": ["ns.example.net:53"]})
     assert "not an IP address" in errors["dns.servers[0]"]
 

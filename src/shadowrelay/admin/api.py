@@ -465,6 +465,7 @@ class _Api(Answers):
             held_back=node.held_back_counts(),
             back_offs=node.back_offs(),
             tls=node.tls_results.counts,
+            tls_reports=node.tls_reports.counts,
             pressures=node.pressures(),
             pressed={one.name.lower(): node.room.refused[one] for one in Inflow if one}
             | {"delayed": node.room.delayed},

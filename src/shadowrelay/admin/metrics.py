@@ -40,6 +40,7 @@ class Scrape:
     held_back: Mapping[str, int]
     back_offs: Mapping[str, int]
     tls: Mapping[tuple[str, str], int]  # by what asked for it, and by what was wrong
+    tls_reports: Mapping[str, int]
     pressures: Sequence[Pressure]
     pressed: Mapping[str, int]  # refused since the start, by what it was; and ``delayed``
     extra_hops: Mapping[str, int]
@@ -158,6 +159,8 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     asked = "Replies since the start by which a shaped next hop asked for less, by pattern."
     yield _labelled("back_offs_total", asked, "pattern", scrape.back_offs)
     yield _tls(scrape.tls)
+    told = "Results of TLS for reports since the start, by what became of them."
+    yield _labelled("tls_reports_total", told, "result", scrape.tls_reports)
     levels = {one.resource.value: int(one.level) for one in scrape.pressures}
     readings = {one.resource.value: one.reading for one in scrape.pressures}
     yield _labelled("pressure_level", "How scarce: 0 low, 1 medium, 2 high, 3 full.", "resource", levels)

@@ -22,6 +22,7 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
+from shadowrelay.delivery.tls_reports import TlsReports
 from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.measures import Measures
 from shadowrelay.node_clock import NodeClock
@@ -333,6 +334,11 @@ class RunningNode(Protocol):
 
     def back_offs(self) -> Mapping[str, int]:
         """How often a next hop asked for less since the start, by the name of the pattern."""
+        ...
+
+    @property
+    def tls_reports(self) -> TlsReports:
+        """Who tells what became of TLS to a collector of reports."""
         ...
 
     @property

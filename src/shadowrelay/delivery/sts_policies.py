@@ -83,6 +83,11 @@ class StsPolicies:
             kept = await self._fetched(domain, identifier or "", now) or kept
         return counts(kept, self._endings())
 
+    async def kept(self, domain: str) -> StsPolicy | None:
+        """The policy that is kept of a domain, for a report: nothing is asked or fetched."""
+        found = await self._database.transact_briefly(partial(sts_policies.kept, domain=domain))
+        return found.policy if found else None
+
     async def run(self) -> None:
         """Fetch policies again before they end, and forget those that have, until cancelled."""
         while True:

@@ -302,6 +302,7 @@ def _start_stages(node: Node, group: asyncio.TaskGroup, *, listed: bool) -> list
         group.create_task(node.services.job_runner.run(), name="jobs"),
         group.create_task(node.hop_shadows.run(), name="hop shadows"),
         group.create_task(node.tls_policies.sts.run(), name="policies of MTA-STS"),
+        group.create_task(node.tls_reports.run(), name="TLS reports"),
         group.create_task(take_snapshots(database, node.clock, listed=listed), name="snapshots"),
     ]
 

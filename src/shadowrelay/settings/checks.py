@@ -306,6 +306,7 @@ def _routes(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         yield from _hop(f"routes.{name}", route, refuse)
     for name, site in settings.sites.items():
         yield from _hop(f"sites.{name}", site, refuse)
+    yield from _files({"mta_sts.ca": settings.mta_sts.ca}, refuse)
     yield from route_checks(settings, refuse)
 
 

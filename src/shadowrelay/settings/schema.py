@@ -311,6 +311,12 @@ class MtaSts(Section):
     )
 
 
+class TlsReports(Section):
+    socket: FilePath | None = Field(
+        None, description="Unix socket of `tlsrpt-collectd`, which is told each result. Default: nobody is."
+    )
+
+
 class RouteSettings(HopSettings):
     domains: list[DomainPattern] = Field(min_length=1, description="`inside.test`, `*.inside.test` or `*`.")
     site: Label | None = Field(
@@ -461,6 +467,9 @@ class Settings(PolicySettings):
     )
     dns: Dns = Field(default_factory=Dns, description="How names of next hops are looked up.")
     mta_sts: MtaSts = Field(default_factory=MtaSts, description="Where policies of MTA-STS are fetched.")
+    tls_reports: TlsReports = Field(
+        default_factory=TlsReports, description="Who is told what became of TLS with next hops (RFC 8460)."
+    )
     admin: Admin = Field(default_factory=Admin, description="The node's own HTTP interface.")
     tracking: Tracking = Field(
         default_factory=lambda data: Tracking(directory=data["data_dir"] / "tracking"),

@@ -57,7 +57,8 @@ WHEN: Mapping[str, Reload] = {
     **dict.fromkeys(("max_list_depth", "max_list_members"), _NOW),
     **dict.fromkeys(("shaping.NAME", "shaping_patterns"), _NOW),
     **dict.fromkeys(
-        ("members[]", "routes.NAME", "sites.NAME", "site_links[]", "dns", "mta_sts", "log"), _NOW
+        ("members[]", "routes.NAME", "sites.NAME", "site_links[]", "dns", "mta_sts", "tls_reports", "log"),
+        _NOW,
     ),
     **dict.fromkeys(("shadow_redundancy_enabled", "reject_message_on_shadow_failure"), _NOW),
     **dict.fromkeys(("shadow_redundancy_promotion_enabled", "shadow_message_preference_setting"), _NOW),

@@ -1,0 +1,150 @@
+"""Results of TLS as a collector of reports gets them: tlsrpt-reporter's, and its report read back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from policy_host import policy
+from stations import eventually
+from test_mta_sts_delivery import DOMAIN, HOST, World, world
+
+from shadowrelay.delivery.tls_reports import MOST_WAITING
+
+BIN = Path(sys.executable).parent
+WANTED = ("_smtp._tls.example.net", "TXT")
+RECORD = "v=TLSRPTv1; rua=mailto:reports@example.net"
+
+collector = pytest.mark.skipif(
+    not shutil.which("tlsrpt-collectd", path=str(BIN)), reason="there is no tlsrpt-reporter (PyPI)"
+)
+
+
+@asynccontextmanager
+async def process(program: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    found = await asyncio.create_subprocess_exec(str(BIN / program), *arguments)
+    try:
+        yield found
+    finally:
+        if found.returncode is None:
+            found.terminate()
+        await found.wait()
+
+
+@asynccontextmanager
+async def telling(found: World, to: Path, record: str = RECORD) -> AsyncIterator[None]:
+    """The node tells that socket what became of TLS, for a domain with that record."""
+    found.dns.zone[WANTED] = [json.dumps(record)]
+    node = found.found.node
+    node.tls_reports.to = lambda: to
+    task = asyncio.create_task(node.tls_reports.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+@collector
+async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: Path) -> None:
+    short = Path("/tmp") / f"tlsrpt-{tmp_path.name[-20:]}"  # a socket's path is short
+    shutil.rmtree(short, ignore_errors=True)
+    short.mkdir()
+    storage, to, reports = f"sqlite://{tmp_path}/collected", short / "socket", tmp_path / "reports"
+    reports.mkdir()
+    try:
+        async with world(tmp_path, policy(HOST, mode="testing")) as found:
+            arguments = (f"--storage={storage}", f"--socketname={to}", "--sockettimeout=1")
+            async with process("tlsrpt-collectd", *arguments) as collectd, telling(found, to):
+                await eventually(to.exists)
+                await found.delivered()
+                found.hop.tls = None
+                await asyncio.gather(*(one.close() for one in idle(found)))
+                await found.delivered()
+                counts = found.found.node.tls_reports.counts
+                await eventually(lambda: counts["sent"] == 2)
+                collectd.send_signal(signal.SIGUSR2)  # the day is over
+                await eventually(lambda: any(tmp_path.glob("collected*yesterday*")))
+                fetcher = f"{BIN}/tlsrpt-fetcher --storage={storage}"
+                given = {
+                    "dbname": tmp_path / "reportd",
+                    "fetchers": fetcher,
+                    "debug_send_file_dest": reports,
+                    "organization_name": "example.org",
+                    "contact_info": "postmaster@example.org",
+                    "sender_address": "noreply@example.org",
+                    "sendmail_script": "cat",
+                    "spread_out_delivery": 1,
+                    "interval_main_loop": 1,
+                }
+                async with process("tlsrpt-reportd", *(f"--{name}={value}" for name, value in given.items())):
+                    await eventually(lambda: read(reports))
+    finally:
+        shutil.rmtree(short)
+    (told,) = read(reports)["policies"]
+    assert told["policy"] == {
+        "policy-type": "sts",
+        "policy-domain": DOMAIN,
+        "policy-string": ["version: STSv1", "mode: testing", f"mx: {HOST}", "max_age: 604800"],
+        "mx-host": [HOST],
+    }
+    assert told["summary"] == {"total-successful-session-count": 1, "total-failure-session-count": 1}
+    assert told["failure-details"] == [
+        {"receiving-mx-hostname": HOST, "result-type": "starttls-not-supported", "failed-session-count": 1}
+    ]
+
+
+def read(reports: Path) -> Any:
+    """The report, once the whole of it is there."""
+    for file in reports.glob("*mailto*"):
+        with suppress(ValueError):
+            return json.loads(file.read_text())
+    return None
+
+
+def idle(found: World) -> list[Any]:
+    """The sessions that wait for mail."""
+    every = [session for hop in found.found.node.queue.hops.values() for session, _ in hop.idle]
+    for hop in found.found.node.queue.hops.values():
+        hop.idle.clear()
+    return every
+
+
+async def test_a_collector_that_is_gone_loses_reports_alone(tmp_path: Path) -> None:
+    async with world(tmp_path, policy(HOST)) as found, telling(found, tmp_path / "nobody"):
+        await found.delivered()
+        counts = found.found.node.tls_reports.counts
+        await eventually(lambda: counts["lost"] == 1)
+        assert found.hop.taken == [True]
+
+
+async def test_a_collector_that_reads_nothing_holds_nothing_up(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
+        deaf.bind(str(path))
+        async with world(tmp_path, policy(HOST)) as found, telling(found, path):
+            await found.delivered()
+            (result,) = found.found.node.tls_results.seen()
+            counts = found.found.node.tls_reports.counts
+            for _ in range(2 * MOST_WAITING):
+                found.found.node.tls_results.note(result)
+            await eventually(lambda: counts.total() == 2 * MOST_WAITING + 1)
+            assert counts["lost"] >= MOST_WAITING
+            await found.delivered()
+        assert found.hop.taken == [True, True]
+
+
+async def test_a_domain_that_wants_no_reports_is_in_none(tmp_path: Path) -> None:
+    async with world(tmp_path, policy(HOST)) as found, telling(found, tmp_path / "nobody", "v=spf1 -all"):
+        await found.delivered()
+        counts = found.found.node.tls_reports.counts
+        await eventually(lambda: counts["unwanted"] == 1)
+        assert not counts["lost"]
