@@ -59,7 +59,7 @@ from shadowrelay.database.ledger import SqlLedger
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
-from shadowrelay.delivery.tls_reports import TlsReports
+from shadowrelay.delivery.tls_reports import TlsReporting
 from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.measures import ByHop, Measures
 from shadowrelay.members.indexes import Indexes
@@ -162,7 +162,7 @@ class FakeNode:
     peer_operate: Scope = Scope.OPERATE  # what members may have it do
 
     tls_results: TlsResults = field(default_factory=TlsResults)
-    tls_reports: Any = field(default_factory=lambda: TlsReports(lambda: None, _nobody, _nobody))
+    tls_reports: Any = field(default_factory=lambda: TlsReporting(lambda: None, _nobody, _nobody))
     certificates: dict[str, datetime] = field(default_factory=lambda: {"peer.certificate": NOW})
 
     def __post_init__(self) -> None:

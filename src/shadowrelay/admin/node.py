@@ -22,7 +22,7 @@ from shadowrelay.core.tracking_row import timestamp
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery.recent import RecentAttempt
-from shadowrelay.delivery.tls_reports import TlsReports
+from shadowrelay.delivery.tls_reports import TlsReporting
 from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.measures import Measures
 from shadowrelay.node_clock import NodeClock
@@ -337,7 +337,7 @@ class RunningNode(Protocol):
         ...
 
     @property
-    def tls_reports(self) -> TlsReports:
+    def tls_reports(self) -> TlsReporting:
         """Who tells what became of TLS to a collector of reports."""
         ...
 

@@ -50,7 +50,7 @@ _CODES: dict[FailedTls, int] = {
 
 
 @dataclass(slots=True)
-class TlsReports:
+class TlsReporting:
     """``to``: the collector's socket; None: nothing is told. ``texts``: the TXT records of a name.
     ``policy``: what is kept of a domain's policy. ``counts``: results that were ``sent``, that are ``lost``,
     and those of domains that want no reports (``unwanted``).

@@ -49,7 +49,7 @@ from shadowrelay.delivery.shaping import Shaping
 from shadowrelay.delivery.sts_fetching import FetchResult
 from shadowrelay.delivery.sts_policies import StsPolicies
 from shadowrelay.delivery.tls_policies import TlsPolicies
-from shadowrelay.delivery.tls_reports import TlsReports
+from shadowrelay.delivery.tls_reports import TlsReporting
 from shadowrelay.delivery.tls_results import TlsResults
 from shadowrelay.ids import mint
 from shadowrelay.measures import Measures
@@ -213,7 +213,7 @@ class Node:
             self.resolver, tls_routes(settings), self._sts_policies(settings), clock
         )
         self.tls_policies.note = self.tls_results.note
-        self.tls_reports = TlsReports(
+        self.tls_reports = TlsReporting(
             lambda: self.settings.tls_reports.socket,
             lambda name: self.hosts.resolver.texts(name),  # noqa: PLW0108 – a reload gives another
             self.tls_policies.sts.kept,
