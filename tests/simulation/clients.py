@@ -107,7 +107,8 @@ class Client:
             Recipient(number, address, NextHop(hop), notify=("FAILURE",) if number % 2 else ())
             for number, address, hop in self.recipients
         )
-        envelope = Envelope(sender=self.sender, size=len(message_id), envid=f"E{self.number}")
+        tls = self.world.submissions[message_id].tls
+        envelope = Envelope(sender=self.sender, size=len(message_id), envid=f"E{self.number}", tls=tls)
         digests = Digests(of_content(message_id.encode()), of_envelope(envelope, recipients))
         arrival = Arrival(
             id=message_id,

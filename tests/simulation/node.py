@@ -743,6 +743,7 @@ class Node:
                 resume(Sent((), hop))
                 return
             world.say(self.name, f"sends {copy.id} {[r.number for r in step.recipients]} to {step.next_hop}")
+            world.compare_wish(copy.id, copy.envelope.tls)
             sent = (self.name, generation, world.now, copy.id, recipients, content, finish)
             world.after(there, sink.take, *sent)
 

@@ -14,7 +14,7 @@ from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.ledger import Transaction
 from shadowrelay.core.members import conversation
 from shadowrelay.core.members.conversation import Answered, Greeting
-from shadowrelay.core.messages import Digests, Envelope, Status
+from shadowrelay.core.messages import Digests, Status, TlsWish
 from shadowrelay.core.operating import ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.reception.by_reference import MadeOf, may_refer
@@ -26,8 +26,8 @@ from shadowrelay.members.giving import TAKES, takes
 from shadowrelay.members.sharing import RULES, received
 from shadowrelay.smtp.members.offer import concern_of
 from shadowrelay.wire.esmtp import (
-    MAIL_KEYWORDS,
     RCPT_KEYWORDS,
+    WITH_REQUIRETLS,
     MailFrom,
     RcptTo,
     format_mail,
@@ -65,8 +65,8 @@ from shadowrelay.wire.xshadow import (
 if TYPE_CHECKING:
     from .node import Node
 
-OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN"})
-MAIL_HERE = MAIL_KEYWORDS | {"XSHADOW", "XMADEOF"}
+OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN", "REQUIRETLS"})
+MAIL_HERE = WITH_REQUIRETLS | {"XSHADOW", "XMADEOF"}
 RCPT_HERE = RCPT_KEYWORDS | {"XFORK", "XUNREAD"}
 SEND_IT = "450 4.6.0 "
 RESET = "connection reset"
@@ -329,6 +329,7 @@ class Peers:
                     body=envelope.body,
                     ret=envelope.ret,
                     envid=envelope.envid,
+                    requiretls=envelope.tls is TlsWish.REQUIRED,
                     extra=extra,
                 ),
                 OFFERED,
@@ -496,9 +497,7 @@ class Peers:
             if "XUNREAD" in rcpt.extra:
                 recipient = replace(recipient, unread=parse_unread(rcpt.extra["XUNREAD"]))
             recipients.append(recipient)
-        envelope = Envelope(
-            sender=mail.sender, size=mail.size or 0, body=mail.body, ret=mail.ret, envid=mail.envid
-        )
+        envelope = mail.envelope(mail.size or 0)
         digest, content = of_content(octets), Content(data=octets)
         if origin is not None and origin.octets is not None:
             found = self._referred_to(theirs.name, origin, chunk.decode().rpartition(" ")[2])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from shadowrelay.core.delivery.journal import Journals
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
+from shadowrelay.core.messages import TlsWish
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.pressure import Resource
 from shadowrelay.core.reception.shadow_servers import MemberPlace
@@ -80,6 +81,11 @@ class Submission:
     answer: str = ""  # what the node decided to say
     redundant: bool = False  # when it was accepted
     acknowledged: float | None = None  # when the client had its 250
+
+    @property
+    def tls(self) -> TlsWish | None:
+        """What the client said: REQUIRETLS, in every other message."""
+        return TlsWish.REQUIRED if self.client % 2 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +276,21 @@ class World:
         for number, address in recipients:
             if addresses.get(number) != address:
                 self.wrong.append(f"WRONG MAILBOX: recipient {number} of {message_id} is not {address}")
+
+    def compare_wish(self, message_id: MessageId, tls: TlsWish | None) -> None:
+        """What leaves a node asks for REQUIRETLS as its client did, whatever it was made of."""
+        about = message_id
+        while about not in self.submissions:
+            if about in self.reports:
+                about = self.reports[about][0]
+            elif about in self.expanded:
+                about = self.expanded[about].original
+            elif about in self.journaled or about in self.originals:
+                about = self.journaled.get(about) or self.originals[about]
+            else:
+                return
+        if tls is not (wanted := self.submissions[about].tls):
+            self.wrong.append(f"REQUIRETLS: {message_id} leaves with {tls}, and {about} came with {wanted}")
 
     def was_delivered(self, message_id: MessageId, recipient: int) -> bool:
         return (message_id, recipient) in self.deliveries

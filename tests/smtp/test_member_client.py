@@ -143,7 +143,7 @@ def test_a_session_that_was_reset_while_it_was_idle_fails_like_any_other(loop: s
         ("250 mx2.example.org", "the other end does not talk to us as to a member"),
         ("250-mx2.example.org\r\n250 XSHADOW 1", "the other end does not talk to us as to a member"),
         (
-            "250-mx2.example.org\r\n250-XSHADOW 6\r\n250 XQDISCARD",
+            "250-mx2.example.org\r\n250-XSHADOW 7\r\n250 XQDISCARD",
             "the other end does not talk to us as to a member",
         ),
         ("421 4.3.2 Too many connections", "421 4.3.2 Too many connections"),

@@ -111,7 +111,7 @@ def test_what_a_greeting_says() -> None:
     )
     assert parse_greeting(GREETING) == Greeting(ServerName(NAME), lineage, Incarnation(ONE), version=1)
     assert parse_greeting(f"{GREETING} VERSION=2").version == 2
-    assert parse_greeting(f"{GREETING} VERSION=5").version == 5
+    assert parse_greeting(f"{GREETING} VERSION=6").version == 6
     assert parse_greeting(GREETING.rpartition(" ")[0]).known is None
 
 
@@ -130,7 +130,7 @@ def test_a_greeting_tells_the_time_from_version_5_on(version: int) -> None:
     "text",
     [
         GREETING + " MORE=1",
-        GREETING + " VERSION=6",
+        GREETING + " VERSION=7",
         GREETING + " VERSION=4 TIME=1795255200123",
         GREETING + " VERSION=5 TIME=",
         GREETING + " VERSION=5 TIME=253402300799001",
@@ -236,8 +236,8 @@ def test_the_longest_greeting_fits_into_a_line() -> None:
     beginnings = tuple(Beginning(Incarnation(f"{number:016x}"), largest) for number in range(100))
     lineage = Lineage(DatabaseId(DATABASE), beginnings, largest).since(None)
     assert len(lineage.beginnings) == 64
-    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE), version=5))
-    assert greeting.endswith(" VERSION=5")
+    greeting = format_greeting(Greeting(ServerName("m" * 253), lineage, Incarnation(ONE), version=6))
+    assert greeting.endswith(" VERSION=6")
     reply = f"250 2.0.0 {greeting} {TWO}:{largest}\r\n"
     assert len(reply) <= MAX_LINE
 

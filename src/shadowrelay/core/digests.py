@@ -14,7 +14,7 @@ from operator import attrgetter
 import xxhash
 
 from shadowrelay.core.identifiers import Digest
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Envelope, Recipient, TlsWish
 
 ALGORITHM = "xxh3-128"
 
@@ -50,13 +50,13 @@ def of_content(data: bytes) -> Digest:
 
 
 def of_envelope(envelope: Envelope, recipients: Iterable[Recipient]) -> Digest:
-    """The digest of what the sender said: sender, BODY, SMTPUTF8, RET, ENVID, and each recipient with its
-    number, NOTIFY and ORCPT.
+    """The digest of what the sender said: sender, BODY, SMTPUTF8, RET, ENVID, each recipient with its number,
+    NOTIFY and ORCPT, and REQUIRETLS, if it was said.
 
     The form is canonical: a tuple in its ASCII spelling, recipients by number. It leaves out what nodes
     decide (next hops, states) and what the content says (size, subject).
     """
-    said = (
+    said: tuple[object, ...] = (
         envelope.sender,
         envelope.body,
         envelope.smtputf8,
@@ -64,4 +64,6 @@ def of_envelope(envelope: Envelope, recipients: Iterable[Recipient]) -> Digest:
         envelope.envid,
         tuple([(one.number, one.address, one.notify, one.orcpt) for one in sorted(recipients, key=_NUMBER)]),
     )
+    if envelope.tls is TlsWish.REQUIRED:
+        said = (*said, "REQUIRETLS")
     return of_content(f"{said!a}".encode())

@@ -182,6 +182,15 @@ class Recipient:
         return replace(self, suspended=until, ordered_at=at)
 
 
+class TlsWish(StrEnum):
+    """What the sender wants of TLS on the message's way (RFC 8689). REQUIRED: the parameter REQUIRETLS of
+    MAIL. WAIVED: the header field ``TLS-Required: No``, which does not count beside the parameter.
+    """
+
+    REQUIRED = "required"
+    WAIVED = "waived"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """What the sender said about the message, without the recipients. ``sender`` is '' for the null path."""
@@ -194,6 +203,7 @@ class Envelope:
     envid: str | None = None  # RFC 3461, xtext as received
     message_id: str = ""  # the Message-ID header, for the tracking log
     subject: str = ""  # the Subject header as it came
+    tls: TlsWish | None = None
 
     @property
     def subject_read(self) -> str:

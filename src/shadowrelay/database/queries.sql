@@ -5,8 +5,8 @@
 -- name: message
 SELECT id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body, smtputf8, ret, envid,
        message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on, pending, content_digest,
-       envelope_digest, digests_late, damage, renewed_at, content_of, request, confirmation, confirm_since, check_at,
-       row_sum, asked_sum, exposed
+       envelope_digest, digests_late, damage, renewed_at, content_of, request, tls, confirmation, confirm_since,
+       check_at, row_sum, asked_sum, exposed
   FROM message WHERE id = ?;
 
 -- name: recipients
@@ -21,9 +21,9 @@ SELECT message_id, database_id, name, incarnation, sequence, rank, state, row_su
 -- name: put_message
 INSERT OR REPLACE INTO message (id, epoch, rank, role, stage, owner, owner_database, offered_in, sender, size, body,
        smtputf8, ret, envid, message_id, subject, ranks_given, former_owner, received_at, settled_at, reports_on,
-       pending, content_digest, envelope_digest, digests_late, damage, renewed_at, content_of, request, confirmation,
-       confirm_since, check_at, exposed, row_sum, asked_sum)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+       pending, content_digest, envelope_digest, digests_late, damage, renewed_at, content_of, request, tls,
+       confirmation, confirm_since, check_at, exposed, row_sum, asked_sum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_recipient
 INSERT OR REPLACE INTO recipient (message_id, number, address, next_hop, notify, orcpt, status, attempts,

@@ -38,6 +38,7 @@ from shadowrelay.core.messages import (
     Role,
     Stage,
     Status,
+    TlsWish,
     Unread,
 )
 from shadowrelay.core.values import replace
@@ -74,7 +75,7 @@ def copy_of(row: SqlRow, recipients: list[SqlRow], holders: list[SqlRow], *, old
     """
     try:
         confirmation, confirm_since, check_at, found, asked = row[-5:]
-        believed(_given(row[:-5], _MADE_OF), found, old=old)
+        believed(_given(row[:-5], *_LATER_OF_MESSAGES), found, old=old)
         believed((_hex(row[0]), confirmation, confirm_since, check_at), asked, old=old)
         copy = _copy(
             row,
@@ -107,6 +108,7 @@ def _copy(row: SqlRow, recipients: tuple[Recipient, ...], holders: tuple[Holder,
             envid=row[13],
             message_id=row[14],
             subject=row[15],
+            tls=None if row[29] is None else TlsWish(row[29]),
         ),
         ranks_given=row[16],
         former_owner=None if row[17] is None else ServerName(row[17]),
@@ -119,9 +121,9 @@ def _copy(row: SqlRow, recipients: tuple[Recipient, ...], holders: tuple[Holder,
         renewed_at=maybe_moment(row[26]),
         content_of=None if row[27] is None else MessageId(row[27]),
         request=None if row[28] is None else RequestId(row[28]),
-        confirmation=Confirmation(row[29]),
-        confirm_since=maybe_moment(row[30]),
-        check_at=maybe_moment(row[31]),
+        confirmation=Confirmation(row[30]),
+        confirm_since=maybe_moment(row[31]),
+        check_at=maybe_moment(row[32]),
         recipients=recipients,
         holders=holders,
     )
@@ -212,6 +214,7 @@ def message_row(copy: Copy) -> SqlRow:
         copy.renewed_at and micros(copy.renewed_at),
         copy.content_of,
         copy.request,
+        None if envelope.tls is None else envelope.tls._value_,
         copy.confirmation._value_,
         copy.confirm_since and micros(copy.confirm_since),
         copy.check_at and micros(copy.check_at),
@@ -219,10 +222,10 @@ def message_row(copy: Copy) -> SqlRow:
     )
 
 
-_MADE_OF = 27
-"""The first of the columns of a message that came after the sums: see ``_given``."""
+_LATER_OF_MESSAGES = (27, 29)
+"""The first of the columns of a message that came after the sums, and of those that came later."""
 
-_ASKED = 29
+_ASKED = 30
 """The first column of those that one statement changes for many messages; the last column is derived."""
 
 _LATER = (12, 14, 16)
@@ -241,7 +244,7 @@ def _given(columns: SqlRow, *later: int) -> SqlRow:
 
 def message_sums(row: SqlRow) -> SqlRow:
     """The two sums of a ``message_row``: over stable columns, and over those changed for many messages."""
-    return row_sum(*_given(row[:_ASKED], _MADE_OF)), row_sum(_hex(row[0]), *row[_ASKED:-1])
+    return row_sum(*_given(row[:_ASKED], *_LATER_OF_MESSAGES)), row_sum(_hex(row[0]), *row[_ASKED:-1])
 
 
 def recipient_sum(row: SqlRow) -> int:

@@ -18,7 +18,7 @@ from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.delivery.shaping import Lane
 from shadowrelay.core.identifiers import NextHop
-from shadowrelay.core.messages import Recipient
+from shadowrelay.core.messages import Copy, Recipient, TlsWish
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.reception.routing import Route, next_hop_of
 from shadowrelay.core.steps import Sent
@@ -29,12 +29,14 @@ from shadowrelay.database.examining import Examiner, Finding
 from shadowrelay.database.queue import FRONT, ActiveFork, QueuePlace
 from shadowrelay.delivery.hosts import Hosts, Search
 from shadowrelay.delivery.shaping import LaneRoom, NoRoom, Shaping
+from shadowrelay.smtp.sending.hop import NOT_VERIFIED
 from shadowrelay.smtp.sending.session import (
     ConnectionFailed,
     DeliveryResult,
     DeliverySession,
     NextHopServer,
     RecipientResult,
+    Unfit,
     Withdrawn,
 )
 
@@ -206,8 +208,17 @@ class Sender:
         search = Search(self._hosts, groups, outbound.on, most, self._hosts.servers)
         search.avoided = self._hosts.avoided(claimed.copy.id)
         search.only = _took(claimed)
+        envelope = claimed.copy.envelope
+        requires = envelope.tls is TlsWish.REQUIRED
         try:
-            return await self._by_hosts(claimed, outbound, search, hop, heard)
+            try:
+                return await self._by_hosts(claimed, outbound, search, hop, heard, requires=requires)
+            except Unfit as unfit:
+                if not may_leave_without(claimed.copy):
+                    log.info("no_host_is_fit", message=claimed.copy.id, reply=str(unfit))
+                    return self._refused(claimed, hop, str(unfit)), None
+            again = replace(search, tried=[], unfit=None)
+            return await self._by_hosts(claimed, outbound, again, hop, heard, requires=False)
         except OutOfTime:
             return Sent((), hop), None  # the fork is still due, and will expire without a session
         except Overtaken as overtaken:
@@ -229,11 +240,16 @@ class Sender:
         search: Search,
         hop: Hop,
         heard: Callable[[Sent], Awaitable[None]],
+        *,
+        requires: bool,
     ) -> tuple[Sent, DeliverySession | None]:
-        """Try one host after the other, until one answers for the message.
+        """Try one host after the other, until one answers for the message. ``requires``: with REQUIRETLS
+        alone.
 
         What a host says about the message is its answer. But a host that ends the session by 421, and takes
         nothing, leaves it to the next one; it does not rest, since the message may be the reason.
+
+        Raises Unfit, if every host was asked, and none may have the message.
         """
         told: set[int] = set()
         answer: Sent | None = None
@@ -243,6 +259,11 @@ class Sender:
             lane = self._shaping.lane(claimed.next_hop, host.name) if self._shaping.shapes else None
             server = search.server(host)
             hop = Hop(server=str(host), inside=server.inside, mailbox=server.protocol == "lmtp")
+            strict = requires and not server.is_final
+            asked = server.requiring(found=not isinstance(group, HostGroup)) if strict else server
+            if asked is None:
+                search.unfit = search.unfit or NOT_VERIFIED
+                continue
 
             async def tell(part: DeliveryResult, hop: Hop = hop) -> None:
                 told.update(one.number for one in part.results)
@@ -251,12 +272,17 @@ class Sender:
             trying, began = self._hosts.begin(host), loop.time()
             outbound.on[host] += 1
             try:
-                session, result = await self._attempt(claimed, outbound, server, group, lane, tell)
+                session, result = await self._attempt(
+                    claimed, outbound, asked, group, lane, tell, requiretls=strict
+                )
             except NoRoom:
                 search.held_back = True
                 continue
+            except Unfit as unfit:
+                search.unfit = unfit.reply
+                continue
             except ConnectionFailed as failed:
-                self._host_failed(lane, host, failed, search)
+                self._host_failed(lane, host, failed, search, stricter=asked is not server)
                 continue
             finally:
                 outbound.on[host] -= 1
@@ -273,25 +299,47 @@ class Sender:
                 return answer, session
             session.abort()
         knew, outbound.known = outbound.known, search.found
-        if answer is not None:
-            return answer, None
+        return answer or self._none_left(claimed, outbound, hop, search, known=bool(knew)), None
+
+    def _none_left(
+        self, claimed: ActiveFork, outbound: Outbound, hop: Hop, search: Search, *, known: bool
+    ) -> Sent:
+        """No host has answered for the message. ``known``: its hosts were known before. Raises Unfit."""
         if search.held_back:
             # Its hosts were known, and it seemed that there was room.
-            outbound.held_back_until = loop.time() + HELD if knew else 0.0
-            return Sent((), hop), None
+            outbound.held_back_until = asyncio.get_running_loop().time() + HELD if known else 0.0
+            return Sent((), hop)
+        if search.unfit is not None:
+            now = self._clock()
+            resting = any(end > now for end in search.rests())
+            if not (search.crowded or search.passed_by or search.last or resting):
+                raise Unfit(search.unfit)
+            status = search.unfit.enhanced.replace("5", "4", 1) if search.unfit.enhanced else ""
+            reply = f"450 {status} {search.unfit.lines[0]}; other hosts cannot be asked now"
+            return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
         if search.passed_by:  # other mail has a host: the next hop does not rest
             why = search.why()
             reply = f"451 {why.status} {why.step}: {why.error}"
-            return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1), None
+            return self.all_deferred(claimed, hop, reply, claimed.recipients[0].attempts + 1)
         if search.crowded and outbound.workers > 1:
-            outbound.turned_away(loop.time(), self._policy)
+            outbound.turned_away(asyncio.get_running_loop().time(), self._policy)
             log.info("next_hop_wants_fewer_sessions", next_hop=claimed.next_hop, most=outbound.fewer)
-            return Sent((), hop), None
-        return self._hop_failed(claimed, outbound, hop, search), None
+            return Sent((), hop)
+        return self._hop_failed(claimed, outbound, hop, search)
 
-    def _host_failed(self, lane: Lane | None, host: Host, failed: ConnectionFailed, search: Search) -> None:
-        """The host rests, unless it only asked for less."""
-        if lane is not None and self._shaping.heard(lane, failed.reply):
+    def _host_failed(
+        self,
+        lane: Lane | None,
+        host: Host,
+        failed: ConnectionFailed,
+        search: Search,
+        *,
+        stricter: bool,
+    ) -> None:
+        """The host rests, unless it only asked for less. ``stricter``: other mail need not verify it."""
+        if stricter and failed.unverified:
+            search.unfit = search.unfit or NOT_VERIFIED
+        elif lane is not None and self._shaping.heard(lane, failed.reply):
             search.held_back = True
         elif failed.turned_away and self._hosts.turned_away(host):
             search.crowded = True
@@ -377,10 +425,12 @@ class Sender:
         group: Group,
         lane: Lane | None,
         heard: Callable[[DeliveryResult], Awaitable[None]],
+        *,
+        requiretls: bool,
     ) -> tuple[DeliverySession, DeliveryResult]:
         """Deliver in an idle session, or in a new one. An idle session that is dead is replaced at once.
 
-        Raises ContentDamaged; then the end of the content was not sent. Raises NoRoom.
+        Raises ContentDamaged; then the end of the content was not sent. Raises NoRoom. Raises Unfit.
         """
         content, digests = claimed.content, claimed.copy.digests
         if digests is None or digests.content is None:
@@ -414,7 +464,11 @@ class Sender:
                     wanted=wanted,
                     heard=heard,
                     afresh=lambda: source(content, digest),
+                    requiretls=requiretls,
                 )
+            except Unfit:
+                await session.close()
+                raise
             except Withdrawn:
                 session.abort()
                 raise Overtaken(None) from None
@@ -544,6 +598,13 @@ class Sender:
         alike = [one for one, hop in zip(claimed.recipients, hops, strict=True) if hop == hops[0]]
         groups = self._hosts.ways(hops[0]) if hops[0] else ()
         return replace(claimed, recipients=tuple(alike)), groups
+
+
+def may_leave_without(copy: Copy) -> bool:
+    """May the message leave without REQUIRETLS if no host is fit? A report may: it has no body, and lost it
+    would tell nobody (RFC 8689 5). What is made of another message, such as a journal copy, has its content.
+    """
+    return not copy.envelope.sender and copy.content_of is None
 
 
 def _took(claimed: ActiveFork) -> str:

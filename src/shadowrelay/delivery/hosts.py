@@ -33,6 +33,7 @@ from shadowrelay.core.values import dataclass, replace
 from shadowrelay.delivery.tls_policies import TlsPolicies
 from shadowrelay.resolver import Resolver
 from shadowrelay.smtp.sending.session import ConnectionFailed, DeliverySession, HopTalk, NextHopServer
+from shadowrelay.wire.replies import Reply
 from shadowrelay.wire.report_fields import status
 
 log = structlog.get_logger(__name__)
@@ -311,6 +312,7 @@ class Search:
     avoided: Mapping[HostAddress, bool] = field(default_factory=dict)  # see HopShadows.avoided
     only: str = ""  # the host that may have the message already: no other one gets it
     held_back: bool = False  # a host takes nothing now, as it is shaped
+    unfit: Reply | None = None  # why a host may not have this message, which others may
     passed_by: bool = False  # a host that does not rest was left out, since this message goes past it
 
     async def next(self) -> tuple[Host, Group] | None:

@@ -13,7 +13,7 @@ from shadowrelay.core.digests import of_envelope
 from shadowrelay.core.identifiers import Digest, Mark, MessageId, ServerName
 from shadowrelay.core.members.conversation import Greeting, Query, QueryResponse, asked, introduce
 from shadowrelay.core.members.questions import Speaker
-from shadowrelay.core.messages import Copy, Digests, Recipient, Unread
+from shadowrelay.core.messages import Copy, Digests, Recipient, TlsWish, Unread
 from shadowrelay.core.operating import Act, ActAnswer
 from shadowrelay.core.ownership import chores
 from shadowrelay.core.policy import Policy
@@ -281,7 +281,9 @@ class HoldSink:
             self._spool.discard()
             return [NO_ROOM]
         offer, scan = self._offer, self._scan
-        envelope = self._mail.envelope(self._spool.size, message_id=scan.message_id, subject=scan.subject)
+        envelope = self._mail.envelope(
+            self._spool.size, message_id=scan.message_id, subject=scan.subject, tls=scan.tls
+        )
         digest = self._spool.digest
         if self._origin is not None and self._origin.octets is not None:
             original = await self._referred_to(self._origin)
@@ -289,7 +291,14 @@ class HoldSink:
                 self._spool.discard()
                 return [SEND_IT]
             kept = original.envelope
-            envelope = replace(envelope, size=kept.size, message_id=kept.message_id, subject=kept.subject)
+            waived = TlsWish.WAIVED if kept.tls is TlsWish.WAIVED else None
+            envelope = replace(
+                envelope,
+                size=kept.size,
+                message_id=kept.message_id,
+                subject=kept.subject,
+                tls=envelope.tls or waived,
+            )
             digest, content = original.digests.content, Content(of=original.id)
         digests = Digests(digest, of_envelope(envelope, self._recipients), offer.envelope is None)
         if offer.envelope is not None and self._differs(digests):

@@ -16,6 +16,7 @@ from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import ContentDigest, of_envelope
 from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, ServerName
+from shadowrelay.core.messages import TlsWish
 from shadowrelay.core.reception.filtered import dropped, quarantined
 from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.steps import OfferCopy
@@ -193,10 +194,12 @@ class FilteredSink(IntakeSink):
             self._arrival = quarantined(self._arrival, after.quarantined, self._intake.clock())
 
     def _describe(self, section: bytes) -> None:
-        """Message-ID and subject as the filters left them."""
+        """What the header section says, as the filters left it."""
         scan = HeaderScan()
         scan.feed(section + b"\r\n")
-        envelope = replace(self._arrival.envelope, message_id=scan.message_id, subject=scan.subject)
+        before = self._arrival.envelope
+        tls = before.tls if before.tls is TlsWish.REQUIRED else scan.tls
+        envelope = replace(before, message_id=scan.message_id, subject=scan.subject, tls=tls)
         self._arrival = replace(self._arrival, envelope=envelope)
 
     async def _drop(self, by: str) -> None:

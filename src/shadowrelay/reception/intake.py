@@ -423,7 +423,8 @@ class IntakeSink:
         if self._intake.options.submission:
             fields, message_id = completed(self._arrival, at, own, scan.names, message_id)
             added += fields
-        envelope = replace(self._arrival.envelope, message_id=message_id, subject=scan.subject)
+        tls = self._arrival.envelope.tls or scan.tls  # MAIL counts before the header section (RFC 8689 4.1)
+        envelope = replace(self._arrival.envelope, message_id=message_id, subject=scan.subject, tls=tls)
         self._arrival = replace(self._arrival, envelope=envelope)
         self._added = len(added)
         return added + scan.section

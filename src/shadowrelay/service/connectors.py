@@ -68,6 +68,7 @@ def for_senders(
         name=name,
         tls=tls,
         implicit_tls=connector.implicit_tls,
+        requiretls=connector.requiretls,
         connection_timeout=connector.connection_timeout,
         inactivity_timeout=connector.connection_inactivity_timeout,
         tarpit_interval=connector.tarpit_interval,

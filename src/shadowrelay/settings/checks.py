@@ -110,6 +110,8 @@ def _receive(key: str, connector: ReceiveConnector, refuse: Refuse) -> Iterator[
         yield refuse(f"{key}.{missing}", "has to be set", allowed="tls_certificate and tls_key, or neither")
     if connector.implicit_tls:
         yield from _implicit(key, connector, refuse)
+    if connector.requiretls and connector.tls_certificate is None:
+        yield refuse(f"{key}.tls_certificate", "has to be set: requiretls is true")
     if connector.xclient_networks and connector.accept_xshadow:
         yield refuse(
             f"{key}.xclient_networks", "not beside accept_xshadow: peers are known by addresses of their own"

@@ -111,6 +111,10 @@ class ReceiveConnector(Section):
     implicit_tls: Flag = Field(
         default=False, description="TLS begins with the connection, as at port 465, and not by STARTTLS."
     )
+    requiretls: Flag = Field(
+        default=False,
+        description="Offer REQUIRETLS under TLS: such mail leaves only to verified hosts that offer it, too.",
+    )
     users_file: FilePath | None = Field(
         None, description="Users who may log in over TLS (AUTH), and then send to any domain: `user add`."
     )

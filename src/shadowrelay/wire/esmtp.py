@@ -12,13 +12,14 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
-from shadowrelay.core.messages import Envelope
+from shadowrelay.core.messages import Envelope, TlsWish
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire import addresses
 from shadowrelay.wire.replies import Refused, Reply
 from shadowrelay.wire.xtext import is_xtext
 
 MAIL_KEYWORDS = frozenset({"SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "AUTH"})
+WITH_REQUIRETLS = MAIL_KEYWORDS | {"REQUIRETLS"}
 RCPT_KEYWORDS = frozenset({"NOTIFY", "ORCPT"})
 
 COMMAND_LINE = 512
@@ -26,7 +27,7 @@ COMMAND_LINE = 512
 
 LINE_EXTENSIONS: Mapping[str, int] = MappingProxyType(
     {
-        "MAIL": 26 + 17 + 10 + 124 + 500,  # SIZE, BODY, SMTPUTF8, RET with ENVID, AUTH
+        "MAIL": 26 + 17 + 10 + 124 + 500 + 11,  # SIZE, BODY, SMTPUTF8, RET with ENVID, AUTH, REQUIRETLS
         "RCPT": 527,  # NOTIFY with ORCPT
     }
 )
@@ -56,10 +57,15 @@ class MailFrom:
     ret: str | None = None  # FULL or HDRS
     envid: str | None = None
     auth: str | None = None
+    requiretls: bool = False  # RFC 8689
     extra: Mapping[str, str] = field(default_factory=_nothing)  # parameters only of this connector, raw
 
-    def envelope(self, size: int = 0, *, message_id: str = "", subject: str = "") -> Envelope:
-        """The envelope that it begins, with what is known of the content so far."""
+    def envelope(
+        self, size: int = 0, *, message_id: str = "", subject: str = "", tls: TlsWish | None = None
+    ) -> Envelope:
+        """The envelope that it begins, with what is known of the content so far: ``tls``, what the header
+        section says of TLS.
+        """
         return Envelope(
             sender=self.sender,
             size=size,
@@ -69,6 +75,7 @@ class MailFrom:
             envid=self.envid,
             message_id=message_id,
             subject=subject,
+            tls=TlsWish.REQUIRED if self.requiretls else tls,
         )
 
 
@@ -154,6 +161,8 @@ def format_mail(mail: MailFrom, offered: Collection[str]) -> bytes:
         parameters.append(("ENVID", mail.envid))
     if mail.auth and "AUTH" in offered:
         parameters.append(("AUTH", mail.auth))
+    if mail.requiretls and "REQUIRETLS" in offered:
+        parameters.append(("REQUIRETLS", None))
     return _command(f"MAIL FROM:<{mail.sender}>", [*parameters, *mail.extra.items()])
 
 
@@ -276,6 +285,12 @@ def _auth(value: str) -> str:
     return value
 
 
+def _requiretls(value: str) -> bool:
+    if value:
+        raise _bad("REQUIRETLS takes no value")
+    return True
+
+
 def _notify(value: str) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(value.upper().split(",")))
     if words != ("NEVER",) and not set(words) <= {"SUCCESS", "FAILURE", "DELAY"}:
@@ -303,6 +318,7 @@ _OF_MAIL: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "RET": ("ret", _ret),
     "ENVID": ("envid", _envid),
     "AUTH": ("auth", _auth),
+    "REQUIRETLS": ("requiretls", _requiretls),
 }
 _OF_RCPT: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "NOTIFY": ("notify", _notify),

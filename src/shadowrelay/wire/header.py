@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from shadowrelay.core.messages import TlsWish
 from shadowrelay.core.spelling import in_ascii
 
 _UNFOLD = re.compile(rb"\r\n[ \t]+")
@@ -40,7 +41,17 @@ class HeaderScan:
     on. If there is no header field, an empty line is added, so that fields put above end there.
     """
 
-    __slots__ = ("_pending", "complete", "message_id", "names", "received", "rest", "section", "subject")
+    __slots__ = (
+        "_pending",
+        "complete",
+        "message_id",
+        "names",
+        "received",
+        "rest",
+        "section",
+        "subject",
+        "tls",
+    )
 
     def __init__(self) -> None:
         self.complete = False
@@ -48,6 +59,7 @@ class HeaderScan:
         self.rest = b""
         self.message_id = ""
         self.subject = ""
+        self.tls: TlsWish | None = None  # as the field TLS-Required says (RFC 8689 section 3)
         self.received = 0  # how many Received fields
         self.names: set[str] = set()
         self._pending = bytearray()
@@ -90,6 +102,9 @@ class HeaderScan:
             self.message_id = _text(fields[names.index("message-id")])[:_SUBJECT_LENGTH]
         if "subject" in self.names:
             self.subject = _kept(_text(fields[names.index("subject")]))
+        if "tls-required" in self.names and names.count("tls-required") == 1:
+            waived = _text(fields[names.index("tls-required")]).lower() == "no"
+            self.tls = TlsWish.WAIVED if waived else None
 
 
 def _text(field: re.Match[bytes]) -> str:

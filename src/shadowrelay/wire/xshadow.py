@@ -2,10 +2,10 @@
 
 ::
 
-    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=5]
+    XSHADOW <name> <database-id> <mark> <incarnation>@<beginning>,... [KNOWN=<incarnation>] [VERSION=6]
         [TIME=<milliseconds>]
     MAIL FROM:<...> XSHADOW=<message-id>;<epoch>;<rank>;<mark>;<age>;<envelope digest>[;<owner>]
-        [XMADEOF=<message-id>[;<request>][;<octets>]] ...
+        [XMADEOF=<message-id>[;<request>][;<octets>]] [REQUIRETLS] ...
     RCPT TO:<...> XFORK=<number>;<xtext next hop>[;<outcome>[@<milliseconds>]|;<order>]
         [XUNREAD=<tries>;<xtext host>] ...
     BDAT <octets> LAST <content digest>
@@ -16,7 +16,7 @@ the time of reception, in Unix milliseconds, and is the last; XFORK has no outco
 version 3 no outcome says when, and there is no XMADEOF. Version 4 brings the outcome ``removed``, and the
 order of an operator: ``suspended[:<end>]@<milliseconds>`` or ``resumed@<milliseconds>``. Version 5 brings
 XUNREAD: that host took the content in so many tries, and its answers could not be read. It also brings
-``TIME``: what the wall clock of who greets says.
+``TIME``: what the wall clock of who greets says. Version 6 brings REQUIRETLS, as the sender said it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.values import dataclass
 from shadowrelay.wire.xtext import decode_xtext, encode_xtext
 
-VERSION = 5
-VERSIONS = (1, 2, 3, 4, 5)  # 1 is still spoken for one release, with members that know no other version
+VERSION = 6
+VERSIONS = (1, 2, 3, 4, 5, 6)  # 1 is still spoken for one release, with members that know no other version
 MAX_LINE = 4096  # octets of a command or reply line between members, CRLF included
 
 _INCARNATION = re.compile(r"[0-9a-f]{16}")

@@ -68,6 +68,7 @@ def journaled(
         smtputf8=like.smtputf8,
         message_id=like.message_id,
         subject=like.subject,
+        tls=like.tls,
     )
     found = original.digests
     digests = found and Digests(found.content, of_envelope(envelope, wanted.recipients), found.late)

@@ -15,7 +15,7 @@ from shadowrelay.core.events.reports import derived_id
 from shadowrelay.core.events.side_effects import already_safe, report_is_safe
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.ledger import Ledger
-from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Status, Unread
+from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient, Status, TlsWish, Unread
 from shadowrelay.core.operating import By
 from shadowrelay.core.ownership.transfer import made_here, settled_now
 from shadowrelay.core.recipients import LISTS, AddressBook, folded
@@ -302,6 +302,7 @@ def _queue_report(ledger: Ledger, original: Copy, report: Report, now: datetime)
         smtputf8=not original.envelope.sender.isascii(),  # for the envelope alone: its content is 7-bit
         message_id=f"<{report.id}@{ledger.name}>",
         subject="Delivery status notification",
+        tls=TlsWish.REQUIRED if original.envelope.tls is TlsWish.REQUIRED else None,  # RFC 8689 section 5
     )
     recipients = (Recipient(1, original.envelope.sender, report.next_hop),)
     digests = Digests(of_content(report.content), of_envelope(envelope, recipients))

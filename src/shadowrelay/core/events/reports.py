@@ -6,7 +6,7 @@ import hashlib
 from enum import StrEnum
 
 from shadowrelay.core.identifiers import MessageId, RequestId
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Envelope, Recipient, TlsWish
 
 
 class ReportKind(StrEnum):
@@ -42,8 +42,10 @@ def is_due(kind: ReportKind, recipient: Recipient, envelope: Envelope) -> bool:
 
 
 def returns_whole_message(kind: ReportKind, envelope: Envelope) -> bool:
-    """Does the report return the whole message? Only a failure with RET=FULL does (RFC 3461 4.3)."""
-    return kind is ReportKind.FAILED and envelope.ret == "FULL"
+    """Does the report return the whole message? Only a failure with RET=FULL does (RFC 3461 4.3), and none
+    of a message with REQUIRETLS (RFC 8689 5).
+    """
+    return kind is ReportKind.FAILED and envelope.ret == "FULL" and envelope.tls is not TlsWish.REQUIRED
 
 
 def is_derived(message_id: MessageId) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Sequence
 from datetime import datetime, timedelta
 
 from shadowrelay.core.identifiers import Digest, Mark
-from shadowrelay.core.messages import Recipient, Status
+from shadowrelay.core.messages import Recipient, Status, TlsWish
 from shadowrelay.core.reception.by_reference import MadeOf
 from shadowrelay.core.reception.redundancy import Concern, Leg, OfferAttempt
 from shadowrelay.core.steps import OfferCopy
@@ -16,12 +16,10 @@ from shadowrelay.wire import xshadow
 from shadowrelay.wire.esmtp import MailFrom, RcptTo, format_mail, format_rcpt
 from shadowrelay.wire.replies import Reply
 
-_OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN"})
+_OFFERED = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "REQUIRETLS"})
 SEND_CONTENT = (450, "4.6.0")
 """The holder cannot, or may not, take the content from another message: it must be sent."""
-ORDERS_SINCE = 4
-"""The version of the protocol from which on an offer says which recipients are suspended."""
-TOO_OLD = Reply(450, "4.5.0", "a member of that version would not let suspended mail wait")
+_ORDERS_SINCE, _REQUIRETLS_SINCE = 4, 6  # versions of the protocol
 _MOST_UNHEARD = 64  # replies to chunks that may be unread: more of them could block both ends
 
 
@@ -36,9 +34,9 @@ class OutgoingOffer:
         self._session = session
         recipients = _offered_to(session.version, step.recipients)
         self._unheard = 1 + len(recipients)
-        # A member that does not know orders would deliver what has to wait, should it promote the copy.
-        old = session.version < ORDERS_SINCE and any(one.is_suspended(now) for one in recipients)
-        self._refusal: Reply | None = TOO_OLD if old else None
+        version = session.version
+        old = _lost_on(version, step, recipients, now) if version < _REQUIRETLS_SINCE else ""
+        self._refusal: Reply | None = Reply(450, "4.5.0", old) if old else None
         self._ended = False
         self.send_it = False
         # What leaves next, in one write: a small message is one segment, and one TLS record.
@@ -150,6 +148,17 @@ def _offered_to(version: int, recipients: Sequence[Recipient]) -> list[Recipient
     return [one for one in known if not one.settled] if version == 1 else known
 
 
+def _lost_on(version: int, step: OfferCopy, recipients: Sequence[Recipient], now: datetime) -> str:
+    """What a member of that version would not know of the copy, and do otherwise if it promoted it; '' if
+    nothing.
+    """
+    if version < _ORDERS_SINCE and any(one.is_suspended(now) for one in recipients):
+        return "a member of that version would not let suspended mail wait"
+    if step.envelope.tls is TlsWish.REQUIRED:
+        return "a member of that version would send it without REQUIRETLS"
+    return ""
+
+
 def may_refer(version: int, step: OfferCopy) -> bool:
     """Whether a session of that version can offer the copy without its content."""
     return step.refers and step.content_of is not None and version > 2
@@ -173,6 +182,7 @@ def _mail(version: int, step: OfferCopy, mark: Mark, now: datetime) -> bytes:
         smtputf8=envelope.smtputf8,
         ret=envelope.ret,
         envid=envelope.envid,
+        requiretls=envelope.tls is TlsWish.REQUIRED,
         extra=extra,
     )
     return format_mail(mail, _OFFERED)

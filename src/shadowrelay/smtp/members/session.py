@@ -55,7 +55,7 @@ class MemberSession(PeerSession):
     """One session of a member, or of a client that claims to be one."""
 
     always: ClassVar[frozenset[str]] = frozenset()
-    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW", "XMADEOF"})
+    extra_mail_parameters: ClassVar[frozenset[str]] = frozenset({"XSHADOW", "XMADEOF", "REQUIRETLS"})
     extra_rcpt_parameters: ClassVar[frozenset[str]] = frozenset({"XFORK", "XUNREAD"})
 
     answering: MemberReceiver

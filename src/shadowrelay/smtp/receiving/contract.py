@@ -183,6 +183,7 @@ class ConnectorOptions:
     lmtp: bool = False
     tls: ssl.SSLContext | None = None  # STARTTLS is offered, unless TLS is implicit
     implicit_tls: bool = False
+    requiretls: bool = False  # offered under TLS (RFC 8689)
     connection_timeout: timedelta | None = timedelta(minutes=10)
     inactivity_timeout: timedelta = timedelta(minutes=5)  # also the most that one command line may take
     data_timeout: timedelta = timedelta(minutes=10)  # for one DATA, or one BDAT

@@ -40,6 +40,7 @@ from shadowrelay.wire.addresses import is_literal
 from shadowrelay.wire.esmtp import (
     MAIL_KEYWORDS,
     RCPT_KEYWORDS,
+    WITH_REQUIRETLS,
     RcptTo,
     after,
     parse_mail,
@@ -124,6 +125,8 @@ class ReceiveSession(LibrarySession):
         if self.client.tls and self.offers("AUTH"):
             scram = options.logins is not None and options.logins.scram
             offered.append("AUTH SCRAM-SHA-256 PLAIN LOGIN" if scram else "AUTH PLAIN LOGIN")
+        if self.client.tls and options.requiretls:
+            offered.append("REQUIRETLS")
         if self._introduces:
             offered.append(f"XCLIENT {' '.join(ATTRIBUTES)}")
         return offered
@@ -340,8 +343,11 @@ class ReceiveSession(LibrarySession):
         if self.transaction is not None or envelope is None:
             after("FROM:", argument)
             raise Refused(503, "5.5.1", "A transaction is under way")
-        keywords = self._parameters(MAIL_KEYWORDS, self.extra_mail_parameters)
+        known = WITH_REQUIRETLS if options.requiretls else MAIL_KEYWORDS
+        keywords = self._parameters(known, self.extra_mail_parameters)
         envelope.mail = mail = parse_mail(argument, keywords=keywords, any_dots=options.any_dots)
+        if mail.requiretls and options.requiretls and not self.client.tls:
+            raise Refused(530, "5.7.10", "REQUIRETLS needs TLS: issue STARTTLS first")
         if mail.size is not None and mail.size > options.max_message_size:
             return await self.answer(MESSAGE_TOO_BIG)
         rates = self._register.rates

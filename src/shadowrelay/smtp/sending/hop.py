@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import ssl
 import stat
 from collections.abc import Mapping
 from dataclasses import field
@@ -15,7 +16,7 @@ from shadowrelay.core.delivery.hop_shadows import Tracker
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.delivery.tls_policy import ANYTHING, FailedTls, WantedTls
 from shadowrelay.core.identifiers import NextHop, ServerName
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 from shadowrelay.wire import addresses
 from shadowrelay.wire.networks import Networks, within
 from shadowrelay.wire.replies import Reply
@@ -156,6 +157,28 @@ class NextHopServer:
         """Whether the server is to show a pinned certificate."""
         return self.pinned is not None and bool(self.pinned.peers)
 
+    @property
+    def verified(self) -> bool:
+        """Whether each session with it is encrypted, and has shown who answers."""
+        return self.tls == "required" and (self.check_hostname or self.shows_pinned)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether mail has arrived there: a mailbox inside the boundary, or a Unix socket of this machine.
+        What RFC 8689 asks of relays ends there (4.4).
+        """
+        return self.protocol == "lmtp" and (self.inside or self.host.startswith("/"))
+
+    def requiring(self, *, found: bool) -> NextHopServer | None:
+        """The server as mail with REQUIRETLS wants it (RFC 8689 4.2.1): verified, by its name too. None: it
+        may not be asked. ``found``: in the DNS, so that nobody knows whether it is the domain's.
+        """
+        if self.verified:
+            return self
+        if found or self.tls == "none":
+            return None
+        return replace(self, tls="required", check_hostname=True)
+
 
 @dataclass(slots=True)
 class Awaited:
@@ -251,6 +274,20 @@ class DeliveryResult:
     tracks: Tracker | None = None  # the hop tracks what it accepted
 
 
+class Unfit(Exception):
+    """This server may not have the message, and was told nothing of it; another one may be fit. ``reply`` is
+    that for its recipients if none is.
+    """
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(str(reply))
+        self.reply = reply
+
+
+NO_REQUIRETLS = Reply(550, "5.7.30", "REQUIRETLS needed, and the next hop does not offer it")
+NOT_VERIFIED = Reply(550, "5.7.10", "Encryption needed (REQUIRETLS), and the next hop cannot be verified")
+
+
 class ConnectionFailed(Exception):
     """There is no usable session; nothing changed for any recipient.
 
@@ -280,6 +317,11 @@ class ConnectionFailed(Exception):
     def turned_away(self) -> bool:
         """The next hop answers, but wants no session now: often because it has enough of ours."""
         return self.step in {"greeting", "ehlo", "auth"} and self.reply.startswith("421")
+
+    @property
+    def unverified(self) -> bool:
+        """The server has no TLS, or has shown a certificate that is not its own. Silence is neither."""
+        return self.step == "tls" and isinstance(self.__cause__, ssl.SSLCertVerificationError | None)
 
 
 _LONGEST_PASSWORD = 8 * 1024  # octets; an access token has a few thousand

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import MessageId
-from shadowrelay.core.messages import Envelope, Recipient
+from shadowrelay.core.messages import Envelope, Recipient, TlsWish
 from shadowrelay.core.spelling import in_ascii
 from shadowrelay.core.values import dataclass
 from shadowrelay.smtp.sending.hop import RecipientResult
@@ -59,8 +59,12 @@ def refusals(
     return found
 
 
-def mail_command(envelope: Envelope, need: ContentNeeds, extensions: Extensions) -> bytes:
-    """MAIL, CRLF included, with SIZE, BODY, SMTPUTF8, RET and ENVID as far as they are offered."""
+def mail_command(
+    envelope: Envelope, need: ContentNeeds, extensions: Extensions, *, verified: bool = False
+) -> bytes:
+    """MAIL, CRLF included, with SIZE, BODY, SMTPUTF8, RET, ENVID, and in a verified session REQUIRETLS, as
+    far as they are offered.
+    """
     mail = MailFrom(
         sender=_spelt(envelope.sender, extensions),
         size=need.size,
@@ -68,6 +72,7 @@ def mail_command(envelope: Envelope, need: ContentNeeds, extensions: Extensions)
         smtputf8=envelope.smtputf8,
         ret=envelope.ret,
         envid=envelope.envid,
+        requiretls=verified and envelope.tls is TlsWish.REQUIRED,
     )
     return format_mail(mail, extensions)
 

@@ -19,6 +19,8 @@ from shadowrelay.core.values import replace
 from shadowrelay.smtp.sending import tracked
 from shadowrelay.smtp.sending.connection import SESSION_ERRORS, HopConnection, Lookup, open_connection
 from shadowrelay.smtp.sending.hop import (
+    NO_REQUIRETLS,
+    NOT_VERIFIED,
     Awaited,
     ConnectionFailed,
     DeliveryResult,
@@ -28,6 +30,7 @@ from shadowrelay.smtp.sending.hop import (
     RecipientResult,
     SessionStep,
     Timeouts,
+    Unfit,
 )
 from shadowrelay.smtp.sending.message import (
     ContentNeeds,
@@ -53,6 +56,7 @@ __all__ = [
     "Pinned",
     "RecipientResult",
     "Timeouts",
+    "Unfit",
     "Withdrawn",
 ]
 
@@ -187,6 +191,7 @@ class DeliverySession:
         afresh: Callable[[], ContentSource] | None = None,
         wanted: Callable[[], Awaitable[bool]] | None = None,
         heard: Callable[[DeliveryResult], Awaitable[None]] | None = None,
+        requiretls: bool = False,
     ) -> DeliveryResult:
         """Offer one message for these recipients, and say what became of each.
 
@@ -196,7 +201,10 @@ class DeliverySession:
         before DATA. ``message_id``: our id of the message, by which a hop tracks it. ``eight_bit`` says
         whether a streamed content holds octets above 127 (None: as BODY declares, unless ``afresh`` reads the
         content once more). ``wanted`` is asked before the content leaves. ``heard`` is told each answer of an
-        LMTP server but the last, as soon as it comes; the result at the end has it too.
+        LMTP server but the last, as soon as it comes; the result at the end has it too. ``requiretls``: the
+        message leaves with REQUIRETLS, or not at all.
+
+        Raises Unfit, the session as it was, if it cannot have the message so.
 
         Raises ConnectionFailed, with nothing changed for any recipient, until MAIL is answered, and at a 421
         in a used session until the content leaves; if it says ``reused``, try again at once on a fresh
@@ -214,7 +222,15 @@ class DeliverySession:
         except BaseException:  # the content is read: it may be damaged, or not to be read at all
             self.abort()
             raise
-        offer = partial(self._offer, envelope, recipients, message_id=message_id, wanted=wanted, heard=heard)
+        offer = partial(
+            self._offer,
+            envelope,
+            recipients,
+            message_id=message_id,
+            wanted=wanted,
+            heard=heard,
+            requiretls=requiretls,
+        )
         if shorter is not None:
             return await offer(*shorter)
         result = await offer(need, content)
@@ -247,9 +263,15 @@ class DeliverySession:
         message_id: MessageId | None,
         wanted: Callable[[], Awaitable[bool]] | None,
         heard: Callable[[DeliveryResult], Awaitable[None]] | None,
+        requiretls: bool,
     ) -> DeliveryResult:
         """One transaction, if the hop can take the content for anybody."""
         connection = self._usable("mail")
+        verified = envelope.tls is not None and self.server.verified
+        if requiretls and not verified:
+            raise Unfit(NOT_VERIFIED)
+        if requiretls and "REQUIRETLS" not in connection.extensions:
+            raise Unfit(NO_REQUIRETLS)
         tracking = self.hop if message_id and self._talk and self._talk.may_track() else None
         if tracking and not tracked.may_track(connection):
             tracking = None
@@ -261,7 +283,7 @@ class DeliverySession:
         if offered:
             if self._needs_reset:
                 await self.reset()
-            mail = mail_command(envelope, need, connection.extensions)
+            mail = mail_command(envelope, need, connection.extensions, verified=verified)
             rcpts = [(one.number, rcpt_command(one, connection.extensions)) for one in offered]
             if tracking and message_id:
                 mail = tracked.tracked_mail(mail, message_id)
