@@ -149,7 +149,7 @@ class FakeNode:
     cluster_settings: Any = None
     redundant: bool = True
     pressed: list[Pressure] = field(
-        default_factory=lambda: [Pressure(Resource.MEMORY, PressureLevel.LOW, 20.0)]
+        default_factory=lambda: [Pressure(Resource.MEMORY, PressureLevel.LOW, 20.0, (72, 75, 73, 71))]
     )
     held: list[HeldBack] = field(default_factory=list)
     hop_watches: dict[ServerName, HopWatch] = field(default_factory=dict)

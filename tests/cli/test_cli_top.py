@@ -33,6 +33,7 @@ from shadowrelay.cli.top_figures import (
     SeenNode,
     Sorted,
     TopFrame,
+    TopLine,
     draw,
     figures,
     looks,
@@ -42,6 +43,7 @@ from shadowrelay.cli.top_figures import (
 )
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.identifiers import NextHop, ServerName
+from shadowrelay.core.pressure import Pressure, PressureLevel, Resource
 from shadowrelay.core.workers import worker_name
 
 PAGE = """
@@ -124,6 +126,38 @@ def test_a_frame_tells_who_was_held_back_within_a_minute_and_no_others() -> None
     )
     assert "user alice: messages a minute, at mx, 7 times" in text
     assert "192.0.2" not in text
+
+
+def test_a_frame_tells_what_is_scarce_at_which_node_and_its_limits() -> None:
+    def entry(node: str, resource: str, level: str, reading: float) -> dict[str, Any]:
+        return {
+            "node": node,
+            "resource": resource,
+            "level": level,
+            "reading": reading,
+            "limits": [9, 12, 9, 8],
+        }
+
+    pressure = [
+        entry("mx1.example.net", "data_disk", "low", 5.2),
+        entry("mx1.example.net", "queue", "low", 1234.0),
+        entry("mx2.example.net", "memory", "high", 12.0),
+    ]
+    lines = draw(TopFrame(nodes=[seen()], events=(), now=NOW, pressure=pressure), 100)
+    assert TopLine("mx1.example.net: data disk 5.2 %, queue 1,234") in lines
+    assert TopLine("mx2.example.net: memory 12 % HIGH (9/12/9/8)", bad=True) in lines
+    assert "resources" not in [line.text for line in draw(TopFrame(nodes=[seen()], events=(), now=NOW), 100)]
+
+
+async def test_top_shows_the_resources_of_all_nodes_that_look_at_them(tmp_path: Path) -> None:
+    async with a_node(tmp_path) as node, serving(node) as port:
+        node.pressed = [Pressure(Resource.QUEUE, PressureLevel.MEDIUM, 100.0, (90, 120, 90, 80))]
+        asked = ["top", "--once", "--interval", "200ms", "--admin", f"http://127.0.0.1:{port}"]
+        text = (await asyncio.to_thread(CliRunner().invoke, main, asked)).output
+        told = json.loads((await asyncio.to_thread(CliRunner().invoke, main, [*asked, "--json"])).output)
+    assert f"{OURS}: queue 100 MEDIUM (90/120/90/80)" in text
+    entry = {"resource": "queue", "level": "medium", "reading": 100.0, "limits": [90, 120, 90, 80]}
+    assert told["pressure"] == [{"node": OURS, **entry}]
 
 
 def test_workers_of_a_member_are_one_line_and_siblings_none() -> None:

@@ -33,6 +33,7 @@ from shadowrelay.admin.access import Access, FixedToken
 from shadowrelay.console.app import Console
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.operating import Act, Scope
+from shadowrelay.core.pressure import Pressure, PressureLevel, Resource
 from shadowrelay.core.steps import Operate
 from shadowrelay.operator.announcing import MemberShown
 from shadowrelay.smtp.receiving.rates import HeldBack
@@ -79,6 +80,16 @@ async def test_the_page_of_a_node_tells_whom_it_holds_back(tmp_path: Path) -> No
         second.held = [HeldBack("mx", "messages", "user <alice>", 4, NOW)]
         assert "Whom it holds back" not in text_of(await page(port, "/node"))
         assert "user <alice> messages mx 7" in text_of(await page(port, f"/nodes/{MX2}"))
+
+
+async def test_the_page_of_a_node_shows_its_resources_with_level_value_and_limits(tmp_path: Path) -> None:
+    async with two(tmp_path) as (own, first, second, port):
+        limits = (72.0, 75.0, 73.0, 71.0)
+        first.pressed = [Pressure(Resource.MEMORY, PressureLevel.LOW, 20.0, limits)]
+        second.pressed = [Pressure(Resource.MEMORY, PressureLevel.HIGH, 75.54, limits)]
+        assert "memory high 75.5 % 72/75/73/71" in text_of(await page(port, f"/nodes/{MX2}"))
+        own.pressed = []
+        assert "What is scarce" not in text_of(await page(port, "/node"))
 
 
 async def posted(port: int, path: str, cookie: str, **fields: str) -> Got:

@@ -106,7 +106,7 @@ def a_client(times: int, last: str) -> dict[str, Any]:
 
 
 def a_pressure(level: str, reading: float) -> dict[str, Any]:
-    return {"resource": "data_disk", "level": level, "reading": reading}
+    return {"resource": "data_disk", "level": level, "reading": reading, "limits": [96, 99, 97, 94]}
 
 
 TABLES: Mapping[type, tuple[tuple[dict[str, Any], dict[str, Any]], Table]] = {

@@ -130,7 +130,8 @@ def status(node: RunningNode, seen: Snapshot, version: str, now: datetime) -> St
 
 def _pressure(one: Pressure) -> dict[str, Any]:
     level = one.level.name.lower()
-    return {"resource": one.resource.value, "level": level, "reading": round(one.reading, 1)}
+    reading = round(one.reading, 1)
+    return {"resource": one.resource.value, "level": level, "reading": reading, "limits": [*one.limits]}
 
 
 def _overdue(node: RunningNode, seen: Snapshot, now: datetime) -> Iterator[datetime]:

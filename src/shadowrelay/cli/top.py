@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from shadowrelay.admin.client import AdminClient
-from shadowrelay.cli.top_figures import RATES, NodesWatch, TopFrame, draw, figures, quantile
+from shadowrelay.cli.top_figures import RATES, NodesWatch, draw, figures, quantile
 from shadowrelay.cli.viewing import duration, node_options, reporting, workers_option
 from shadowrelay.shown.reading import as_told, is_told
 
@@ -89,9 +89,7 @@ def top(
         click.echo(json.dumps(as_told(_figures(watch)), indent=2))
         return
     width = shutil.get_terminal_size((100, 24)).columns
-    now, held = datetime.now(UTC), watch.held_back
-    frame = TopFrame(nodes=watch.nodes, events=watch.events, now=now, hops=watch.hops, held_back=held)
-    for line in draw(frame, width):
+    for line in draw(watch.frame(datetime.now(UTC)), width):
         click.echo(click.style(line.text, bold=line.head, fg="red" if line.bad else None))
 
 
@@ -106,6 +104,7 @@ def _figures(watch: NodesWatch) -> dict[str, object]:
         "queued": every["waiting"]["queued"],
         "queues": [{**one, **_of_hop(watch.hops.get(one["next_hop"], {}))} for one in every["queues"]],
         "held_back": list(watch.held_back),
+        "pressure": list(watch.pressure),
         "nodes": [
             {"name": one.name, "url": one.url, "answers": not one.why, "why": one.why or one.silent}
             for one in nodes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -54,11 +55,7 @@ class TopApp(App[None]):
         self._show()
 
     def _look(self) -> TopFrame:
-        now = datetime.now(UTC)
-        watch = self._watch
-        return TopFrame(
-            nodes=watch.nodes, events=watch.events, now=now, hops=watch.hops, held_back=watch.held_back
-        )
+        return self._watch.frame(datetime.now(UTC))
 
     def _again(self) -> None:
         if not self._paused:
@@ -66,15 +63,7 @@ class TopApp(App[None]):
             self._show()
 
     def _show(self) -> None:
-        frame = TopFrame(
-            nodes=self._frame.nodes,
-            events=self._frame.events,
-            now=self._frame.now,
-            hops=self._frame.hops,
-            held_back=self._frame.held_back,
-            sorted_by=self._sorted_by,
-            paused=self._paused,
-        )
+        frame = replace(self._frame, sorted_by=self._sorted_by, paused=self._paused)
         text = Text(no_wrap=True)
         for line in draw(frame, self.size.width, max(1, self.size.height - 1)):
             text.append(line.text + "\n", "bold" if line.head else "red" if line.bad else "")

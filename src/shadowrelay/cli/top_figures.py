@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from itertools import islice
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from typing_extensions import TypedDict
@@ -23,9 +23,12 @@ from shadowrelay.shown import nodes
 from shadowrelay.shown.fold import MOST, SUM_BY_NAME, Fields, Sum, SumByName, by, fold
 from shadowrelay.shown.nodes import QueuesAnswer, RatesAnswer, StatusesAnswer, WorkersAnswer, node_name
 from shadowrelay.shown.reading import is_told
+from shadowrelay.shown.status import limits_told, reading_told
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
+
+    from shadowrelay.shown.status import PressureEntry
 
 _EVENTS = "shadowrelay_tracking_events_total"
 _READY = "shadowrelay_ready"
@@ -300,6 +303,7 @@ class NodesWatch:
         self._members: dict[str, SeenNode] = {}  # those that the nodes tell of
         self._hops: dict[str, Fields] = {}
         self._held_back: Sequence[Fields] = ()
+        self._pressure: Sequence[Fields] = ()
         self._events: deque[str] = deque(maxlen=_KEPT)
 
     @property
@@ -332,6 +336,21 @@ class NodesWatch:
     def held_back(self) -> Sequence[Fields]:
         """Clients that had too much in a minute, at all nodes, the last one first."""
         return self._held_back
+
+    @property
+    def pressure(self) -> Sequence[Fields]:
+        """The resources of each node that looks at them, with the name of the ``node``."""
+        return self._pressure
+
+    def frame(self, now: datetime) -> TopFrame:
+        return TopFrame(
+            nodes=self.nodes,
+            events=self.events,
+            now=now,
+            hops=self.hops,
+            held_back=self.held_back,
+            pressure=self.pressure,
+        )
 
     def start(self) -> None:
         for client in self._clients:
@@ -375,6 +394,12 @@ class NodesWatch:
             rates = []
         self._hops = {one["next_hop"]: one for one in nodes.together(queues)}
         self._held_back = nodes.total(statuses).get("held_back") or ()
+        self._pressure = [
+            {"node": one["node"], **each}
+            for one in statuses
+            if one["answers"]
+            for each in one["status"].get("pressure") or ()
+        ]
         at = {one["node"]: one for one in queues}
         came = {one["node"]: one for one in rates if one["answers"]}
         self._members = {
@@ -519,7 +544,8 @@ class TopLine:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopFrame:
     """What a frame shows. ``events``: the newest last. ``hops``: what all nodes tell of queues, by name.
-    ``held_back``: clients that had too much in a minute, the last one first.
+    ``held_back``: clients that had too much in a minute, the last one first. ``pressure``: resources, each
+    with its ``node``.
     """
 
     nodes: Sequence[SeenNode]
@@ -527,6 +553,7 @@ class TopFrame:
     now: datetime
     hops: Mapping[str, Fields] = field(default_factory=dict)
     held_back: Sequence[Fields] = ()
+    pressure: Sequence[Fields] = ()
     sorted_by: Sorted = Sorted.MESSAGES
     paused: bool = False
 
@@ -536,7 +563,7 @@ def draw(frame: TopFrame, width: int, height: int = 1000) -> list[TopLine]:
     width = max(width, _LEAST)
     every = figures(frame.nodes)
     lines = [*_head(frame, every), TopLine(""), *_queues(frame, every, width)]
-    lines += [TopLine(""), *_members(frame, width), *_held_back(frame)]
+    lines += [TopLine(""), *_members(frame, width), *_pressed(frame), *_held_back(frame)]
     room = height - len(lines) - 2
     if frame.events and room > 0:
         lines += [TopLine(""), TopLine("events", head=True)]
@@ -623,6 +650,20 @@ def _members(frame: TopFrame, width: int) -> list[TopLine]:
             state = "reachable" if reachable else "unreachable"
             lines.append(TopLine(_member(names, name, state, ["–"] * 5), bad=not reachable))
     return lines
+
+
+def _pressed(frame: TopFrame) -> list[TopLine]:
+    """The resources of each node that looks at them, with their limits where one is scarce."""
+    lines = [TopLine(""), TopLine("resources", head=True)] if frame.pressure else []
+    for name, found in groupby(frame.pressure, key=lambda one: str(one["node"])):
+        each = [cast("PressureEntry", one) for one in found]
+        told = [f"{one['resource'].replace('_', ' ')} {reading_told(one)}{_scarce(one)}" for one in each]
+        lines.append(TopLine(clean(f"{name}: {', '.join(told)}"), bad=any(map(_scarce, each))))
+    return lines
+
+
+def _scarce(one: PressureEntry) -> str:
+    return "" if one["level"] == "low" else f" {one['level'].upper()} ({limits_told(one)})"
 
 
 def _held_back(frame: TopFrame) -> list[TopLine]:

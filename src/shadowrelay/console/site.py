@@ -18,6 +18,7 @@ from starlette.routing import Route
 from shadowrelay.console import words
 from shadowrelay.core.messages import FOREVER
 from shadowrelay.core.spelling import readable
+from shadowrelay.shown.status import limits_told, reading_told
 
 FRAGMENTS = "x-fragments"
 ZONE = "shadowrelay-zone"
@@ -70,6 +71,8 @@ class Site:
             "span": words.span,
             "listed": words.listed,
             "sentence": words.sentence,
+            "reading": reading_told,
+            "limits": limits_told,
         }
         self._templates.globals["many"] = words.many
 

@@ -39,6 +39,10 @@ class Resource(StrEnum):
     UNCOMMITTED = "uncommitted"
 
 
+PERCENT = frozenset({Resource.DATA_DISK, Resource.LOG_DISK, Resource.MEMORY})
+"""Those whose readings are percent; the others are counts."""
+
+
 class Inflow(IntEnum):
     """Kinds of what comes in, in the order in which pressure refuses them.
 
@@ -84,11 +88,14 @@ class PressureStanding:
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """How one resource is, as it is shown."""
+    """How one resource is, as it is shown. ``limits``: the readings of low to medium, medium to high, high to
+    medium and medium to low.
+    """
 
     resource: Resource
     level: PressureLevel
     reading: float
+    limits: tuple[float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True)

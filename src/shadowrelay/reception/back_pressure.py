@@ -12,6 +12,7 @@ import structlog
 from shadowrelay.core.decisions import Decision
 from shadowrelay.core.messages import Role, Stage
 from shadowrelay.core.pressure import (
+    PERCENT,
     Pressure,
     PressureStanding,
     Resource,
@@ -32,8 +33,6 @@ log = structlog.get_logger(__name__)
 
 LOOK = 2.0
 """Seconds between two looks."""
-
-_PERCENT = frozenset({Resource.DATA_DISK, Resource.LOG_DISK, Resource.MEMORY})
 
 _NOT_LOOKED_AT = (0.0, None)
 
@@ -112,8 +111,10 @@ class BackPressure:
         """How each resource is, as of the last look; none while nothing is looked at."""
         if self.limits is None:
             return []
-        board = self.board
-        return [Pressure(what, board.standing(what).level, board.reading(what)) for what in Resource]
+        board, marks = self.board, self.limits.of
+        return [
+            Pressure(what, board.standing(what).level, board.reading(what), marks[what]) for what in Resource
+        ]
 
     def _part(self) -> WorkerPart:
         queued = self._database.ledger.tally.staged(Role.PRIMARY, Stage.QUEUED)
@@ -121,7 +122,7 @@ class BackPressure:
 
     @staticmethod
     def _told(one: Pressure) -> str:
-        unit = " %" if one.resource in _PERCENT else ""
+        unit = " %" if one.resource in PERCENT else ""
         return f"{_NAMES[one.resource]} {one.reading:,.0f}{unit} ({one.level.name.lower()})"
 
     def _decide(self, disks: Mapping[Resource, DiskReading | None], now: float) -> None:

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from shadowrelay.core.identifiers import ServerName
 from shadowrelay.core.members.pace import Amount, share
+from shadowrelay.core.pressure import PERCENT
 from shadowrelay.core.workers import node_of, number_of, workers_called
 from shadowrelay.shown.fold import (
     ALL_ASKED,
@@ -293,11 +294,26 @@ def _last_first(values: Sequence[Sequence[Fields]], at: Folding) -> list[Fields]
 
 
 class PressureEntry(TypedDict):
-    """How scarce a resource is: ``level`` low, medium, high or full. ``reading``: percent, or a count."""
+    """How scarce a resource is: ``level`` low, medium, high or full. ``reading``: percent, or a count.
+    ``limits``: the readings of low to medium, medium to high, high to medium and medium to low.
+    """
 
     resource: Annotated[str, FIRST]
     level: Annotated[str, worst("full", "high", "medium", "low")]
     reading: Annotated[float, MOST]
+    limits: Annotated[list[float], FIRST]
+
+
+def reading_told(one: PressureEntry) -> str:
+    """``97 %``, or a count."""
+    number = f"{one['reading']:,.1f}".removesuffix(".0")
+    return f"{number} %" if one["resource"] in PERCENT else number
+
+
+def limits_told(one: PressureEntry) -> str:
+    """``96/99/97/94``, as in the settings. A node of an older release does not say them."""
+    limits = one.get("limits")
+    return "/".join(f"{limit:.0f}" for limit in limits) if isinstance(limits, list) else "–"
 
 
 class StatusEntry(CountsEntry):
