@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import smtplib
 import sqlite3
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from running_lab import INSIDE, OUTSIDE, RunningLab, text, wait_until
+from scarce import FULL, reply_to_mail, slow_disk
 
 from shadowlab.disks import Disk, lacking, mounted
 from shadowlab.errors import LabError
@@ -26,7 +24,6 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 MIB = 2**20
 MINIMUM = 8 * MIB
-FULL = "452 4.3.1 Insufficient system resources"
 
 
 @pytest.fixture
@@ -37,15 +34,6 @@ def disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Disk]:
     place = tmp_path / "lab" / "nodes" / "mx1" / "data"
     with mounted(tmp_path / "disk.img", place, getattr(request, "param", 40) * MIB) as disk:
         yield disk
-
-
-def reply_to_mail(lab: RunningLab, name: str, source: str = "127.0.0.1") -> str:
-    """What a sender is told before it sends its content."""
-    host, port = lab.cluster.node(name).smtp
-    with smtplib.SMTP(host, port, local_hostname=CLIENT, source_address=(source, 0)) as client:
-        client.ehlo()
-        code, text = client.mail("sender@outside.test")
-        return f"{code} {text.decode()}"
 
 
 def large(lab: RunningLab, name: str) -> int:
@@ -86,73 +74,6 @@ def test_a_full_disk_puts_mail_off_and_everything_else_goes_on(disk: Disk, lab: 
     wait_until(lambda: lab.offer(to="mx2", recipients=(INSIDE,)), "its copies are taken again")
     lab.verify()
     assert [lab.events(name, "RESUBMIT") for name in ("mx1", "mx2")] == [[], []]
-
-
-@contextmanager
-def mail_comes(lab: RunningLab) -> Iterator[None]:
-    """All the time, to both nodes, from a client that is in no relay network."""
-    over = threading.Event()
-
-    def send() -> None:
-        while not over.wait(0.1):
-            for name in ("mx1", "mx2"):
-                lab.offer(to=name, recipients=(INSIDE,))
-
-    sending = threading.Thread(target=send)
-    sending.start()
-    try:
-        yield
-    finally:
-        over.set()
-        sending.join()
-
-
-@pytest.mark.parametrize("disk", [300], ids=["of 300 MiB"], indirect=True)
-def test_before_a_disk_is_full_strangers_are_refused_then_senders_and_copies_last(
-    disk: Disk, lab: RunningLab
-) -> None:
-    """Two workers go by one level; under load nothing is lost that was acknowledged; no restart."""
-    trusted = "127.0.0.2"
-    lab.up(
-        "minimum_free_disk=2MiB",
-        "shadow_resubmit_time_span=1h",
-        f'relay_networks=["{trusted}/32"]',
-        nodes=2,
-        workers=2,
-        environs={
-            "mx1": {  # mx2 has the disk of this machine
-                "SHADOWRELAY_BACK_PRESSURE__ENABLED": "true",
-                "SHADOWRELAY_BACK_PRESSURE__DATA_DISK": "50/70/60/40",
-            }
-        },
-    )
-    size = shutil.disk_usage(disk.place).total
-
-    def refused() -> tuple[bool, bool]:
-        """Strangers, and others; asked often enough that each worker was."""
-        asked = [[reply_to_mail(lab, "mx1", source) for _ in range(6)] for source in ("127.0.0.1", trusted)]
-        return asked[0] == [FULL] * 6, asked[1] == [FULL] * 6
-
-    with mail_comes(lab):
-        wait_until(lambda: refused() == (False, False), "all is taken")
-        disk.leave(int(size * 0.45))
-        wait_until(lambda: refused() == (True, False), "strangers are refused")
-        disk.leave(int(size * 0.25))
-        wait_until(lambda: refused() == (True, True), "all senders are refused")
-        assert lab.offer(to="mx2", recipients=(INSIDE,)), "copies are taken"
-        disk.leave(MIB)
-        wait_until(lambda: not lab.offer(to="mx2", recipients=(INSIDE,)), "copies are refused last")
-        assert refused() == (True, True)
-        disk.clear()
-        wait_until(lambda: lab.offer(to="mx2", recipients=(INSIDE,)), "copies are taken again")
-        wait_until(lambda: refused() == (False, False), "it is over, without a restart")
-    lab.verify()
-    levels = [row["source-context"] for row in lab.events("mx1", "BACKPRESSURE")]
-    assert levels[0] == "data_disk: low to medium"
-    assert levels[-1].endswith(" to low")
-    # The floor may refuse copies before the next look finds the disk full.
-    assert {"low", "medium", "high"} <= {one.rpartition(" ")[2] for one in levels}
-    assert lab.events("mx2", "BACKPRESSURE") == []
 
 
 @pytest.mark.parametrize("to", ["mx1", "mx2"], ids=["the owner's disk", "the holder's disk"])
@@ -231,30 +152,6 @@ def test_a_node_does_not_start_on_a_database_that_another_program_has_locked(lab
     lab.cluster.accept()
     lab.verify()
     assert [lab.events(name, "RESUBMIT") for name in ("mx2", "mx3")] == [[], []]
-
-
-def traced(process: str) -> bool:
-    """Somebody traces every thread of it."""
-    found = [path.read_text("ascii") for path in Path(f"/proc/{process}/task").glob("*/status")]
-    return bool(found) and not any("TracerPid:\t0\n" in each for each in found)
-
-
-@contextmanager
-def slow_disk(lab: RunningLab, name: str) -> Iterator[None]:
-    """Each sync of this node takes a fifth of a second longer."""
-    if shutil.which("strace") is None:
-        pytest.skip("there is no strace (apt-get install strace)")
-    calls = "fsync,fdatasync"
-    slowed = ["-e", f"trace={calls}", "-e", f"inject={calls}:delay_enter=200ms"]
-    process = str(lab.cluster.process(name).pid)
-    tracer = subprocess.Popen(["strace", "-f", "-qq", "-o", "/dev/null", *slowed, "-p", process])
-    try:
-        wait_until(lambda: traced(process), "strace has all its threads")
-        yield
-        assert tracer.poll() is None, "strace slowed it down to the end"
-    finally:
-        tracer.terminate()
-        tracer.wait(30)
 
 
 @pytest.mark.parametrize("name", ["mx1", "mx2"])

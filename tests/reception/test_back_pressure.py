@@ -219,6 +219,19 @@ async def test_a_disk_that_hangs_holds_nothing_up_and_counts_as_full(
         assert await rows(node) == ["log_disk: low to full", "log_disk: full to low"]
 
 
+async def test_memory_that_was_freed_is_given_back_under_pressure(tmp_path: Path) -> None:
+    """Its allocator keeps what is freed between what is in use, and that would read as in use for ever."""
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS) as (node, _):
+        freed, kept = map(list, zip(*((bytes(60_000), bytes(1_000)) for _ in range(4_000)), strict=True))
+        pressed = given(memory="80/90/85/80", memory_limit=int(memory_in_use() / 0.93))
+        await look(node, **OTHERS, **pressed)
+        assert await refused_by(node) == {"strangers", "trusted"}
+        freed.clear()
+        await look(node)
+        assert await refused_by(node) == set()
+        assert len(kept) == 4_000
+
+
 async def test_a_long_queue_refuses_no_copy_and_no_mail_that_is_settled(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **given(queue="2/3/2/1")) as (node, _):
         for _ in range(3):

@@ -80,7 +80,8 @@ class Spool:
     async def seal(self) -> Content:
         """Finish the content: in memory, or durable in a file (file and directory). Raises OSError."""
         if self._file is None:
-            return Content(data=b"".join(self._parts))
+            self._parts = [b"".join(self._parts)]  # in memory once: what is offered is what is committed
+            return Content(data=self._parts[0])
         await asyncio.to_thread(self._sync)
         return Content(path=self._path)
 

@@ -27,7 +27,15 @@ from shadowrelay.core.tracking import PressureChanged
 from shadowrelay.core.values import dataclass
 from shadowrelay.database.room import Room
 from shadowrelay.database.transport import TransportDatabase
-from shadowrelay.readings import PATIENCE, ReadingsBoard, ThreadedQuestion, WorkerPart, disk, memory_in_use
+from shadowrelay.readings import (
+    PATIENCE,
+    ReadingsBoard,
+    ThreadedQuestion,
+    WorkerPart,
+    disk,
+    give_memory_back,
+    memory_in_use,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +103,8 @@ class BackPressure:
             self.board.forget()
             return
         now = self._seconds()
+        if self.board.standing(Resource.MEMORY).level:
+            give_memory_back()  # or it would read as in use for ever, once a flood is over
         self.board.say(self._part(), now)
         if self.board.decides(now):
             read = await asyncio.gather(*map(self._disk, self._disks)) if self.limits else ()
