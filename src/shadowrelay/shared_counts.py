@@ -19,6 +19,7 @@ import os
 import secrets
 import threading
 from collections import Counter, deque
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Protocol
 
@@ -154,24 +155,25 @@ class MinuteCounts:
         self._taken: deque[tuple[float, str, int]] = deque()  # when it is over, what counts, and its weight
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, key: str, most: int | None, weight: int = 1) -> bool:
-        """Count one more for a minute, unless that is more than ``most``; returns whether it was counted."""
+    def take(self, key: str, most: int | None, weight: int = 1) -> float:
+        """Count one more for a minute, unless that is more than ``most``. Returns until when it
+        counts, on the clock of the loop; 0.0: not at all.
+        """
         self._give_back()
         if not self.counts.take(key, most, weight):
-            return False
+            return 0.0
         loop = asyncio.get_running_loop()
-        self._taken.append((loop.time() + MINUTE, key, weight))
+        until = loop.time() + MINUTE
+        self._taken.append((until, key, weight))
         if self._timer is None:  # other workers count these too: they go though nobody comes here any more
             self._timer = loop.call_later(MINUTE, self._over)
-        return True
+        return until
 
-    def give(self, key: str) -> None:
-        """What was counted last is not to count."""
-        for index in range(len(self._taken) - 1, -1, -1):
-            if self._taken[index][1] == key:
-                self.counts.give(key, self._taken[index][2])
-                del self._taken[index]
-                return
+    def give(self, key: str, until: float) -> None:
+        """What counts until then is to count no more; nothing, if its minute is over."""
+        with suppress(ValueError):
+            self._taken.remove((until, key, 1))
+            self.counts.give(key)
 
     def _over(self) -> None:
         self._timer = None

@@ -21,7 +21,7 @@ from shadowlab.ports import free_ports
 from shadowrelay import shared_counts
 from shadowrelay.core.delivery import operated
 from shadowrelay.core.delivery.hosts import Host
-from shadowrelay.core.delivery.shaping import LaneLimits
+from shadowrelay.core.delivery.shaping import LaneLimits, Pattern
 from shadowrelay.core.identifiers import NextHop, RequestId
 from shadowrelay.core.operating import By
 from shadowrelay.delivery import queue
@@ -232,6 +232,41 @@ async def test_whoever_fills_the_counts_of_strangers_pauses_no_next_hop() -> Non
     lanes = [shaping.lane(NextHop(f"mx/{number}.example"), "") for number in range(100)]
     assert not any(lane and shaping.held_back(lane) for lane in lanes)
     assert not any(lane and shaping.yields(lane.key) for lane in lanes)
+
+
+async def test_a_pause_ends_though_the_machine_slept_for_hours() -> None:
+    now = NOW
+    shaping = Shaping(lambda: now, lambda: None)
+    every = LaneLimits(name="a", match=("*",), connections=1, first_connections=1, growth=1)
+    less = Pattern(
+        name="less", match=("*",), code=421, enhanced="", text=("less",), pause=timedelta(minutes=5)
+    )
+    shaping.take([every], [less])
+    lane = shaping.lane(OUT, "mx.example")
+    assert lane
+    assert shaping.heard(lane, "421 4.7.0 Less, please")
+    assert shaping.paused(lane)
+    now += timedelta(hours=2)
+    shaping.prune()
+    await eventually(lambda: not shaping.paused(lane))
+
+
+async def test_what_was_not_sent_takes_no_count_of_another_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_counts, "MINUTE", 0.2)
+    shaping = Shaping(lambda: NOW, lambda: None)
+    some = {"connections": 1, "first_connections": 1, "growth": 1, "messages_per_minute": 1}
+    shaping.take([LaneLimits(name="a", match=("*",), **some)], ())
+    lane = shaping.lane(OUT, "mx.example")
+    assert lane
+    first = shaping.message(lane)
+    await eventually(lambda: not shaping.held_back(lane))
+    monkeypatch.setattr(shared_counts, "MINUTE", 3600.0)
+    second = shaping.message(lane)
+    shaping.unsent(lane, first)
+    assert shaping.held_back(lane)
+    shaping.unsent(lane, second)
+    assert not shaping.held_back(lane)
+    shaping.stop()
 
 
 async def test_no_more_than_so_many_messages_go_in_a_minute(

@@ -448,12 +448,12 @@ class Sender:
             session = session if session is not None and connected else self._hosts.session(server, group)
             if lane is not None and not connected:
                 await self._make_place(lane, outbound, session)
-            counted = False
+            counted = 0.0
             outbound.busy.add(session)
             try:
                 if not connected:
                     await self._connect(session, claimed, outbound)
-                counted = lane is not None and self._count(lane, outbound, session)
+                counted = self._count(lane, outbound, session) if lane is not None else 0.0
                 envelope = claimed.copy.envelope
                 wanted = partial(self._still_ours, claimed)
                 return session, await session.deliver(
@@ -476,7 +476,7 @@ class Sender:
                 raise
             except ConnectionFailed as failed:
                 if lane is not None and counted:
-                    self._shaping.unsent(lane)
+                    self._shaping.unsent(lane, counted)
                 if not failed.reused:
                     self._close(session)
                     raise
@@ -505,10 +505,10 @@ class Sender:
             if not (await asyncio.wait({closing}, timeout=HELD))[0]:
                 raise NoRoom
 
-    def _count(self, lane: Lane, outbound: Outbound, session: DeliverySession) -> bool:
-        """Count the message that is about to be sent. Raises NoRoom, the session idle."""
-        if self._shaping.message(lane):
-            return True
+    def _count(self, lane: Lane, outbound: Outbound, session: DeliverySession) -> float:
+        """Count the message that is about to be sent; returns until when it counts. Raises NoRoom: it waits."""
+        if until := self._shaping.message(lane):
+            return until
         outbound.idle.append((session, asyncio.get_running_loop().time()))
         raise NoRoom
 

@@ -7,6 +7,7 @@ is known to each worker alone: it opens no connection when all workers together 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
@@ -200,17 +201,16 @@ class Shaping:
     def yielded(self, lane: str) -> None:
         self._yielded[lane] = asyncio.get_running_loop().time() + YIELDED
 
-    def message(self, lane: Lane) -> bool:
-        """Count a message that is about to be sent; False: it has to wait."""
+    def message(self, lane: Lane) -> float:
+        """Count a message that is about to be sent. Returns until when it counts; 0.0: it has to wait."""
         if self.paused(lane):
-            return False
+            return 0.0
         most = lane.shape.messages_per_minute
-        return most is None or self._minutes.take(_minute(lane.key), most)
+        return math.inf if most is None else self._minutes.take(_minute(lane.key), most)
 
-    def unsent(self, lane: Lane) -> None:
-        """The message that was counted last was not sent after all."""
-        if lane.shape.messages_per_minute is not None:
-            self._minutes.give(_minute(lane.key))
+    def unsent(self, lane: Lane, until: float) -> None:
+        """The message that counts until then was not sent after all."""
+        self._minutes.give(_minute(lane.key), until)
 
     def taken(self, lane: Lane) -> None:
         """The server took a message."""
@@ -253,8 +253,8 @@ class Shaping:
 
     def _wait(self, lane: str, ended: int) -> None:
         """Look at the pause again when it is over, and before that for an operator who ends it."""
-        until = self._paces[lane].paused_until or self._clock()
-        left = (until - self._clock()).total_seconds()
+        pace, now = self._paces.get(lane), self._clock()  # a pause that is long over is forgotten
+        left = (pace.paused_until - now).total_seconds() if pace and pace.paused_until else 0.0
         if left <= 0:
             self._goes_on(lane)
             return
