@@ -506,7 +506,7 @@ class Sender:
                 raise NoRoom
 
     def _count(self, lane: Lane, outbound: Outbound, session: DeliverySession) -> float:
-        """Count the message that is about to be sent; returns until when it counts. Raises NoRoom: it waits."""
+        """Count the message to be sent; returns until when it counts. Raises NoRoom: it has to wait."""
         if until := self._shaping.message(lane):
             return until
         outbound.idle.append((session, asyncio.get_running_loop().time()))
