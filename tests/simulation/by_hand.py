@@ -61,6 +61,8 @@ def give(
     world, now = node.world, node.clock()
     sending = [hop for one, hop in node.active if one == message_id]
     if verb is Verb.RESUME:
+        if message_id in world.quarantined:
+            world.quarantined[message_id] = True
         for order in world.orders:
             if order.message_id == message_id and order.verb is Verb.SUSPEND:
                 order.ended = min(order.ended, world.now)

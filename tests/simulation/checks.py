@@ -33,6 +33,7 @@ from shadowrelay.core.tracking_row import TrackingEvent
 
 from . import by_hand, given_back, pressing, rot
 from .ages import Ages
+from .filters import ON_RECORD, Filtered
 from .pressing import PATIENCE
 from .world import LATE, SLACK, SPAN, Broken, Delivery, World, healthy_for
 
@@ -74,6 +75,7 @@ class Invariants:
         default_factory=dict
     )  # on disks, since
     without_records: set[ServerName] = field(default_factory=set)  # they lost what they had on record
+    filtered: set[MessageId] = field(default_factory=set)  # of which a row says what filters did
     keep_log: bool = False
     ages: Ages = field(init=False)
 
@@ -94,6 +96,7 @@ class Invariants:
                 continue  # it changes nothing at the giver
             if isinstance(event, Discarded):  # by a filter: nothing is kept
                 world.refused.add(event.copy.id)
+                self.filtered.add(event.copy.id)
                 world.removed |= {(event.copy.id, one.number) for one in event.copy.recipients}
                 continue
             if about is not None and about.id not in touched and not _settled_before(node, event):
@@ -107,6 +110,8 @@ class Invariants:
                 and not world.switched
             ):
                 raise Broken(f"{node.name}: {event.copy.id} was accepted exposed, against policy")
+            if isinstance(event, Receive) and (event.quarantined or event.unfiltered):
+                self.filtered.add(event.copy.id)
             if isinstance(event, Journaled):
                 self._journaled(node, event)
             if isinstance(event, Resubmit) and node.pressure and node.pressure.pressed_for > PATIENCE:
@@ -259,7 +264,10 @@ class Invariants:
                 raise Broken(f"{message_id} was delivered before its 451")
 
     def acknowledged(self, message_id: MessageId) -> None:
-        self.world.submissions[message_id].acknowledged = self.world.now
+        sent = self.world.submissions[message_id]
+        sent.acknowledged = self.world.now
+        if sent.became in (Filtered.DISCARDED, *ON_RECORD) and message_id not in self.filtered:
+            raise Broken(f"{message_id} has its 250, and no row says that it was {sent.became.value}")
         self.available(message_id)
 
     # The rules.
@@ -425,7 +433,7 @@ class Invariants:
         found = []
         for node in self.world.nodes.values():
             copy = node.ledger.durable_copy(message_id)
-            octets = (content_of or message_id).encode()
+            octets = self.world.content_of(content_of or message_id)
             if copy is not None and node.ledger.state.content(message_id) == octets:
                 found.append(copy)
         return found

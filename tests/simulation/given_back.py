@@ -120,10 +120,12 @@ def _made(checks: Invariants, node: Node, event: Resubmit) -> None:
             raise Broken(f"{what} crosses the boundary: {one.address}")
         if not world.was_delivered(event.original, one.number):
             raise Broken(f"{what} goes to {one.address}, who never had it")
-    if new.digests is None or new.digests.content != of_content(event.original.encode()):
+    if new.digests is None or new.digests.content != of_content(world.content_of(event.original)):
         raise Broken(f"{what} has another content")
     if new.envelope.sender != submission.sender:
         raise Broken(f"{what} has another sender")
+    if any(one.suspended for one in new.recipients):
+        raise Broken(f"{what} is quarantined again")
     _may_make(checks, node, event, what)
     entries = world.resubmissions.setdefault((event.request, event.original), [])
     if any(entry.id != new.id for entry in entries):

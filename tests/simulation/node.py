@@ -943,8 +943,10 @@ class Node:
         filters of this node, which see the message before anybody else (None: there are none).
         """
         if becomes is not None:
+            becomes = self.world.filters_down.get(self.name, becomes)
             arrival = filters.through(arrival, becomes, arrival.received_at)
-        if becomes in (Filtered.REFUSED, Filtered.PUT_OFF):
+            self.world.filtered(arrival, becomes)
+        if becomes in (Filtered.REFUSED, Filtered.PUT_OFF, Filtered.DOWN):
             self.world.refused.add(arrival.id)
             reply("550" if becomes is Filtered.REFUSED else "451")
             return

@@ -17,6 +17,7 @@ from .by_hand import APART, LOSSES, Hand, is_slow
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
 from .clocks import Stepping, of_every_third, tells_time
+from .filtering import Filtering
 from .hosts import Machines, planned
 from .memory_ledger import CheckedLedger, Disagreement
 from .node import Node
@@ -55,8 +56,10 @@ def together(places: Sequence[MemberPlace], names: Collection[str]) -> tuple[Mem
     return tuple(replace(place, host="rack0") if place.name in names else place for place in places)
 
 
-PRESSED = 0x10C8
-"""Drawn apart from everything else, and so that no seed on record for a planted fault is under pressure."""
+PRESSED, FILTERED = 0x10C8, 0x272D
+"""They decide which seeds have pressure, and filters: drawn apart, and so that those stay what they were that
+are on record for other planted faults.
+"""
 
 KINDS = (
     "crash",
@@ -184,6 +187,8 @@ class Run:
         self.world.tells_time = tells_time(seed)
         pressed = random.Random(seed ^ PRESSED).random() < 0.15
         self.pressing = Pressing(self.world, random.Random(seed ^ 0x4E55)) if pressed else None
+        filtered = random.Random(seed ^ FILTERED).random() < 0.15
+        self.filtering = Filtering(self.world, random.Random(seed ^ 0xF117)) if filtered else None
         self.checks = make_boundary(self.world, sql=self.plan.sql)
         self.operator = Operator(self.world, self.asking) if asks else None
         self.stepping = Stepping(self.world, seed, still=still) if of_every_third(seed) else None
@@ -281,6 +286,8 @@ class Run:
             client = Client(world, self.checks, len(self.clients) + 1, sender, recipients, homes)
             if self.pressing:
                 client.inflow = self.pressing.inflow()
+            if self.filtering:
+                client.becomes = self.filtering.becomes()
             self.clients.append(client)
             world.after(start - world.now + 4.0 * draw.random(), client.submit)
         self.favourite = favourite
@@ -605,6 +612,8 @@ class Run:
                 self.stepping.plan(start)
             if self.pressing:
                 self._press(self.pressing, start)
+            if self.filtering:
+                self.filtering.plan(start)
             healed = index + 1
             if problem := self._until(
                 lambda healed=healed: "" if self.healed >= healed else "not healed", 60.0
@@ -627,6 +636,8 @@ class Run:
             self.operator.finish()
         if self.hand:
             self.hand.finish()
+        if self.filtering:
+            self.filtering.finish()
         world.noise = replace(world.noise, loss=0.0, repeat=0.0)
         if problem := self._until(
             lambda: unrest(world) or (self.stepping.doubted() if self.stepping else ""), 120.0

@@ -15,9 +15,12 @@ from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerNa
 from shadowrelay.core.messages import TlsWish
 from shadowrelay.core.policy import Policy
 from shadowrelay.core.pressure import Resource
+from shadowrelay.core.reception.redundancy import Arrival
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import EMPTY
 from shadowrelay.core.requests import Selector
+
+from .filters import NOT_KEPT, Filtered, octets_of
 
 if TYPE_CHECKING:
     from .by_hand import Order
@@ -80,6 +83,7 @@ class Submission:
     began: float
     answer: str = ""  # what the node decided to say
     redundant: bool = False  # when it was accepted
+    became: Filtered = Filtered.CHANGED  # at the filters
     acknowledged: float | None = None  # when the client had its 250
 
     @property
@@ -153,6 +157,8 @@ class World:
         self.deliveries: dict[tuple[MessageId, int], list[Delivery]] = {}
         self.reports: dict[MessageId, tuple[MessageId, int]] = {}  # DSN to (message, recipient)
         self.refused: set[MessageId] = set()  # answered 451
+        self.filters_down: dict[ServerName, Filtered] = {}  # nodes, and what a message becomes there
+        self.quarantined: dict[MessageId, bool] = {}  # has an operator asked to resume it?
         self.unkept: set[MessageId] = set()  # of these no node may store anything
         self.turned_away: Counter[str] = Counter()  # by pressure and filters
         self.requests: dict[RequestId, Asked] = {}
@@ -254,14 +260,33 @@ class World:
     def fault(self, kind: str) -> None:
         self.faults[kind] = self.faults.get(kind, 0) + 1
 
+    def filtered(self, arrival: Arrival, became: Filtered) -> None:
+        """That is what filters made of what a client sent."""
+        sent = self.submissions[arrival.id]
+        sent.became = became
+        if became is not Filtered.CHANGED:
+            self.turned_away[f"filters: {became}"] += 1
+        if became in NOT_KEPT:
+            self.unkept.add(arrival.id)
+        elif became is Filtered.QUARANTINED:
+            self.quarantined[arrival.id] = False
+        elif became is Filtered.UNFILTERED:
+            sent.sender = arrival.envelope.sender
+            sent.recipients = tuple((one.number, one.address, one.next_hop) for one in arrival.recipients)
+
+    def content_of(self, message_id: MessageId) -> bytes:
+        """What a next hop gets of a message: what filters made of it, if they were asked."""
+        sent = self.submissions.get(message_id)
+        return octets_of(message_id, sent.became if sent else Filtered.CHANGED)
+
     def compare(self, message_id: MessageId, recipients: tuple[tuple[int, str], ...], content: bytes) -> None:
         """What a next hop is given is what a client sent, or a report, for those it was sent to."""
         if message_id in self.journaled:
-            if content != self.journaled[message_id].encode() or recipients != ((1, JOURNAL),):
+            if content != self.content_of(self.journaled[message_id]) or recipients != ((1, JOURNAL),):
                 self.wrong.append(f"DAMAGED: {message_id} came to the journal as {content!r}")
             return
         if made := self.expanded.get(message_id):
-            if content != made.original.encode() or not set(recipients) <= set(made.members):
+            if content != self.content_of(made.original) or not set(recipients) <= set(made.members):
                 self.wrong.append(f"DAMAGED: {message_id} came to members as {content!r}")
             return
         original = self.originals.get(message_id, message_id)
@@ -270,7 +295,7 @@ class World:
             if not content.startswith(f"report {message_id} made by".encode()):
                 self.wrong.append(f"a damaged report: {content!r}")
             return
-        if content != original.encode():
+        if content != self.content_of(original):
             self.wrong.append(f"DAMAGED: {message_id} was delivered as {content!r}")
         addresses = {number: address for number, address, _ in sent.recipients}
         for number, address in recipients:
@@ -368,6 +393,8 @@ class Sink:
         """The final dot arrived. ``reply`` gets the answer per recipient, None when it is lost."""
         world = self.world
         world.compare(message_id, recipients, content)
+        if world.quarantined.get(message_id, True) is False:
+            world.wrong.append(f"QUARANTINED: {node} sends {message_id}, which nobody resumed")
         if world.now < self.closed_until:
             reply({number: "451 4.3.2 Not now" for number, _ in recipients}, ())
             return
