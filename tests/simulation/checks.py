@@ -31,7 +31,7 @@ from shadowrelay.core.tracking import (
 )
 from shadowrelay.core.tracking_row import TrackingEvent
 
-from . import by_hand, given_back, pressing, rot
+from . import by_hand, given_back, rot
 from .ages import Ages
 from .filters import ON_RECORD, Filtered
 from .pressing import PATIENCE
@@ -715,7 +715,7 @@ def _unjournaled(world: World) -> list[MessageId]:
 
 def unrest(world: World) -> str:
     """What still keeps the boundary from being empty and quiet; '' when nothing does."""
-    return _queues(world) or given_back.unfinished(world) or pressing.unrest(world)
+    return _queues(world) or given_back.unfinished(world)
 
 
 def _queues(world: World) -> str:

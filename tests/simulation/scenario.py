@@ -343,7 +343,7 @@ class Scenario:
         """Until everything is quiet, then the sums: nothing may be lost, every duplicate has its cause."""
         self.world.run(self.world.now + 1.0)
         deadline = self.world.now + 120.0
-        while (problem := unrest(self.world)) and self.world.now < deadline:
+        while (problem := unrest(self.world) or pressing.unrest(self.world)) and self.world.now < deadline:
             self.world.run(self.world.now + 0.5)
         self.checks.everything()
         verdict = judge(self.checks)

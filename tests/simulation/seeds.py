@@ -12,7 +12,7 @@ from shadowrelay.core.policy import Policy, ShadowMessagePreference
 from shadowrelay.core.reception.shadow_servers import MemberPlace
 from shadowrelay.core.recipients import LISTS, AddressBook, DistributionList
 
-from . import rot
+from . import pressing, rot
 from .by_hand import APART, LOSSES, Hand, is_slow
 from .checks import Broken, Invariants, Verdict, judge, repaired, unrest
 from .clients import Client
@@ -640,7 +640,10 @@ class Run:
             self.filtering.finish()
         world.noise = replace(world.noise, loss=0.0, repeat=0.0)
         if problem := self._until(
-            lambda: unrest(world) or (self.stepping.doubted() if self.stepping else ""), 120.0
+            lambda: (
+                unrest(world) or pressing.unrest(world) or (self.stepping.doubted() if self.stepping else "")
+            ),
+            120.0,
         ):
             return f"not drained: {problem}"
         for node in world.nodes.values():
