@@ -154,8 +154,8 @@ class NodesPressure(BackPressure):
             for go_on in waiting:
                 go_on()
 
-    def _readings(self, disks: Any, now: float) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
-        del disks, now
+    def _readings(self, disks: Any) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
+        del disks
         for what, marks in _LIMITS.of.items():
             yield what, (self.readings.get(what, 0.0), _MARKS[what](*marks))
 
