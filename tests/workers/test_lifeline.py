@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from shadowlab.ports import free_ports
+from shadowrelay.readings import WorkerPart
 from shadowrelay.settings import Settings, settings_from_tree
 from shadowrelay.workers import supervision
 from shadowrelay.workers import supervisor as supervising
 from shadowrelay.workers.supervision import State
 from shadowrelay.workers.supervisor import Supervisor
-from shadowrelay.workers.worker import ANSWER, ASK, Lifeline
+from shadowrelay.workers.worker import ANSWER, ASK, Lifeline, board_in
 
 pytestmark = pytest.mark.lab
 
@@ -107,6 +108,20 @@ async def test_siblings_count_a_worker_that_goes_until_it_has_left(tmp_path: Pat
         await until(lambda: node.states()[2] is State.ENDED)
         await until(lambda: node.heard(1) == ["reload 2", "reload 1"])
         assert (tmp_path / "data" / "worker-2" / "left").exists()
+
+
+async def test_what_a_worker_had_of_scarce_resources_is_forgotten_when_its_process_has_ended(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, 2)
+    async with node.running():
+        assert node.supervisor._counts is not None
+        boards = [board_in(node.supervisor._counts, number) for number in (1, 2)]
+        for board in boards:
+            board.say(WorkerPart(memory=100, queue=10, uncommitted=1), 5.0)
+        os.kill(node.supervisor.workers()[1].pid or 0, signal.SIGKILL)
+        await until(lambda: node.supervisor.workers()[1].restarts)
+        assert boards[0].together() == WorkerPart(memory=100, queue=10, uncommitted=1)
 
 
 async def test_siblings_hear_of_a_new_worker_before_it_serves(tmp_path: Path) -> None:
