@@ -76,7 +76,7 @@ def run(
         _run_worker(file, settings, place)
     elif supervised(settings):
         supervisor = Supervisor(settings, lambda: load_settings(file, os.environ), command(file))
-        _until_ended(supervisor.run(), None)
+        _until_ended(_validated_first(settings, supervisor.run), None)
     else:
         _run_worker(file, settings, None)
 
@@ -89,7 +89,18 @@ def _run_worker(file: Path, settings: Settings, place: WorkerPlace | None) -> No
     def read() -> Settings:
         return settings_of(load_settings(file, os.environ), place)
 
-    _until_ended(run_node(settings_of(settings, place), read, worker=place), loop_factory())
+    async def run() -> None:
+        await run_node(settings_of(settings, place), read, worker=place)
+
+    _until_ended(_validated_first(settings, run) if place is None else run(), loop_factory())
+
+
+async def _validated_first(settings: Settings, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    if any(route.dane for route in settings.routes.values()):
+        from shadowrelay.service.validating import validated
+
+        await validated(settings)
+    await run()
 
 
 def _until_ended(

@@ -185,7 +185,13 @@ def resolver(settings: Settings) -> Resolver:
     def is_us(host: MxHost, port: int) -> bool:
         return host.name == own or any(is_own(address, port, listening) for address in host.addresses)
 
-    return Resolver(named, settings.dns.timeout.total_seconds(), is_us)
+    return Resolver(
+        named,
+        settings.dns.timeout.total_seconds(),
+        is_us,
+        authentic=any(route.dane for route in settings.routes.values()),
+        trusted=settings.dns.trust_ad,
+    )
 
 
 def sts_fetcher(settings: Settings, found: Callable[[], Resolver]) -> PolicyFetcher:

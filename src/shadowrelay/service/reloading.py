@@ -30,6 +30,7 @@ from shadowrelay.service.certificates import Certificates
 from shadowrelay.service.live_settings import recipients_of
 from shadowrelay.service.node import Node
 from shadowrelay.service.operating import listed
+from shadowrelay.service.validating import validated
 from shadowrelay.settings import Settings, SettingsInvalid, settings_warnings
 from shadowrelay.settings.outputs import tokens_of
 from shadowrelay.settings.routing import routes, standing
@@ -131,6 +132,7 @@ class Reloading:
             return ReloadShown(restart=found.restart, wrong=wrong), None
         try:
             book = await asyncio.to_thread(self._book, running, found.settings)
+            await validated(found.settings)
             take = self._made(found.settings, book)
             warnings = await asyncio.to_thread(settings_warnings, file)
             warnings += told(file, self._node.in_force.switches)
@@ -151,7 +153,7 @@ class Reloading:
         watched, tokens = Certificates(settings), tuple(tokens_of(settings.admin))
         current = node.current.prepare(settings, book)
         hops, ways = servers(settings), hop_groups(settings)
-        names = resolver(settings) if settings.dns != before.dns else None
+        names = resolver(settings) if _asked_otherwise(before, settings) else None
         members = node.membership.prepare(settings)
         becomes = self._connectors(settings)
         limits, pressed = log_limits(settings), pressure_limits(settings)
@@ -219,3 +221,9 @@ class Reloading:
                 connector.become(other)
             self.certificates = watched
             watched.told()
+
+
+def _asked_otherwise(before: Settings, settings: Settings) -> bool:
+    """Are name servers asked in another way, or others?"""
+    dane = [any(route.dane for route in one.routes.values()) for one in (before, settings)]
+    return settings.dns != before.dns or dane[0] != dane[1]

@@ -508,9 +508,17 @@ def route_checks(settings: Settings, refuse: Refuse) -> Iterator[SettingError]:
         for other in route.alternatives:
             if wrong := _unfit(settings, name, other):
                 yield refuse(f"{key}.alternatives", wrong, value=other)
+    dane = any(route.dane for route in settings.routes.values())
     for index, server in enumerate(settings.dns.servers):
         if not _is_address(server.host):
             yield refuse(f"dns.servers[{index}]", "not an IP address", value=server, allowed="address:port")
+        elif dane and not settings.dns.trust_ad and not ip_address(server.host).is_loopback:
+            yield refuse(
+                f"dns.servers[{index}]",
+                "not on this machine: with dane, who is between could make its answers",
+                value=server,
+                allowed="a resolver on this machine that validates, or dns.trust_ad = true",
+            )
 
 
 def _ways(key: str, route: RouteSettings, refuse: Refuse, *, elsewhere: bool) -> Iterator[SettingError]:
@@ -534,6 +542,10 @@ def _ways(key: str, route: RouteSettings, refuse: Refuse, *, elsewhere: bool) ->
             yield refuse(
                 f"{key}.{name}", _NOT_TO_STRANGERS, allowed="no login with mx; one with host or hosts"
             )
+    if route.dane and not route.mx:
+        yield refuse(f"{key}.dane", "the DNS does not have the hosts", allowed="mx = true")
+    if route.dane and route.tls.value != "opportunistic":
+        yield refuse(f"{key}.dane", f"tls is {route.tls.value}", allowed='tls = "opportunistic"')
     if route.mta_sts and not route.mx:
         yield refuse(f"{key}.mta_sts", "the DNS does not have the hosts", allowed="mx = true")
     if route.mta_sts and route.tls.value == "none":

@@ -41,6 +41,7 @@ from shadowrelay.settings.values import (
     TableName,
     UserName,
     Workers,
+    ZoneName,
     parse_path,
 )
 
@@ -306,6 +307,13 @@ class Dns(Section):
         le=timedelta(minutes=5),
         description="Time for the answer to one question, all servers and repeats included.",
     )
+    trust_ad: Flag = Field(
+        default=False,
+        description="With `dane`: believe name servers on other machines that an answer is authentic.",
+    )
+    signed_zone: ZoneName = Field(
+        ".", description="With `dane`: a signed zone, which shows whether the name servers validate."
+    )
 
 
 class MtaSts(Section):
@@ -331,6 +339,10 @@ class RouteSettings(HopSettings):
     mx: Flag = Field(
         default=False,
         description="Take the hosts of each domain from the DNS (RFC 5321 5.1), in place of `host`.",
+    )
+    dane: Flag = Field(
+        default=False,
+        description="With `mx`: hosts that have TLSA records have to match them (RFC 7672), or mail waits.",
     )
     mta_sts: Flag = Field(
         default=False, description="With `mx`: do what each domain asks for by MTA-STS (RFC 8461)."

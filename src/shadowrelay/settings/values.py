@@ -265,6 +265,11 @@ DialAddress = Annotated[
     HostPort, BeforeValidator(parse_dialled), _TEXT, Format("host:port, such as mx2.example.net:2526")
 ]
 Fqdn = Annotated[ServerName, BeforeValidator(parse_host_name), Format("a host name, such as mx1.example.net")]
+ZoneName = Annotated[
+    str,
+    StringConstraints(pattern=r"^(\.|([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63})$", max_length=253),
+    Format("a zone of the DNS, such as example.net, or . for the root"),
+]
 HostName = Annotated[str, BeforeValidator(parse_host), Format("a host name or an IP address")]
 DomainPattern = Annotated[
     str,
