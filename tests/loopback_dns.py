@@ -30,6 +30,7 @@ class LoopbackDns:
     def __init__(self, zone: dict[tuple[str, str], Any], *, ttl: int = TTL) -> None:
         self.zone = zone
         self.ttl = ttl
+        self.signed: tuple[str, ...] = ()  # domains whose answers are authentic; "" is the root
         self.truncated: set[str] = set()  # names whose answers do not fit into a datagram
         self.without_edns: tuple[str, bool] | None = (
             None  # to EDNS: an rcode, and whether the question follows
@@ -98,7 +99,10 @@ class LoopbackDns:
         if transport == "udp" and name in self.truncated:
             response.flags |= dns.flags.TC
             return response.to_wire()
+        asks = bool(query.flags & dns.flags.AD) and bool(query.ednsflags & dns.flags.DO)
+        authentic = asks
         for _ in range(8):
+            authentic &= any(f".{name}".endswith(f".{domain}") for domain in self.signed)
             found = self.zone.get((name, kind), [])
             if found == SILENT:
                 return None
@@ -115,6 +119,8 @@ class LoopbackDns:
                 break
             response.answer.append(dns.rrset.from_text_list(f"{name}.", self.ttl, "IN", "CNAME", alias))
             name = alias[0].removesuffix(".")
+        if authentic and response.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN):
+            response.flags |= dns.flags.AD
         return response.to_wire()
 
 
