@@ -137,5 +137,5 @@ async def test_name_servers_elsewhere_are_believed_only_if_they_are_trusted() ->
 
 async def test_without_dane_questions_are_as_before() -> None:
     async with asking() as (resolver, _):
-        made = resolver._resolver()  # noqa: SLF001 - what it would send
+        made = resolver._resolver()
         assert (made.ednsflags, made.flags) == (0, None)

@@ -155,7 +155,7 @@ def running(
     unsigned: Sequence[str] = (),
     *,
     expired: Sequence[str] = (),
-    tampered: Mapping[str, str] = {},  # noqa: B006 – never changed
+    tampered: Mapping[str, str] = {},
 ) -> Iterator[SignedDns]:
     """Serves both zones, given as lines of zone files, while the block runs. ``expired``: names whose TLSA
     records were signed for too short a time. ``tampered``: names whose TLSA records are others now.
