@@ -23,6 +23,7 @@ import dns.nameserver
 import dns.rcode
 import dns.rdataclass
 import dns.rdatatype
+import dns.rdtypes.ANY.TLSA
 import dns.resolver
 import structlog
 
@@ -49,6 +50,10 @@ MOST_HOSTS_LOOKED_UP = 10  # of one domain, by preference
 RESOLV_CONF = Path("/etc/resolv.conf")
 _THREADS = 8  # for names that the system looks up
 _LONGEST_NAME = 253
+
+# A record with a digest of another length is unusable, and those beside it count (RFC 7671 2.1): the library
+# refuses the whole answer for it.
+dns.rdtypes.ANY.TLSA.TLSA._cert_length_by_mtype = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,7 +207,11 @@ def sts_fetcher(settings: Settings, found: Callable[[], Resolver]) -> PolicyFetc
 def tls_routes(settings: Settings) -> TlsRoutes:
     """The routes whose domains are asked what they want of TLS."""
     routes = settings.routes.items()
-    return TlsRoutes(mta_sts=frozenset(NextHop(name) for name, route in routes if route.mta_sts))
+    return TlsRoutes(
+        dane=frozenset(NextHop(name) for name, route in routes if route.dane),
+        mta_sts=frozenset(NextHop(name) for name, route in routes if route.mta_sts),
+        signed_zone=settings.dns.signed_zone,
+    )
 
 
 def hosts(settings: Settings, found: Resolver, policy: Policy, clock: Callable[[], datetime]) -> Hosts:
