@@ -189,6 +189,16 @@ async def test_a_host_that_proves_nothing_leaves_mail_to_the_next_one(tmp_path: 
         assert "DEFER" not in await found.found.events()
 
 
+async def test_a_host_that_shows_too_little_for_one_domain_takes_the_mail_of_another(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, [WRONG]) as found:
+        found.dns.zone["other.test", "MX"] = [f"10 {HOST}."]  # nobody proves that it is a host of that one
+        await found.waits("matches no TLSA record")
+        assert (await sent(found.found, MESSAGE, "bert@other.test")).startswith("250 ")
+        await eventually(lambda: found.hop.taken == [True])
+
+
 async def test_a_session_of_before_is_not_used_for_other_records(tmp_path: Path) -> None:
     async with world(tmp_path) as found:
         await found.delivered()

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from scripted_hop import ScriptedHop, envelope, recipients
 
 from shadowrelay.authority import Pair, authority_pair, init, issue
@@ -161,6 +163,59 @@ async def test_usage_2_wants_a_chain_that_leads_to_the_authority(shop: Shop, oth
     context.load_cert_chain(stolen, pair.key)
     async with ScriptedHop(offers=OFFERS, tls=context) as hop:
         result = await refused(hop, dane(tlsa(shop.authority.certificate, 2)))
+    assert result == "certificate-not-trusted"
+
+
+def own_make(
+    folder: Path, *, issuer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None = None, ca: bool
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """A certificate as people make them: it says nothing of what its key is for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, folder.name if ca else HOST)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer[0].subject if issuer else name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+    )
+    if ca:
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    else:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+    return builder.sign(issuer[1] if issuer else key, hashes.SHA256()), key
+
+
+def serving(folder: Path, key: ec.EllipticCurvePrivateKey, *chain: x509.Certificate) -> ssl.SSLContext:
+    """A server that shows that chain. The last one of it is in ``folder`` as ``last.pem``."""
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (folder / "all.pem").write_bytes(private + b"".join(one.public_bytes(pem) for one in chain))
+    (folder / "last.pem").write_bytes(chain[-1].public_bytes(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "all.pem")
+    return context
+
+
+async def test_an_authority_of_ones_own_need_not_say_what_its_key_is_for(tmp_path: Path) -> None:
+    authority = own_make(tmp_path, ca=True)
+    server = own_make(tmp_path, issuer=authority, ca=False)
+    context = serving(tmp_path, server[1], server[0], authority[0])
+    async with ScriptedHop(offers=OFFERS, tls=context) as hop:
+        _, told = await send(hop, dane(tlsa(tmp_path / "last.pem", 2)))
+    assert told == ""
+
+
+async def test_who_has_a_certificate_of_the_authority_cannot_make_others(tmp_path: Path) -> None:
+    authority = own_make(tmp_path, ca=True)
+    neighbour = own_make(tmp_path, issuer=authority, ca=False)
+    forged = own_make(tmp_path, issuer=neighbour, ca=False)
+    context = serving(tmp_path, forged[1], forged[0], neighbour[0], authority[0])
+    async with ScriptedHop(offers=OFFERS, tls=context) as hop:
+        result = await refused(hop, dane(tlsa(tmp_path / "last.pem", 2)))
     assert result == "certificate-not-trusted"
 
 

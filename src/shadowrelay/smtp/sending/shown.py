@@ -72,13 +72,24 @@ def _inner(shown: Any) -> Any:
 
 def _verify(chain: Sequence[bytes], trusted: Sequence[bytes], names: Sequence[str]) -> None:
     from cryptography import x509  # here, because the import is slow
-    from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+    from cryptography.x509.verification import (
+        Criticality,
+        ExtensionPolicy,
+        PolicyBuilder,
+        Store,
+        VerificationError,
+    )
 
-    now = datetime.now(UTC)
+    now, maybe = datetime.now(UTC), Criticality.AGNOSTIC
+    # An authority of one's own seldom says what its key is for: what it says counts.
+    issuers = ExtensionPolicy.webpki_defaults_ca().may_be_present(x509.KeyUsage, maybe, _may_sign)
+    issuers = issuers.may_be_present(x509.AuthorityKeyIdentifier, maybe, None)
+    servers = ExtensionPolicy.webpki_defaults_ee().may_be_present(x509.AuthorityKeyIdentifier, maybe, None)
     try:
         own, *others = [x509.load_der_x509_certificate(one) for one in chain]
         policy = PolicyBuilder().store(Store([x509.load_der_x509_certificate(one) for one in trusted]))
         policy = policy.time(now.replace(tzinfo=None))
+        policy = policy.extension_policies(ca_policy=issuers, ee_policy=servers)
         alternatives = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         theirs = alternatives.get_values_for_type(x509.DNSName)
     except (ValueError, x509.ExtensionNotFound) as error:
@@ -101,6 +112,11 @@ def _verify(chain: Sequence[bytes], trusted: Sequence[bytes], names: Sequence[st
     if any(leads_to(name.replace("*", "a", 1)) for name in theirs):
         raise NotShown("certificate-host-mismatch", f"the certificate is not for {names[0]}")
     raise NotShown("certificate-not-trusted", f"no chain leads to an authority of the TLSA records: {why}")
+
+
+def _may_sign(_policy: object, _certificate: object, usage: Any) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("an issuer's key is not for certificates")
 
 
 def result_of(error: BaseException | None) -> FailedTls:
