@@ -197,6 +197,9 @@ async def test_a_host_that_shows_too_little_for_one_domain_takes_the_mail_of_ano
         await found.waits("matches no TLSA record")
         assert (await sent(found.found, MESSAGE, "bert@other.test")).startswith("250 ")
         await eventually(lambda: found.hop.taken == [True])
+        rows = await found.found.tracked()
+    deferred = [row["recipient-address"] for row in rows if row["event-id"] == "DEFER"]
+    assert deferred == [TO]
 
 
 async def test_a_session_of_before_is_not_used_for_other_records(tmp_path: Path) -> None:
