@@ -24,20 +24,42 @@ def certificate_for(directory: Path, *names: str) -> ssl.SSLContext:
     return context
 
 
-class TlsHop:
-    """``tls``: what it shows; None: it has no STARTTLS. ``taken``: of each message, did it come under TLS?"""
+class _Server(SMTP):
+    """aiosmtpd knows no REQUIRETLS: it is taken out of MAIL before aiosmtpd refuses it."""
 
-    def __init__(self, tls: ssl.SSLContext | None, port: int = 0) -> None:
+    def _getparams(self, params: Any) -> Any:
+        found = super()._getparams(params)
+        hop: TlsHop = self.event_handler
+        if found is not None and (hop.requiretls and self.session.ssl is not None):
+            hop.asked += found.pop("REQUIRETLS", False)  # of RCPT, too
+        return found
+
+
+class TlsHop:
+    """``tls``: what it shows; None: it has no STARTTLS. ``taken``: of each message, did it come under TLS?
+    ``requiretls``: it offers REQUIRETLS under TLS. ``asked``: how often that was said.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None, port: int = 0, *, requiretls: bool = False) -> None:
         self.tls = tls
         self.port = port
+        self.requiretls = requiretls
         self.taken: list[bool] = []
+        self.asked = 0
+
+    async def handle_EHLO(
+        self, server: Any, session: Any, envelope: Any, name: str, offered: list[str]
+    ) -> list[str]:
+        session.host_name = name
+        keyword = ["250-REQUIRETLS"] if self.requiretls and session.ssl is not None else []
+        return [*offered[:-1], *keyword, offered[-1]]
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
         self.taken.append(session.ssl is not None)
         return "250 2.0.0 ok"
 
     async def __aenter__(self) -> TlsHop:
-        make = lambda: SMTP(self, hostname="hop.example", tls_context=self.tls)  # noqa: E731
+        make = lambda: _Server(self, hostname="hop.example", tls_context=self.tls)  # noqa: E731
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(make, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]

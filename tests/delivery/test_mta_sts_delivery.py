@@ -76,9 +76,18 @@ def settings(
 
 @asynccontextmanager
 async def world(
-    tmp_path: Path, said: str, *, shows: str = HOST, tls: bool = True, at: Any = None
+    tmp_path: Path,
+    said: str,
+    *,
+    shows: str = HOST,
+    tls: bool = True,
+    at: Any = None,
+    requiretls: bool = False,
+    **node: Any,
 ) -> AsyncIterator[World]:
-    """``said``: the policy. ``shows``: the name in the host's certificate. ``at``: makes who is between."""
+    """``said``: the policy. ``shows``: the name in the host's certificate. ``at``: makes who is between.
+    ``requiretls``: the host offers it. ``node``: more settings.
+    """
     (tmp_path / "ca").mkdir()
     zone: dict[tuple[str, str], Any] = {
         (DOMAIN, "MX"): [f"10 {HOST}."],
@@ -92,9 +101,9 @@ async def world(
         says = answer(said)
         host = PolicyHost(tmp_path / "policies", f"mta-sts.{DOMAIN}", says=says)
         policies = await stack.enter_async_context(host)
-        hop = await stack.enter_async_context(TlsHop(context if tls else None))
+        hop = await stack.enter_async_context(TlsHop(context if tls else None, requiretls=requiretls))
         between = await stack.enter_async_context(at(hop)) if at else hop
-        given = settings(tmp_path, dns, policies, between.port)
+        given = settings(tmp_path, dns, policies, between.port) | node
         found = await station(tmp_path, "mx1", [], **given)
         found.run_queue()
         made = World(tmp_path, stack, dns, policies, hop, found)

@@ -37,7 +37,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Certificates:
-    return Certificates(tmp_path / "ca")
+    return Certificates(tmp_path / "own")
 
 
 class Certificates:

@@ -209,7 +209,7 @@ class Sender:
         search.avoided = self._hosts.avoided(claimed.copy.id)
         search.only = _took(claimed)
         envelope = claimed.copy.envelope
-        requires = envelope.tls is TlsWish.REQUIRED
+        requires, search.waives = envelope.tls is TlsWish.REQUIRED, envelope.tls is TlsWish.WAIVED
         try:
             try:
                 return await self._by_hosts(claimed, outbound, search, hop, heard, requires=requires)
@@ -432,7 +432,7 @@ class Sender:
 
         Raises ContentDamaged; then the end of the content was not sent. Raises NoRoom. Raises Unfit.
         """
-        content, digests = claimed.content, claimed.copy.digests
+        content, digests, envelope = claimed.content, claimed.copy.digests, claimed.copy.envelope
         if digests is None or digests.content is None:
             raise ContentDamaged("nobody can say what it has to be")
         digest = digests.content
@@ -445,7 +445,9 @@ class Sender:
             elif session is not None and lane is not None and session.lane != lane.key:
                 self._close(session)  # from before these settings: it counts elsewhere, or nowhere
                 connected = False
-            session = session if session is not None and connected else self._hosts.session(server, group)
+            if session is None or not connected:
+                # What the sender asks for may be more than the domain's policy, or less.
+                session = self._hosts.session(server, group, noted=envelope.tls is None)
             if lane is not None and not connected:
                 await self._make_place(lane, outbound, session)
             counted = 0.0
@@ -454,14 +456,12 @@ class Sender:
                 if not connected:
                     await self._connect(session, claimed, outbound)
                 counted = self._count(lane, outbound, session) if lane is not None else 0.0
-                envelope = claimed.copy.envelope
-                wanted = partial(self._still_ours, claimed)
                 return session, await session.deliver(
                     envelope,
                     claimed.recipients,
                     octets,
                     message_id=claimed.copy.id,
-                    wanted=wanted,
+                    wanted=partial(self._still_ours, claimed),
                     heard=heard,
                     afresh=lambda: source(content, digest),
                     requiretls=requiretls,

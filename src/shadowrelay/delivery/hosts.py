@@ -128,15 +128,22 @@ class Hosts:
         pinned = template.pinned and template.pinned.at(host.name)
         return replace(template, host=host.name, port=host.port, pinned=pinned)
 
-    def session(self, server: NextHopServer, group: Group) -> DeliverySession:
-        """A new session, which looks the host up when it connects."""
+    def session(self, server: NextHopServer, group: Group, *, noted: bool = True) -> DeliverySession:
+        """A new session, which looks the host up when it connects. ``noted``: what becomes of it tells how
+        the host stands to the policies of its domain.
+        """
         mx_port = None if isinstance(group, HostGroup) else server.port
 
         async def lookup(host: str) -> tuple[str, ...]:
             return await self.resolver.addresses(host, mx_port=mx_port)
 
         told = None
-        if self.policies is not None and isinstance(group, MxGroup) and self.policies.concern(group.route):
+        if (
+            noted
+            and self.policies is not None
+            and isinstance(group, MxGroup)
+            and self.policies.concern(group.route)
+        ):
             told = self.policies.told(group.domain)
         return DeliverySession(server, lookup, self.talk, told)
 
@@ -312,6 +319,7 @@ class Search:
     avoided: Mapping[HostAddress, bool] = field(default_factory=dict)  # see HopShadows.avoided
     only: str = ""  # the host that may have the message already: no other one gets it
     held_back: bool = False  # a host takes nothing now, as it is shaped
+    waives: bool = False  # the sender wants no policy to count (RFC 8689 4.2.2)
     unfit: Reply | None = None  # why a host may not have this message, which others may
     passed_by: bool = False  # a host that does not rest was left out, since this message goes past it
 
@@ -361,7 +369,7 @@ class Search:
         try:
             found = await self.hosts.resolver.hosts_of(group.domain, group.port)
             policies = self.hosts.policies
-            if policies is not None and policies.concern(group.route):
+            if policies is not None and policies.concern(group.route) and not self.waives:
                 return await self._that_may_be_tried(policies, group, found)
             return as_hosts(group, found)
         except DnsTrouble as trouble:

@@ -12,6 +12,7 @@ from shadowrelay.core.delivery.tls_policy import (
     HostRefused,
     Tlsa,
     WantedTls,
+    stricter,
     usable,
     wanted,
 )
@@ -114,3 +115,19 @@ def test_an_interpreter_that_sees_no_chain_does_not_know_usage_2() -> None:
     assert wanted(HOST, DOMAIN, dane=DaneAnswer(HOST, (anchor,)), sts=None, chains=False) == WantedTls(
         "encrypted", "dane", names=(HOST,), told="tlsa-invalid"
     )
+
+
+def test_requiretls_wants_to_know_who_answers_also_where_a_policy_is_only_tested() -> None:
+    """RFC 8689 2: DNSSEC or MTA-STS vouch for the name of the host, and the host shows that it has it."""
+    for kept in (decided(DaneAnswer(HOST, (GOOD,))), decided(None, ENFORCE)):
+        assert isinstance(kept, WantedTls)
+        assert stricter(kept) is kept
+    tested = decided(None, Sts("testing"))
+    assert isinstance(tested, WantedTls)
+    assert stricter(tested) == decided(None, ENFORCE)
+    unusable = decided(DaneAnswer(HOST, (Tlsa(0, 1, 1, SHORT),)))
+    assert isinstance(unusable, WantedTls)
+    assert stricter(unusable) == WantedTls("pkix", "requiretls", names=(HOST,))
+    for nobody in (ANYTHING, decided(None, Sts("testing", "mx.other.example"))):
+        assert isinstance(nobody, WantedTls)
+        assert stricter(nobody) is None

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias
 
-from shadowrelay.core.values import dataclass
+from shadowrelay.core.values import dataclass, replace
 
 WantedKind: TypeAlias = Literal["opportunistic", "encrypted", "pkix", "dane"]
 Source: TypeAlias = Literal["none", "dane", "mta-sts", "requiretls", "settings"]
@@ -116,6 +116,17 @@ class WantedTls:
 
 ANYTHING = WantedTls()
 """Opportunistic TLS, which nobody asked for."""
+
+
+def stricter(what: WantedTls) -> WantedTls | None:
+    """The same for a message with REQUIRETLS (RFC 8689 4.2.1): nothing is only tested, and who answers is
+    known. None: nothing vouches for the name of that host, which may be that of an attacker.
+    """
+    if what.kind in ("dane", "pkix"):
+        return replace(what, testing=False) if what.testing else what
+    if what.kind == "encrypted":  # the records are of no use, but the name is authentic
+        return replace(what, kind="pkix", source="requiretls", told="")
+    return None
 
 
 @dataclass(frozen=True, slots=True)

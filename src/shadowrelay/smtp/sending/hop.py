@@ -14,7 +14,7 @@ from typing import Literal
 
 from shadowrelay.core.delivery.hop_shadows import Tracker
 from shadowrelay.core.delivery.settling import Ending
-from shadowrelay.core.delivery.tls_policy import ANYTHING, FailedTls, WantedTls
+from shadowrelay.core.delivery.tls_policy import ANYTHING, FailedTls, WantedTls, stricter
 from shadowrelay.core.identifiers import NextHop, ServerName
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.wire import addresses
@@ -160,6 +160,8 @@ class NextHopServer:
     @property
     def verified(self) -> bool:
         """Whether each session with it is encrypted, and has shown who answers."""
+        if self.wanted.never_clear and self.wanted.kind != "encrypted":
+            return True
         return self.tls == "required" and (self.check_hostname or self.shows_pinned)
 
     @property
@@ -173,11 +175,13 @@ class NextHopServer:
         """The server as mail with REQUIRETLS wants it (RFC 8689 4.2.1): verified, by its name too. None: it
         may not be asked. ``found``: in the DNS, so that nobody knows whether it is the domain's.
         """
+        if found:
+            if (asked := stricter(self.wanted)) is None:
+                return None
+            return self if asked is self.wanted else replace(self, wanted=asked)
         if self.verified:
             return self
-        if found or self.tls == "none":
-            return None
-        return replace(self, tls="required", check_hostname=True)
+        return None if self.tls == "none" else replace(self, tls="required", check_hostname=True)
 
 
 @dataclass(slots=True)
