@@ -74,6 +74,7 @@ from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate
 from shadowrelay.operator.retire import retire
 from shadowrelay.operator.view import QUEUES, View
+from shadowrelay.reception.filter_watch import FilterWatch
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
 from shadowrelay.smtp.receiving.rates import HeldBack
@@ -277,6 +278,13 @@ class FakeNode:
 
     def redundancy_on(self) -> bool:
         return self.redundant
+
+    def filters(self) -> list[FilterWatch]:
+        watch = FilterWatch("default", "rspamd", lambda: self.started_at)
+        watch.failed("connection lost", taken=True)
+        watch.unfiltered += 1
+        watch.seconds.observe(0.02)
+        return [watch]
 
     def held_back(self) -> list[HeldBack]:
         return self.held

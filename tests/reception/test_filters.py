@@ -602,3 +602,44 @@ async def test_filters_come_and_go_with_the_settings_file_for_sessions_that_begi
         assert (await sent(owner, MESSAGE)).startswith("550 ")
         await before.begin("b@example.net")
         assert (await before.content(MESSAGE)).startswith("250 ")  # it began without one
+
+
+# What is shown of it
+
+
+async def test_a_filter_that_is_down_is_told_until_it_decides_again(tmp_path: Path) -> None:
+    """Its answer to MAIL is no sign that it is up: it is the end of the content that it fails."""
+    async with (
+        filtering(OwnFilter()) as own,
+        boundary(tmp_path, "mx1", "mx2", **asks(own, when_down="accept", **QUICKLY)) as (owner, _),
+    ):
+        (watch,) = owner.node.filters()
+        assert owner.node.warning() == ""
+        own.answers["EndOfMessage"] = lambda _: []
+        for _ in range(2):
+            assert (await sent(owner, MESSAGE)).startswith("250 ")
+            assert (watch.name, watch.connector) == ("f0", "default")
+            told = owner.node.warning()
+            assert told.startswith("filter f0 of default is down since 20"), told
+            assert told.endswith("mail is taken without it: no answer in time"), told
+        assert (watch.failures, watch.unfiltered, watch.seconds.number) == (2, 2, 2)
+        assert watch.seconds.total >= 2.0
+        async with sender(owner) as client:
+            await client.begin()
+            assert owner.node.warning() != ""
+        own.answers.clear()
+        assert (await sent(owner, MESSAGE.replace(b"hello", b"again"))).startswith("250 ")
+        assert owner.node.warning() == ""
+        assert (watch.failures, watch.unfiltered, watch.seconds.number) == (2, 2, 4)
+
+
+async def test_mail_that_is_put_off_for_a_filter_is_not_told_as_taken(tmp_path: Path) -> None:
+    async with (
+        boundary(tmp_path, "mx1", "mx2", **asks(f"unix:{tmp_path}/none")) as (owner, _),
+        sender(owner) as client,
+    ):
+        assert (await client.say("MAIL FROM:<a@example.org>")).startswith("451 ")
+        (watch,) = owner.node.filters()
+        assert "f0 of default is down since" in owner.node.warning()
+        assert "mail is put off: connection lost" in owner.node.warning()
+        assert (watch.failures, watch.unfiltered) == (1, 0)

@@ -463,6 +463,7 @@ class _Api(Answers):
             opened=node.database.opened,
             logins=node.login_counts(),
             held_back=node.held_back_counts(),
+            filters=node.filters(),
             back_offs=node.back_offs(),
             tls=node.tls_results.counts,
             tls_reports=node.tls_reports.counts,

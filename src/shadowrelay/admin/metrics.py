@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -26,6 +26,7 @@ from shadowrelay.database.queue_views import Depths
 from shadowrelay.database.views import Snapshot
 from shadowrelay.measures import Measures
 from shadowrelay.operator.resubmit import Figures
+from shadowrelay.reception.filter_watch import FilterWatch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Scrape:
     opened: Opening
     logins: Mapping[str, int]
     held_back: Mapping[str, int]
+    filters: Sequence[FilterWatch]
     back_offs: Mapping[str, int]
     tls: Mapping[tuple[str, str], int]  # by what asked for it, and by what was wrong
     tls_reports: Mapping[str, int]
@@ -156,6 +158,7 @@ def _metrics(scrape: Scrape, version: str) -> Iterator[Metric]:
     yield _labelled("logins_total", "Logins (AUTH) since the start, by result.", "result", scrape.logins)
     put_off = "Connections, messages and recipients that were put off, by the limit of a minute."
     yield _labelled("held_back_total", put_off, "limit", scrape.held_back)
+    yield from _filters(scrape.filters)
     asked = "Replies since the start by which a shaped next hop asked for less, by pattern."
     yield _labelled("back_offs_total", asked, "pattern", scrape.back_offs)
     yield _tls(scrape.tls)
@@ -182,6 +185,29 @@ def _tls(counts: Mapping[tuple[str, str], int]) -> Metric:
     for source, result in sorted({("dane", ""), ("mta-sts", ""), *counts}):
         found.add_metric([source, result or "as-wanted"], counts.get((source, result), 0))
     return found
+
+
+def _filters(watches: Sequence[FilterWatch]) -> Iterator[Metric]:
+    names = ["connector", "filter"]
+    down = GaugeMetricFamily("shadowrelay_filter_down", "1 while a filter fails.", labels=names)
+    failures = CounterMetricFamily(
+        "shadowrelay_filter_failures", "Messages that a filter failed since the start.", labels=names
+    )
+    unfiltered = CounterMetricFamily(
+        "shadowrelay_filter_unfiltered",
+        "Messages that were taken without a filter that failed, since the start.",
+        labels=names,
+    )
+    seconds = HistogramMetricFamily(
+        "shadowrelay_filter_seconds", "What a filter took of one transaction.", labels=names
+    )
+    for one in watches:
+        whose = [one.connector, one.name]
+        down.add_metric(whose, one.down_since is not None)
+        failures.add_metric(whose, one.failures)
+        unfiltered.add_metric(whose, one.unfiltered)
+        seconds.add_metric(whose, one.seconds.cumulative(), one.seconds.total)
+    yield from (down, failures, unfiltered, seconds)
 
 
 def _resubmit(found: Figures) -> Iterator[Metric]:

@@ -39,6 +39,7 @@ from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.suspending import Suspending
 from shadowrelay.operator.tracing import Event
 from shadowrelay.operator.view import View
+from shadowrelay.reception.filter_watch import FilterWatch
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.receiving.rates import HeldBack
 from shadowrelay.tracking.events import TrackingEvents
@@ -322,6 +323,10 @@ class RunningNode(Protocol):
 
     def login_counts(self) -> Mapping[str, int]:
         """Logins since the start, by result."""
+        ...
+
+    def filters(self) -> Sequence[FilterWatch]:
+        """What is known of the filters of the settings."""
         ...
 
     def held_back(self) -> Sequence[HeldBack]:

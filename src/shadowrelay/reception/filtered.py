@@ -190,6 +190,7 @@ class FilteredSink(IntakeSink):
             self._arrival = self.given.intake.readdressed(self._arrival, after, self.given.recipients)
         if unfiltered := "+".join(self.given.chain.unfiltered):
             self._arrival = replace(self._arrival, unfiltered=unfiltered)
+            self.given.chain.taken()
         if after.quarantined:
             self._arrival = quarantined(self._arrival, after.quarantined, self._intake.clock())
 

@@ -7,12 +7,14 @@ taken as if that filter had not been asked at all.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import structlog
 
 from shadowrelay import __version__
 from shadowrelay.core.values import dataclass
 from shadowrelay.reception.changes import FilteredMessage
+from shadowrelay.reception.filter_watch import FilterWatch
 from shadowrelay.smtp.filters.codec import Ruling, Said
 from shadowrelay.smtp.filters.session import (
     CONTINUE,
@@ -34,14 +36,19 @@ PUT_OFF = Reply(451, "4.7.1", "Put off by policy, try again later")
 
 _OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN", "AUTH"})
 
+T = TypeVar("T")
+
 Put = Callable[[FilterSession], Awaitable[Ruling]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filtering:
-    """The filters of a connector in their order, and how many seconds all of them together may take."""
+    """The filters of a connector in their order, and how many seconds all of them together may take.
+    ``watches``: of each filter, by its name.
+    """
 
     filters: tuple[FilterOptions, ...]
+    watches: Mapping[str, FilterWatch]
     most: float
     own: str
     connector: str
@@ -65,6 +72,7 @@ class FilterChain:
         self._mail = mail
         self._budget = Budget(filtering.most)
         self._asked: list[FilterSession] = []
+        self._took: dict[str, float] = {}  # seconds, by filter
         self._failed = False  # a filter without which no mail is taken is down
         self.unfiltered: list[str] = []  # filters that are down, and without which mail is taken
         self.discarded = ""  # by which filter
@@ -103,9 +111,10 @@ class FilterChain:
             replaced = message.replacement()
             shown = session.content(message.shown(), message.body(), known, replaced.write)
             try:
-                said, edits = await shown
+                said, edits = await self._timed(session, shown)
                 if said.said in (Said.CONTINUE, Said.ACCEPT):
                     message = message.changed(edits, replaced)
+                self._watch(session).decided()
             except (FilterFailed, ValueError) as failed:
                 replaced.spool.discard()
                 said = self._down(session, failed)
@@ -120,6 +129,25 @@ class FilterChain:
         for session in self._asked:
             session.close()
         self._asked.clear()
+        for name, seconds in self._took.items():
+            self._filtering.watches[name].seconds.observe(seconds)
+        self._took.clear()
+
+    def taken(self) -> None:
+        """The message is taken, perhaps without some of the filters."""
+        for name in self.unfiltered:
+            self._filtering.watches[name].unfiltered += 1
+
+    def _watch(self, session: FilterSession) -> FilterWatch:
+        return self._filtering.watches[session.options.name]
+
+    async def _timed(self, session: FilterSession, what: Awaitable[T]) -> T:
+        left = self._budget.left
+        try:
+            return await what
+        finally:
+            name = session.options.name
+            self._took[name] = self._took.get(name, 0.0) + left - self._budget.left
 
     async def _each(self, step: Put) -> Reply | None:
         for session in self._asked:
@@ -128,7 +156,9 @@ class FilterChain:
             if session.over:
                 continue
             try:
-                said = await step(session)
+                said = await self._timed(session, step(session))
+                if said.said is not Said.CONTINUE:
+                    self._watch(session).decided()
             except FilterFailed as failed:
                 said = self._down(session, failed)
             if reply := self._reply(session, said):
@@ -145,6 +175,7 @@ class FilterChain:
             error=str(failed),
             taken=options.accepts_when_down,
         )
+        self._watch(session).failed(str(failed), taken=options.accepts_when_down)
         session.close()
         if options.accepts_when_down:
             self.unfiltered.append(options.name)

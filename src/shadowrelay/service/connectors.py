@@ -87,7 +87,7 @@ def for_senders(
         xclient_networks=tuple(connector.xclient_networks),
         pressed=node.room,
     )
-    intake = _intake(connector, limits)(
+    intake = _intake(node, connector, limits)(
         node.members,
         node.database,
         node.boundary,
@@ -108,7 +108,7 @@ def for_senders(
     return Connector(limits, hops, session=HopSession, shared=shared)  # type: ignore[arg-type]
 
 
-def _intake(connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[..., Intake]:
+def _intake(node: Node, connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[..., Intake]:
     """What makes the intake: the one with filters, if there are any."""
     if not connector.filters:
         return Intake
@@ -126,7 +126,13 @@ def _intake(connector: ReceiveConnector, limits: ConnectorOptions) -> Callable[.
         for name, one in connector.filters.items()
     )
     most = connector.max_filter_time.total_seconds()
-    filtering = Filtering(filters=asked, most=most, own=limits.hostname, connector=limits.name)
+    filtering = Filtering(
+        filters=asked,
+        most=most,
+        own=limits.hostname,
+        connector=limits.name,
+        watches={one.name: node.filter_watch(limits.name, one.name) for one in asked},
+    )
     allowed = ContentLimits(
         most=limits.max_message_size,
         header=limits.max_header_size,

@@ -87,6 +87,7 @@ from shadowrelay.operator.verbs import ReportWriter
 from shadowrelay.operator.view import QUEUES, View
 from shadowrelay.reception.back_pressure import BackPressure
 from shadowrelay.reception.delayed_acknowledgements import DelayedAcknowledgements
+from shadowrelay.reception.filter_watch import FilterWatch
 from shadowrelay.reception.logins import NONE, UserLogins
 from shadowrelay.safety_net.resubmitting import ResubmitStage
 from shadowrelay.service.adapters import (
@@ -160,6 +161,7 @@ class Node:
             monotonic,
         )
         self.connectors: list[Connector] = []
+        self._filters: dict[tuple[str, str], FilterWatch] = {}
         self.in_flight: set[MessageId] = set()
         self._log = TrackingLookup(database, settings.tracking.directory)
         self._make_members(settings)
@@ -633,6 +635,15 @@ class Node:
             counts.update(one.options.logins.counts if isinstance(one.options.logins, UserLogins) else {})
         return counts
 
+    def filter_watch(self, connector: str, name: str) -> FilterWatch:
+        """What is known of a filter; it goes on over reloads."""
+        new = FilterWatch(connector, name, self.clock)
+        return self._filters.setdefault((connector, name), new)
+
+    def filters(self) -> Sequence[FilterWatch]:
+        receive = self.settings.receive.items()
+        return [self.filter_watch(name, one) for name, connector in receive for one in connector.filters]
+
     def held_back(self) -> Sequence[HeldBack]:
         found = (held for one in self.connectors if one.rates for held in one.rates.held_back)
         return sorted(found, key=lambda held: held.last, reverse=True)[:REMEMBERED]
@@ -698,7 +709,8 @@ class Node:
         doubt, reloading = doubt_told(self.clock), self.reloading.warning if self.reloading else ""
         differing = switched.told(self.settings, self.in_force.switches)
         ends = ending(self.services.certificates(), self.clock())
-        return "; ".join(filter(None, [doubt, told, self.room.warning, reloading, *ends, *differing]))
+        down = [one.told for one in self.filters()]
+        return "; ".join(filter(None, [doubt, told, self.room.warning, reloading, *down, *ends, *differing]))
 
     def live(self) -> bool:
         return not self.database.failed.is_set()
