@@ -98,7 +98,7 @@ def test_panels_have_titles_and_numbers_of_their_own_and_do_not_overlap():
 
 @pytest.fixture(scope="module")
 def prometheus(lab: RunningLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """It scrapes a lab of three nodes; some mail was delivered, some waits. They look at what is short, and ask a filter."""
+    """It scrapes a lab of three nodes with mail that waits; they look at what is short, and ask a filter."""
     own = "receive.default.filters.own"
     lab.up("back_pressure.enabled=true", f"{own}.address=unix:/nowhere", f"{own}.when_down=accept")
     nodes = lab.cluster.layout.nodes
