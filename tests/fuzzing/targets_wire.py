@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 
+from shadowrelay.core.delivery import mta_sts
 from shadowrelay.core.events.reports import ReportKind
 from shadowrelay.core.identifiers import MessageId, NextHop
 from shadowrelay.core.messages import Envelope, Recipient
@@ -31,6 +32,10 @@ from .registry import Target, cut, must, pieces, text_of
 _OFFERED = frozenset({"SIZE", "8BITMIME", "SMTPUTF8", "DSN", "AUTH"})
 _NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 _MOST_REPLY = 2_000
+_POLICIES = (
+    b"version: STSv1\r\nmode: enforce\r\nmx: mail.example.com\r\nmx: *.example.net\r\nmax_age: 604800\r\n",
+    b"version: STSv1\nmode: none\nmax_age: 86400\nx: y\n",
+)
 
 
 def _visible(text: str) -> bool:
@@ -250,7 +255,21 @@ _QUESTIONS = (
     b"0 CLAIM=mx1.example.org;" + _DATABASE + b";heartbeat-lost,01900000-0000-7000-8000-000000000001;1;1",
 )
 
+
+def check_sts_policy(data: bytes) -> None:
+    """Any text is refused as a policy of MTA-STS, or is one that names hosts and ends."""
+    try:
+        found = mta_sts.parsed(text_of(data), "1", _NOW)
+    except mta_sts.InvalidPolicy:
+        return
+    must(found.mx or found.mode is mta_sts.StsMode.NONE, "names hosts")
+    must(all(one.isascii() and one == one.lower() and " " not in one for one in found.mx), "names of hosts")
+    must(found.matches("") is False and found.matches("a..b") is False, "no name is no host")
+    must(found.max_age.total_seconds() <= mta_sts.LONGEST_AGE, "ends")
+
+
 TARGETS = (
+    Target("sts-policy", check_sts_policy, lambda: _POLICIES),
     Target("path", check_path, lambda: chain(_paths(b"MAIL"), _paths(b"RCPT"))),
     Target("mail", check_mail, lambda: seeds.arguments(b"MAIL")),
     Target(

@@ -112,3 +112,21 @@ async def test_shaping_and_its_patterns_count_from_a_reload_on_or_not_at_all(tmp
         file.write_text(pattern.format("2m"), "utf-8")  # the settings are as they were
         assert (await reloading.reload()).taken
         assert [one.pause for one in shaping.patterns] == [timedelta(minutes=2)]
+
+
+async def test_mta_sts_counts_from_a_reload_on_and_no_longer(tmp_path: Path) -> None:
+    world, base = NextHop("world"), {"domains": ["*"], "mx": True}
+    async with boundary(tmp_path, "mx1") as (one,):
+        node, found = one.node, one.node.settings
+        files = [
+            other(found, routes={"world": {**base, "mta_sts": on}}, mta_sts={"port": port})
+            for on, port in ((True, 8443), (False, 443))
+        ]
+        reloading = Reloading(node, lambda: files.pop(0), {}, NoWriter(), asyncio.Event())  # type: ignore[arg-type]
+        assert not node.tls_policies.concern(world)
+        assert (await reloading.reload()).taken
+        assert node.tls_policies.concern(world)
+        assert node.tls_policies.sts.fetcher.port == 8443
+        assert (await reloading.reload()).taken
+        assert not node.tls_policies.concern(world)
+        assert node.tls_policies.sts.fetcher.port == 443
