@@ -215,12 +215,18 @@ async def test_none_asks_for_nothing(tmp_path: Path) -> None:
         assert [one[1:] for one in found.told()] == [("opportunistic", "", False)]
 
 
-async def test_a_policy_that_cannot_be_fetched_is_told_and_mail_goes_on(tmp_path: Path) -> None:
+async def test_a_policy_that_cannot_be_fetched_is_told_and_mail_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is known of the domain yet: RFC 8461 5.1."""
     async with world(tmp_path, "no policy") as found:
         await found.delivered()
         assert found.hop.taken == [True]
         assert (f"mta-sts.{DOMAIN}", "opportunistic", "sts-policy-invalid", True) in found.told()
+        monkeypatch.setattr(found.found.node.tls_policies.sts, "_not_before", {})
+        found.policies.says = answer(policy(HOST))
+        await found.delivered()
+        assert found.told() == [(HOST, "pkix", "", False)]
 
 
 async def test_a_route_without_mta_sts_asks_nobody(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class World:
             lambda: self.resolver,
             PolicyFetcher(addresses, self.host.port, self.host.authority, limit),
             lambda: Endings(NOW + self.passed),
-            lambda domain, result: self.failed.append((domain, result)),
+            lambda domain, result: self.failed.extend([(domain, result)] if result else []),
         )
 
     async def of(self) -> StsPolicy | None:

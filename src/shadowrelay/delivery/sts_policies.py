@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Literal
 
 import structlog
 
@@ -48,8 +49,8 @@ PAGE = 200
 
 
 class StsPolicies:
-    """The policies of all domains. ``resolver``: the one of now. ``failed`` is told of each fetch that
-    failed: the domain, and why. ``used``: whether any route goes by them.
+    """The policies of all domains. ``resolver``: the one of now. ``told`` is told what became of
+    each fetch, by its domain: '' if it brought a policy. ``used``: whether any route goes by them.
     """
 
     def __init__(
@@ -58,14 +59,14 @@ class StsPolicies:
         resolver: Callable[[], Resolver],
         fetcher: PolicyFetcher,
         endings: Callable[[], Endings],
-        failed: Callable[[str, FetchResult], None] = lambda _domain, _result: None,
+        told: Callable[[str, FetchResult | Literal[""]], None] = lambda _domain, _result: None,
         used: Callable[[], bool] = lambda: True,
     ) -> None:
         self.fetcher = fetcher
         self._database = database
         self._resolver = resolver
         self._endings = endings
-        self._failed = failed
+        self._told = told
         self._used = used
         self._not_before: dict[str, float] = {}  # by domain, on the loop's clock
         self._fetching: dict[str, asyncio.Task[StsPolicy | None]] = {}
@@ -146,6 +147,7 @@ class StsPolicies:
         self._not_before.pop(domain, None)
         keep = partial(sts_policies.keep, domain=domain, policy=policy, used_at=used_at)
         await self._database.transact_briefly(keep)
+        self._told(domain, "")
         log.info("sts_policy_fetched", domain=domain, mode=policy.mode.value, id=identifier)
         return policy
 
@@ -156,4 +158,4 @@ class StsPolicies:
             self._not_before = {one: until for one, until in self._not_before.items() if until > now}
         if len(self._not_before) < MOST_FAILURES:
             self._not_before[domain] = now + NOT_AGAIN.total_seconds()
-        self._failed(domain, result)
+        self._told(domain, result)

@@ -34,6 +34,10 @@ class TlsResults:
         for told in self.heard:
             told(result)
 
+    def forget(self, domain: str, host: str) -> None:
+        """What was wrong with that host is so no longer."""
+        self._last.pop((domain, host), None)
+
     def seen(self) -> Sequence[TlsResult]:
         """The last result of each host, the one of last first."""
         return tuple(reversed(self._last.values()))

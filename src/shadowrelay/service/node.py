@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
 from shadowrelay.admin.access import Access
 from shadowrelay.admin.node import HopStatus, HostStatus, LateStatus, MemberStatus, RefusalView, member_status
@@ -257,8 +257,11 @@ class Node:
     def _sts_policies(self, settings: Settings) -> StsPolicies:
         """What domains ask for by MTA-STS. A fetch that fails is a result as those of sessions are."""
 
-        def failed(domain: str, result: FetchResult) -> None:
+        def told(domain: str, result: FetchResult | Literal[""]) -> None:
             host = host_of(domain)
+            if not result:
+                self.tls_results.forget(domain, host)
+                return
             self.tls_results.note(
                 TlsResult(domain, host, "opportunistic", "mta-sts", result, self.clock(), testing=True)
             )
@@ -268,7 +271,7 @@ class Node:
             lambda: self.hosts.resolver,
             sts_fetcher(settings, lambda: self.hosts.resolver),
             self.clock.endings,
-            failed,
+            told,
             lambda: any(route.mta_sts for route in self.settings.routes.values()),
         )
 
