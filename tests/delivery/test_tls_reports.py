@@ -7,9 +7,10 @@ import json
 import shutil
 import signal
 import socket
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
                 counts = found.found.node.tls_reports.counts
                 await eventually(lambda: counts["sent"] == 2)
                 collectd.send_signal(signal.SIGUSR2)  # the day is over
-                await eventually(lambda: any(tmp_path.glob("collected*yesterday*")))
+                await eventually(lambda: any(map(has_results, tmp_path.glob("collected*yesterday*"))))
                 fetcher = f"{BIN}/tlsrpt-fetcher --storage={storage}"
                 given = {
                     "dbname": tmp_path / "reportd",
@@ -88,6 +89,10 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
                     "sendmail_script": "cat",
                     "spread_out_delivery": 1,
                     "interval_main_loop": 1,
+                    "min_wait_domainlist": 0,
+                    "max_wait_domainlist": 1,
+                    "min_wait_domaindetails": 0,
+                    "max_wait_domaindetails": 1,
                 }
                 async with process("tlsrpt-reportd", *(f"--{name}={value}" for name, value in given.items())):
                     await eventually(lambda: read(reports))
@@ -104,6 +109,13 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
     assert told["failure-details"] == [
         {"receiving-mx-hostname": HOST, "result-type": "starttls-not-supported", "failed-session-count": 1}
     ]
+
+
+def has_results(file: Path) -> bool:
+    """The collector begins with a day before, which is empty."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as found:
+        return bool(found.execute("SELECT count(*) FROM finalresults").fetchone()[0])
+    return False
 
 
 def read(reports: Path) -> Any:
