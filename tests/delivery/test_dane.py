@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +24,9 @@ from tls_hop import Stripper, TlsHop, certificate_for
 
 from shadowlab.ports import free_ports
 from shadowrelay.errors import NodeFailed
+from shadowrelay.service.reloading import Reloading
 from shadowrelay.service.validating import validated
+from shadowrelay.settings import settings_from_tree
 from tests.e2e.neighbourhood import PATIENCE, room
 from tests.neighbours import postfix, signed_dns
 from tests.neighbours.postfix import Postfix
@@ -238,6 +243,45 @@ async def test_a_node_does_not_begin_with_dane_and_a_resolver_that_does_not_vali
             await validated(settings)
         found.dns.zone[PROVEN, "SOA"] = SILENT  # it may come back: the node runs, and mail waits
         await validated(settings)
+
+
+async def test_settings_with_dane_are_taken_only_with_a_resolver_that_validates(tmp_path: Path) -> None:
+    async with world(tmp_path, dane=False) as found:
+        node = found.found.node
+        file = settings_from_tree(
+            node.settings.model_dump(exclude_none=True)
+            | {"routes": {"world": {"domains": ["*"], "mx": True, "dane": True, "port": found.hop.port}}}
+        )
+        writer = SimpleNamespace(limit=lambda _: None)  # of a tracking log that nobody writes
+        reloading = Reloading(node, lambda: file, {}, writer, asyncio.Event())  # type: ignore[arg-type]
+        signed, found.dns.signed = found.dns.signed, ()
+        shown = await reloading.reload()
+        assert not shown.taken
+        assert "do not validate" in shown.wrong[0]
+        found.dns.signed = signed
+        assert (await reloading.reload()).taken
+        await found.delivered()
+        assert found.told() == [(HOST, "dane", "")]
+
+
+async def test_a_process_that_cannot_have_dane_ends_and_says_so(tmp_path: Path) -> None:
+    async with world(tmp_path, signed=()) as found:
+        file = tmp_path / "node.toml"
+        lines = [
+            'name = "mx9.example.org"',
+            f'data_dir = "{tmp_path}/data"',
+            '[receive.default]\nlisten = "127.0.0.1:0"',
+            '[admin]\nlisten = "127.0.0.1:0"',
+            '[routes.world]\ndomains = ["*"]\nmx = true\ndane = true',
+            f'[dns]\nservers = ["127.0.0.1:{found.dns.port}"]\nsigned_zone = "{PROVEN}"',
+        ]
+        file.write_text("\n".join(lines), "utf-8")
+        command = [sys.executable, "-m", "shadowrelay", "run", str(file)]
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode == 1
+    assert "routes.world.dane: the name servers do not validate" in said.decode()
+    assert not (tmp_path / "data").exists()
 
 
 # With a signed zone of Knot DNS, unbound, and Postfix.

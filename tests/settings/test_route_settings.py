@@ -82,6 +82,9 @@ def test_an_alternative_of_a_route_with_mx_logs_in_with_its_own_password(tmp_pat
         ({"hosts": ["b.test"]}, "routes.out.hosts[0].address", "host:port"),
         ({"hosts": [{"address": "b.test:25", "wait": 1}]}, "routes.out.hosts[0].wait", "weight"),
         ({"mx": True, "protocol": "lmtp"}, "routes.out.mx", "speak SMTP"),
+        ({"host": "a.test", "dane": True}, "routes.out.dane", "does not have the hosts"),
+        ({"mx": True, "dane": True, "tls": "required"}, "routes.out.dane", "tls is required"),
+        ({"mx": True, "dane": True, "tls": "none"}, "routes.out.dane", "tls is none"),
         ({"host": "a.test", "mta_sts": True}, "routes.out.mta_sts", "does not have the hosts"),
         ({"mx": True, "mta_sts": True, "tls": "none"}, "routes.out.mta_sts", "tls is none"),
         (LOGIN | {"mx": True}, "routes.out.username", "the login would go to each of them"),
@@ -122,6 +125,16 @@ def test_name_servers_are_addresses() -> None:
     assert "no such file" in errors_of({}, mta_sts={"ca": "/nowhere"})["mta_sts.ca"]
     errors = errors_of({}, dns={"servers": ["ns.example.net:53"]})
     assert "not an IP address" in errors["dns.servers[0]"]
+
+
+def test_with_dane_name_servers_are_on_this_machine_or_trusted() -> None:
+    routes = {"out": way(mx=True, dane=True)}
+    for named in (["127.0.0.1:53", "[::1]:53"], []):
+        assert read(routes, dns={"servers": named}).dns.signed_zone == "."
+    errors = errors_of(routes, dns={"servers": ["127.0.0.1:53", "192.0.2.53:53"]})
+    assert "not on this machine" in errors["dns.servers[1]"]
+    assert read(routes, dns={"servers": ["192.0.2.53:53"], "trust_ad": True}).dns.trust_ad
+    assert "a zone of the DNS" in errors_of(routes, dns={"signed_zone": "a b"})["dns.signed_zone"]
 
 
 @pytest.mark.parametrize(
