@@ -13,7 +13,7 @@ from shadowlab.mail import CLIENT, message_id, token
 
 pytestmark = pytest.mark.lab
 
-SWAKS = shutil.which("swaks")
+SWAKS, MSMTP = shutil.which("swaks"), shutil.which("msmtp")
 
 
 def swaks(lab: RunningLab, *options: str) -> str:
@@ -41,6 +41,22 @@ def test_swaks_sends_in_all_its_ways(lab: RunningLab):
     swaks(lab, "--to", OUTSIDE, "--protocol", "SMTP", "--helo", "old.client.lab.test")
     swaks(lab, "--to", INSIDE, "--from", "<>", "--ehlo", "[127.0.0.1]")
     swaks(lab, "--to", INSIDE, "--body", ".\n..\n.leading dots\n" + "long " * 150)
+    lab.verify()
+
+
+@pytest.mark.skipif(MSMTP is None, reason="msmtp is not installed")
+@pytest.mark.slow
+def test_msmtp_sends_in_the_clear_and_by_tls(lab: RunningLab):
+    lab.up(*lab.with_tls())
+    host, port = lab.cluster.node("mx1").smtp
+    for tls in ("off", "on"):
+        sent = token("msmtp")
+        command = [str(MSMTP), f"--host={host}", f"--port={port}", f"--tls={tls}", "--tls-certcheck=off"]
+        command += ["--from=sender@outside.test", INSIDE, OUTSIDE]
+        content = text(sent, body="a.\n.b\n..").replace(b"\r\n", b"\n")
+        done = subprocess.run(command, input=content, capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        lab.sent_otherwise(sent, INSIDE, OUTSIDE)
     lab.verify()
 
 

@@ -11,19 +11,23 @@ from pathlib import Path
 
 import pytest
 import test_clients
+import test_neighbours_dovecot
 import test_neighbours_floods
+import test_neighbours_postfix_behind
 import test_neighbours_postfix_in_front
 import test_neighbours_swaks
 import test_odd_messages
 from running_lab import INSIDE, RunningLab
 
 from shadowlab.ports import free_ports
-from tests.neighbours import postfix
+from tests.neighbours import dovecot, postfix
 from tests.neighbours.rspamd import NEEDED, DkimKey, Instance, rspamd, started
 
 SUITES = (
     test_clients,
+    test_neighbours_dovecot,
     test_neighbours_floods,
+    test_neighbours_postfix_behind,
     test_neighbours_postfix_in_front,
     test_neighbours_swaks,
     test_odd_messages,
@@ -40,6 +44,7 @@ pytestmark = [
     pytest.mark.lab,
     pytest.mark.slow,
     NEEDED,
+    pytest.mark.skipif(dovecot.missing() is not None, reason=str(dovecot.missing())),
     pytest.mark.skipif(
         not all(map(shutil.which, ("swaks", "smtp-source"))) or postfix.missing() is not None,
         reason="swaks or postfix is missing (apt-get install swaks postfix)",
