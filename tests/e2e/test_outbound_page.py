@@ -91,7 +91,7 @@ async def test_the_page_makes_a_node_that_an_attacker_cannot_downgrade(tmp_path:
     with room() as directory:
         async with LoopbackDns(zone, ttl=0) as dns, host as policies, TlsHop(shown) as hop:
             senders, admin = port(), port()
-            (settings,) = blocks("toml")
+            settings, *_ = blocks("toml")  # DANE has its own
             collector, _ = blocks("ini")
             places = {
                 "0.0.0.0:25": f"127.0.0.1:{senders}",
