@@ -86,7 +86,7 @@ class LoopbackDns:
         query = dns.message.from_wire(wire)
         question = query.question[0]
         kind = dns.rdatatype.to_text(question.rdtype)
-        name = question.name.to_text(omit_final_dot=True).lower()
+        name = question.name.to_text().removesuffix(".").lower()  # the root is ""
         self.asked[transport, name, kind] += 1
         response = dns.message.make_response(query)
         response.flags |= dns.flags.RA

@@ -91,7 +91,7 @@ async def test_the_page_makes_a_node_that_an_attacker_cannot_downgrade(tmp_path:
     with room() as directory:
         async with LoopbackDns(zone, ttl=0) as dns, host as policies, TlsHop(shown) as hop:
             senders, admin = port(), port()
-            settings, *_ = blocks("toml")  # DANE has its own
+            settings, _ = blocks("toml")
             collector, _ = blocks("ini")
             places = {
                 "0.0.0.0:25": f"127.0.0.1:{senders}",
@@ -139,3 +139,36 @@ async def test_the_page_makes_a_node_that_an_attacker_cannot_downgrade(tmp_path:
         with closing(sqlite3.connect(directory / "collectd.sqlite")) as collected:
             totals = "SELECT domain, sum(cntrtotal - cntrfailure), sum(cntrfailure) > 0 FROM finalresults"
             assert collected.execute(totals).fetchall() == [(DOMAIN, 1, 1)]
+
+
+async def test_with_the_settings_for_dane_a_host_that_matches_no_record_gets_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ca").mkdir()
+    context = certificate_for(tmp_path / "ca", HOST)
+    zone: dict[tuple[str, str], Any] = {
+        (DOMAIN, "MX"): [f"10 {HOST}."],
+        (HOST, "A"): ["127.0.0.1"],
+        ("", "SOA"): ["a.root. nstld.root. 1 60 60 60 60"],
+    }
+    async with LoopbackDns(zone, ttl=0) as dns, TlsHop(context) as hop:
+        dns.signed = ("", DOMAIN)
+        zone[f"_{hop.port}._tcp.{HOST}", "TLSA"] = ["3 1 1 " + "ab" * 32]
+        senders, admin = port(), port()
+        at = ("127.0.0.1", senders)
+        _, settings = blocks("toml")
+        places = {
+            "127.0.0.1:53": f"127.0.0.1:{dns.port}",
+            "dane = true\n": f"dane = true\nport = {hop.port}\n",
+        }
+        before = (
+            f'name = "mx1.example.org"\ndata_dir = "{tmp_path}/data"\nrelay_networks = ["127.0.0.0/8"]\n'
+            f'minimum_free_disk = 0\n[receive.default]\nlisten = "127.0.0.1:{senders}"\n'
+        )
+        after = f'[admin]\nlisten = "127.0.0.1:{admin}"\n'
+        (tmp_path / "settings.toml").write_text(before + moved(settings, places) + after)
+        async with process(sys.executable, "-m", "shadowrelay", "run", str(tmp_path / "settings.toml")):
+            await until(lambda: greeting(at).startswith("220"), "the node takes mail")
+            await asyncio.to_thread(sent, at)
+            url = f"http://127.0.0.1:{admin}"
+            shows = lambda: "certificate-not-trusted" in said(url, "status", "tls")  # noqa: E731
+            await until(shows, "status tls shows what was wrong")
+            assert not hop.taken
