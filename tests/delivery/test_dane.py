@@ -278,7 +278,11 @@ async def test_a_process_that_cannot_have_dane_ends_and_says_so(tmp_path: Path) 
         file.write_text("\n".join(lines), "utf-8")
         command = [sys.executable, "-m", "shadowrelay", "run", str(file)]
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-        _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+        try:
+            _, said = await asyncio.wait_for(process.communicate(), PATIENCE)
+        finally:
+            if process.returncode is None:
+                process.kill()
     assert process.returncode == 1
     assert "routes.world.dane: the name servers do not validate" in said.decode()
     assert not (tmp_path / "data").exists()
