@@ -84,6 +84,16 @@ def test_a_text_in_one_line_is_known_before_it_ends() -> None:
     assert scan.feed(b"x" * LONGEST_FIELD_NAME)
 
 
+@pytest.mark.parametrize("size", [1, 97, LONGEST_FIELD_NAME, 5_000])
+def test_what_a_long_first_line_is_does_not_depend_on_the_pieces_in_which_it_comes(size: int) -> None:
+    message = b"x" * (LONGEST_FIELD_NAME + 1) + b":\r\nmore\r\n"
+    scan = HeaderScan()
+    for at in range(0, len(message), size):
+        if scan.feed(message[at : at + size]):
+            break
+    assert scan.rest.startswith(b"\r\nxxx")
+
+
 @pytest.mark.parametrize("first", [b"X :", b"From a@b Mon Jan 1\r\n", b">From a\r\n", b"\r\n", b""], ids=repr)
 def test_a_field_the_line_of_a_mailbox_file_and_an_empty_line_are_no_text(first: bytes) -> None:
     assert not lacks_header(first)

@@ -29,9 +29,10 @@ LONGEST_FIELD_NAME = 1000
 def lacks_header(beginning: bytes | bytearray) -> bool:
     """Does a message with this beginning have no header field at all, because its first line is text?
 
-    ``beginning``: its first line, or as much of it as a field name may take.
+    ``beginning``: its first line, or as much of it as a field name may take. More counts for nothing, so that
+    it does not matter in which pieces a message comes.
     """
-    return _NO_FIELD.match(beginning) is not None
+    return _NO_FIELD.match(beginning, 0, LONGEST_FIELD_NAME) is not None
 
 
 class HeaderScan:
