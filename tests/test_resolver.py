@@ -304,3 +304,13 @@ async def test_a_host_of_the_dns_that_came_to_lead_to_ourselves_is_not_connected
         with pytest.raises(DnsTrouble, match=r"mx1.example.net leads to this server"):
             await resolver.addresses("mx1.example.net", mx_port=25)
         assert await resolver.addresses("mx1.example.net") == ("127.0.0.8",)  # a host of the settings
+
+
+async def test_whoever_waits_for_an_answer_when_the_settings_change_goes_on() -> None:
+    async with asking(timeout=30.0) as (resolver, server):
+        waiting = asyncio.create_task(resolver.hosts_of("silent.example.net"))
+        while not server.count("silent.example.net", "MX"):
+            await asyncio.sleep(0.01)
+        resolver.close()
+        with pytest.raises(DnsTrouble):
+            await waiting

@@ -139,3 +139,19 @@ async def test_without_dane_questions_are_as_before() -> None:
     async with asking() as (resolver, _):
         made = resolver._resolver()
         assert (made.ednsflags, made.flags) == (0, None)
+
+
+async def test_each_name_server_has_to_validate() -> None:
+    # What the first one calls bogus (SERVFAIL), the second one is asked.
+    async with LoopbackDns(dict(ZONE)) as first, LoopbackDns(dict(ZONE)) as second:
+        first.signed = ("signed.test",)
+        servers = [NameServer("127.0.0.1", first.port), NameServer("127.0.0.1", second.port)]
+        resolver = Resolver(servers, 5.0, authentic=True)
+        try:
+            assert "do not validate" in await resolver.not_validating("signed.test")
+            second.signed = ("signed.test",)
+            assert await resolver.not_validating("signed.test") == ""
+            first.zone["signed.test", "SOA"] = SERVFAIL  # one that gives no answer misleads nobody
+            assert await resolver.not_validating("signed.test") == ""
+        finally:
+            resolver.close()

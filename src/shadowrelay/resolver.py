@@ -14,6 +14,7 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
 
+import dns.asyncbackend
 import dns.asyncresolver
 import dns.exception
 import dns.flags
@@ -50,6 +51,8 @@ MOST_HOSTS_LOOKED_UP = 10  # of one domain, by preference
 RESOLV_CONF = Path("/etc/resolv.conf")
 _THREADS = 8  # for names that the system looks up
 _LONGEST_NAME = 253
+_PAYLOAD = 1232  # octets of a datagram
+_ANSWERS = frozenset({dns.rcode.NOERROR, dns.rcode.NXDOMAIN})
 
 # A record with a digest of another length is unusable, and those beside it count (RFC 7671 2.1): the library
 # refuses the whole answer for it.
@@ -222,17 +225,37 @@ class Resolver:
         return None
 
     async def not_validating(self, zone: str) -> str:
-        """Why what the name servers say of a signed zone is not proven; '' if it is. Asks them anew. Raises
-        DnsTrouble: none of them can be asked.
+        """Why what the name servers say of a signed zone is not proven; '' if it is. Each of them is asked,
+        anew: one that does not validate would answer what another one calls bogus. Raises DnsTrouble: none
+        of them gives an answer.
         """
-        self._cache.flush((dns.name.from_text(zone), dns.rdatatype.SOA, dns.rdataclass.IN))
-        try:
-            answer = await self._answer(zone, "SOA")
-        except DomainRefused:
-            return f"the name servers know no zone {zone}"
         if not self._trusted and not all(ip_address(one).is_loopback for one in self.asked()):
             return "a name server is not on this machine, and dns.trust_ad is false"
-        return "" if self._authentic(answer) else f"the name servers do not validate: {zone} is not authentic"
+        question = dns.message.make_query(zone, "SOA", use_edns=0, want_dnssec=True, payload=_PAYLOAD)
+        question.flags |= dns.flags.AD
+        servers = [one for one in self._resolver().nameservers if isinstance(one, _Server)]
+        said = await asyncio.gather(*(self._said(one, question) for one in servers))
+        answers = [one for one in said if one is not None and one.rcode() in _ANSWERS]
+        if not answers:
+            raise DnsTrouble(f"SOA of {zone}: no name server gave an answer")
+        if any(one.rcode() == dns.rcode.NXDOMAIN for one in answers):
+            return f"the name servers know no zone {zone}"
+        if not all(one.flags & dns.flags.AD for one in answers):
+            return f"the name servers do not validate: {zone} is not authentic"
+        return ""
+
+    async def _said(self, server: _Server, question: dns.message.QueryMessage) -> dns.message.Message | None:
+        try:
+            return await server.async_query(
+                question,
+                self._timeout,
+                None,
+                0,
+                max_size=False,
+                backend=dns.asyncbackend.get_default_backend(),
+            )
+        except (dns.exception.DNSException, OSError):
+            return None
 
     def _authentic(self, answer: dns.resolver.Answer) -> bool:
         return self._asks_authentic and bool(answer.response.flags & dns.flags.AD)
@@ -273,6 +296,11 @@ class Resolver:
         except DnsTrouble as trouble:
             self._remember(key, now, str(trouble))
             raise
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if not task.cancelled() or (waiting and waiting.cancelling()):
+                raise
+            raise DnsTrouble(f"{kind} of {name}: no answer") from None  # ``close``: whoever asked goes on
 
     def _asked(self, key: tuple[str, str], ended: asyncio.Task[dns.resolver.Answer]) -> None:
         self._asking.pop(key, None)
@@ -306,7 +334,7 @@ class Resolver:
             asked = self._servers or [NameServer(str(one), found.port) for one in found.nameservers]
             found.nameservers = [_Server(one.address, one.port) for one in asked]
             found.cache = self._cache
-            found.use_edns(0, ednsflags=dns.flags.DO if self._asks_authentic else 0, payload=1232)
+            found.use_edns(0, ednsflags=dns.flags.DO if self._asks_authentic else 0, payload=_PAYLOAD)
             if self._asks_authentic:
                 found.set_flags(dns.flags.RD | dns.flags.AD)
             # One try at one server; each has its turn, and there is time for a second round.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_dns import SERVFAIL, LoopbackDns
+from loopback_dns import SERVFAIL, SILENT, LoopbackDns
 from policy_host import PolicyHost, answer, policy
 from sending import MESSAGE, sent
 from stations import Station, eventually, opened, station
 from stations import settings as node_settings
 from test_queue import settled
 from tls_hop import Stripper, TlsHop, certificate_for
+
+from shadowrelay.service.adapters import resolver
 
 DOMAIN = "example.net"
 HOST = "mail.example.net"
@@ -236,3 +239,16 @@ async def test_a_route_without_mta_sts_asks_nobody(tmp_path: Path) -> None:
         assert found.hop.taken == [True]
         assert found.told() == []
         assert not found.dns.count(*RECORD)
+
+
+async def test_mail_whose_question_is_open_when_name_servers_change_is_tried_again(tmp_path: Path) -> None:
+    async with world(tmp_path, policy(HOST)) as at:
+        records, at.dns.zone[DOMAIN, "MX"] = at.dns.zone[DOMAIN, "MX"], SILENT
+        await at.send()
+        await eventually(lambda: asyncio.sleep(0, bool(at.dns.count(DOMAIN, "MX"))))
+        at.dns.zone[DOMAIN, "MX"] = records
+        node = at.found.node
+        former, node.resolver = node.resolver, resolver(node.settings)  # as a reload does
+        node.hosts.resolver = node.resolver
+        former.close()
+        await eventually(lambda: settled(at.found))
