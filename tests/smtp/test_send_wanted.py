@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -331,3 +333,73 @@ async def test_what_is_tested_and_fails_is_still_encrypted_where_that_can_be_had
     async with ScriptedHop(offers=OFFERS, tls=other.context(other.issued(HOST))) as hop:
         sent, told = await send(hop, wanted)
     assert (bool(sent.encrypted), told) == (True, "certificate-not-trusted")
+
+
+class Forger:
+    """Makes certificates that no authority would issue, and shows them behind TLSA records of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.own, self.issuer, self.anchor = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+
+    def made(self, subject: str, of: ec.EllipticCurvePrivateKey, *, ca: bool, names: int = 1) -> Any:
+        name = lambda one: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)])  # noqa: E731
+        by = self.anchor if of is self.anchor else self.issuer
+        now = datetime.now(UTC)
+        made = x509.CertificateBuilder(
+            name("anchor" if by is self.anchor else "issuer"),
+            name(subject),
+            of.public_key(),
+            x509.random_serial_number(),
+            now - timedelta(days=1),
+            now + timedelta(days=9),
+        )
+        made = made.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(of.public_key()), critical=False)
+        if not ca:
+            others = [x509.DNSName(f"{number:x}.b") for number in range(names)]
+            made = made.add_extension(x509.SubjectAlternativeName(others), critical=False)
+        return made.sign(by, hashes.SHA256())
+
+    def context(self, *chain: Any) -> ssl.SSLContext:
+        shown = self.folder / "shown.pem"
+        shown.write_bytes(b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain))
+        key = self.folder / "key.pem"
+        key.write_bytes(
+            self.own.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(shown, key)
+        return context
+
+
+async def test_a_certificate_of_thousands_of_names_costs_no_more_than_one_of_a_few(tmp_path: Path) -> None:
+    # Issuers that issued one another, and lead to no authority: the search goes on as long as it may.
+    forger = Forger(tmp_path)
+    own = forger.made("own", forger.own, ca=False, names=4000)
+    circle = [forger.made("issuer", forger.issuer, ca=True) for _ in range(4)]
+    anchor = forger.made("anchor", forger.anchor, ca=True)
+    whole = Tlsa(2, 0, 0, anchor.public_bytes(serialization.Encoding.DER))
+    async with asyncio.timeout(30), ScriptedHop(offers=OFFERS, tls=forger.context(own, *circle)) as hop:
+        assert await refused(hop, dane(whole)) == "certificate-not-trusted"
+
+
+async def test_a_certificate_that_is_none_is_not_trusted_and_no_fault_of_ours(tmp_path: Path) -> None:
+    forger = Forger(tmp_path)
+    good = forger.made("own", forger.own, ca=False)
+    whole = Tlsa(
+        2, 0, 0, forger.made("anchor", forger.anchor, ca=True).public_bytes(serialization.Encoding.DER)
+    )
+    third = good.public_bytes(serialization.Encoding.DER).replace(
+        b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09", 1
+    )
+    context = forger.context(good)
+    shown = tmp_path / "shown.pem"
+    shown.write_text(ssl.DER_cert_to_PEM_cert(third))
+    context.load_cert_chain(shown, tmp_path / "key.pem")  # version 10 of X.509
+    async with ScriptedHop(offers=OFFERS, tls=context) as hop:
+        assert await refused(hop, dane(whole)) == "certificate-not-trusted"

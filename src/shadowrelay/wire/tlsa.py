@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 from shadowrelay.core.delivery.tls_policy import Tlsa
 
@@ -16,13 +17,17 @@ class NoCertificate(ValueError):
 
 def matches(record: Tlsa, certificate: bytes) -> bool:
     """Does the record name that certificate (DER), or its public key?"""
+    return _chosen(certificate, record.selector, record.matching) == record.data
+
+
+@lru_cache(maxsize=16)  # a host may have thousands of records
+def _chosen(certificate: bytes, selector: int, matching: int) -> bytes | None:
+    """What records with that selector and matching type say of the certificate; None: nothing."""
     try:
-        chosen = certificate if record.selector == 0 else public_key(certificate)
+        chosen = certificate if selector == 0 else public_key(certificate)
     except NoCertificate:
-        return False
-    if record.matching:
-        chosen = (hashlib.sha256 if record.matching == 1 else hashlib.sha512)(chosen).digest()
-    return chosen == record.data
+        return None
+    return (hashlib.sha256 if matching == 1 else hashlib.sha512)(chosen).digest() if matching else chosen
 
 
 def public_key(certificate: bytes) -> bytes:
