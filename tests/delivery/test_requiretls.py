@@ -26,6 +26,7 @@ from shadowrelay.wire import xshadow
 WAIVING = b"TLS-Required: No\r\n" + MESSAGE
 OFFERS = ("PIPELINING", "8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "STARTTLS")
 FIT = (*OFFERS, "REQUIRETLS")
+SELDOM: dict[str, Any] = {"queue_glitch_retry_interval": "1h"}
 STRICT: dict[str, Any] = {"reject_message_on_shadow_failure": True, "shadow_attempt_timeout": "10s"}
 
 
@@ -351,3 +352,22 @@ async def test_a_mailbox_inside_the_boundary_is_where_it_has_arrived(
             await eventually(lambda: settled(one))
             assert (await only(one)).recipients[0].status is Status.DELIVERED
             assert asked_for_it(store) == [False]
+
+
+@pytest.mark.parametrize("says", [b"454 4.7.0 not now\r\n", b"220 go\r\nthis is no handshake\r\n"])
+async def test_a_host_whose_tls_is_broken_gets_other_mail_as_before(
+    tmp_path: Path, here: Certificates, says: bytes
+) -> None:
+    """A message that wants TLS waits. It lets neither the host rest nor its next hop: others do without."""
+    hop_of = ScriptedHop(offers=FIT, STARTTLS=says)
+    async with hop_of as hop, boundary(tmp_path, "mx1", **SELDOM, **here.to(hop)) as (one,):
+        one.run_queue()
+        await here.required(one)
+
+        async def tried() -> bool:
+            return bool((await only(one)).recipients[0].attempts)
+
+        await eventually(tried)
+        await sent(one, MESSAGE)
+        await eventually(lambda: len(hop.contents) == 1)
+        assert asked_for_it(hop) == [False]

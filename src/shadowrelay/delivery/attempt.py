@@ -13,7 +13,7 @@ from functools import partial
 import structlog
 
 from shadowrelay.core.delivery import retry
-from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, next_try
+from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, Standing, next_try
 from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.delivery.shaping import Lane
@@ -339,6 +339,9 @@ class Sender:
         """The host rests, unless it only asked for less. ``stricter``: other mail need not verify it."""
         if stricter and failed.unverified:
             search.unfit = search.unfit or NOT_VERIFIED
+        elif stricter and failed.step == "tls":  # this message waits: neither host nor next hop rests
+            search.last = Standing(step="tls", error=failed.reply or failed.error, status="4.7.5")
+            search.passed_by = True
         elif lane is not None and self._shaping.heard(lane, failed.reply):
             search.held_back = True
         elif failed.turned_away and self._hosts.turned_away(host):
