@@ -20,6 +20,7 @@ from scripted_hop import ScriptedHop, envelope, recipients
 from shadowrelay.authority import Pair, authority_pair, init, issue
 from shadowrelay.core.delivery.settling import Ending
 from shadowrelay.core.delivery.tls_policy import Tlsa, WantedTls
+from shadowrelay.core.values import replace
 from shadowrelay.smtp.sending.session import ConnectionFailed, DeliveryResult, DeliverySession
 from shadowrelay.smtp.sending.shown import sees_chains
 
@@ -403,3 +404,16 @@ async def test_a_certificate_that_is_none_is_not_trusted_and_no_fault_of_ours(tm
     context.load_cert_chain(shown, tmp_path / "key.pem")  # version 10 of X.509
     async with ScriptedHop(offers=OFFERS, tls=context) as hop:
         assert await refused(hop, dane(whole)) == "certificate-not-trusted"
+
+
+async def test_a_host_whose_name_fits_into_no_handshake_gets_nothing(shop: Shop) -> None:
+    name = "\\000" * 60 + ".example.net"  # as the DNS may have it, in text
+
+    async def found(_: str) -> tuple[str, ...]:
+        return ("127.0.0.1",)
+
+    async with ScriptedHop(offers=OFFERS, tls=shop.context(shop.issued(HOST))) as hop:
+        server = hop.server(wanted=WantedTls("pkix", "mta-sts", names=(name,)))
+        with pytest.raises(ConnectionFailed) as failure:
+            await DeliverySession(replace(server, host=name), found).connect()
+    assert (failure.value.step, failure.value.result) == ("tls", "validation-failure")

@@ -271,7 +271,7 @@ class HopClient(SMTP):
                 raise ConnectionFailed(name, error.message) from error
             reply = Reply(error.code, None, tuple(error.message.split("\n")))
             raise ConnectionFailed(name, "refused", reply=one_line(reply)) from error
-        except (*SESSION_ERRORS, DnsTrouble) as error:
+        except (*SESSION_ERRORS, DnsTrouble, UnicodeError) as error:  # the last: a name that is none for TLS
             raise ConnectionFailed(name, describe(error)) from error
         finally:
             self.awaits.end()
