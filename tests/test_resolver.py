@@ -309,8 +309,7 @@ async def test_a_host_of_the_dns_that_came_to_lead_to_ourselves_is_not_connected
 async def test_whoever_waits_for_an_answer_when_the_settings_change_goes_on() -> None:
     async with asking(timeout=30.0) as (resolver, server):
         waiting = asyncio.create_task(resolver.hosts_of("silent.example.net"))
-        while not server.count("silent.example.net", "MX"):
-            await asyncio.sleep(0.01)
+        await eventually(lambda: bool(server.count("silent.example.net", "MX")))
         resolver.close()
         with pytest.raises(DnsTrouble):
             await waiting

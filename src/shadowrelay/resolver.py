@@ -245,17 +245,14 @@ class Resolver:
         return ""
 
     async def _said(self, server: _Server, question: dns.message.QueryMessage) -> dns.message.Message | None:
+        backend = dns.asyncbackend.get_default_backend()
         try:
-            return await server.async_query(
-                question,
-                self._timeout,
-                None,
-                0,
-                max_size=False,
-                backend=dns.asyncbackend.get_default_backend(),
+            said: dns.message.Message = await server.async_query(
+                question, self._timeout, None, 0, max_size=False, backend=backend
             )
         except (dns.exception.DNSException, OSError):
             return None
+        return said
 
     def _authentic(self, answer: dns.resolver.Answer) -> bool:
         return self._asks_authentic and bool(answer.response.flags & dns.flags.AD)
