@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ class Resolver:
         self._threads = ThreadPoolExecutor(_THREADS, "lookup")
 
     def close(self) -> None:
-        """Wait for nothing: a lookup of the system may take long."""
+        """Wait for nothing: a lookup of the system may take long. Whoever waits has DnsTrouble."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for task in self._asking.values():
             task.cancel()
@@ -288,16 +289,12 @@ class Resolver:
         if task is None:
             task = self._asking[key] = asyncio.create_task(self._ask(name, kind))
             task.add_done_callback(lambda ended: self._asked(key, ended))
-        try:
-            return await asyncio.shield(task)
-        except DnsTrouble as trouble:
-            self._remember(key, now, str(trouble))
-            raise
-        except asyncio.CancelledError:
-            waiting = asyncio.current_task()
-            if not task.cancelled() or (waiting and waiting.cancelling()):
+        with _going_on(f"{kind} of {name}: no answer"):
+            try:
+                return await asyncio.shield(task)
+            except DnsTrouble as trouble:
+                self._remember(key, now, str(trouble))
                 raise
-            raise DnsTrouble(f"{kind} of {name}: no answer") from None  # ``close``: whoever asked goes on
 
     def _asked(self, key: tuple[str, str], ended: asyncio.Task[dns.resolver.Answer]) -> None:
         self._asking.pop(key, None)
@@ -327,6 +324,7 @@ class Resolver:
         """The library's resolver. That of the system is made anew when its file has changed."""
         stamp: object = "ours" if self._servers else RESOLV_CONF.stat().st_mtime_ns
         if self._made is None or self._made[0] != stamp:
+            self._cache.flush()  # what other name servers called authentic may not be
             found = dns.asyncresolver.Resolver(configure=not self._servers)
             asked = self._servers or [NameServer(str(one), found.port) for one in found.nameservers]
             found.nameservers = [_Server(one.address, one.port) for one in asked]
@@ -344,14 +342,27 @@ class Resolver:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):
-                found = await loop.run_in_executor(
-                    self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                )
+                with _going_on(f"{host}: no answer"):
+                    found = await loop.run_in_executor(
+                        self._threads, lambda: socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                    )
         except TimeoutError:
             raise DnsTrouble(f"{host}: no answer in time") from None
         except (OSError, UnicodeError) as error:
             raise DnsTrouble(f"{host}: {getattr(error, 'strerror', None) or error}") from error
         return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@contextmanager
+def _going_on(why: str) -> Iterator[None]:
+    """A lookup that ``close`` ended is trouble for whoever waits for it, and not the end."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        waiting = asyncio.current_task()
+        if waiting and waiting.cancelling():
+            raise
+        raise DnsTrouble(why) from None
 
 
 def _why(error: Exception) -> str:

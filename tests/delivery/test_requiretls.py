@@ -70,13 +70,18 @@ class Certificates:
         return {"routes": {"out": way}, "receive": self.receive}
 
     async def required(
-        self, to: Station, octets: bytes = MESSAGE, *recipients: str, more: str = "", sender_: str = ""
+        self,
+        to: Station,
+        octets: bytes = MESSAGE,
+        *recipients: str,
+        more: str = "",
+        sender_: str = "a@example.org",
     ) -> str:
         """Send a message with REQUIRETLS; the reply to its content."""
         async with sender(to) as client:
             await client.say("EHLO client.example", "STARTTLS")
             await client.writer.start_tls(self.client)
-            mail = f"MAIL FROM:<{sender_ or 'a@example.org'}> REQUIRETLS{more}"
+            mail = f"MAIL FROM:<{sender_}> REQUIRETLS{more}"
             said = [f"RCPT TO:<{one}>" for one in recipients or ("b@example.net",)]
             assert (await client.say("EHLO client.example", mail, *said)).startswith("250 ")
             return await client.content(octets)
@@ -324,6 +329,18 @@ async def test_it_never_leaves_to_a_host_that_is_not_verified(
             assert failed.recipients[0].last_reply.startswith("550 5.7.10 Encryption needed")
             await sent(one, MESSAGE)
             await eventually(lambda: len(hop.contents) == 2)
+
+
+async def test_what_a_stranger_sends_with_the_null_sender_does_not_leave_without_it(
+    tmp_path: Path, here: Certificates
+) -> None:
+    """It may be a report of another server, and anything else."""
+    async with here.hop(*OFFERS) as unfit, boundary(tmp_path, "mx1", **here.to(unfit)) as (one,):
+        one.run_queue()
+        await here.required(one, sender_="")
+        await eventually(lambda: settled(one))
+        assert (await only(one)).recipients[0].last_reply.startswith("550 5.7.30 REQUIRETLS needed")
+        assert mails(unfit) == []
 
 
 async def test_a_journal_copy_does_not_leave_without_it(tmp_path: Path, here: Certificates) -> None:

@@ -119,6 +119,31 @@ def test_an_alternative_has_to_fit(other: dict[str, Any], told: str) -> None:
     assert told in errors["routes.out.alternatives"]
 
 
+def behind(policy: str, **changes: Any) -> dict[str, Any]:
+    """Routes: one with that policy, a strong one behind it, and behind that a spare one."""
+    strong = {"domains": ["a.test"], "host": "a.test", "tls": "required", "alternatives": ["spare"]}
+    return {
+        "out": way(mx=True, alternatives=["strong"], **{policy: True}),
+        "strong": strong,
+        "spare": spare(**changes),
+    }
+
+
+@pytest.mark.parametrize("policy", ["dane", "mta_sts"])
+@pytest.mark.parametrize("tls", ["opportunistic", "none"])
+def test_a_host_of_an_alternative_shows_no_less(policy: str, tls: str) -> None:
+    """Else whoever breaks TLS with the hosts of a domain has its mail in clear text."""
+    told = errors_of(behind(policy, host="b.test", tls=tls))["routes.out.alternatives"]
+    assert f"out has {policy}, and spare has neither that nor tls = required" in told
+
+
+@pytest.mark.parametrize("policy", ["dane", "mta_sts"])
+def test_a_host_of_an_alternative_that_is_verified_is_enough(policy: str) -> None:
+    assert read(behind(policy, host="b.test", tls="required"))
+    same = way(mx=True, alternatives=["spare"], **{policy: True})
+    assert read({"out": same, "spare": spare(mx=True, **{policy: True})})
+
+
 def test_name_servers_are_addresses() -> None:
     found = read({}, dns={"servers": ["127.0.0.1:5353", "[::1]:53"], "timeout": "2s"}).dns
     assert [(one.host, one.port) for one in found.servers] == [("127.0.0.1", 5353), ("::1", 53)]

@@ -17,6 +17,7 @@ from shadowrelay.core.delivery.hosts import Group, Host, HostGroup, Standing, ne
 from shadowrelay.core.delivery.mx import DomainRefused
 from shadowrelay.core.delivery.settling import AttemptResult, Ending, Hop
 from shadowrelay.core.delivery.shaping import Lane
+from shadowrelay.core.events.reports import is_derived
 from shadowrelay.core.identifiers import NextHop
 from shadowrelay.core.messages import Copy, Recipient, TlsWish
 from shadowrelay.core.policy import Policy
@@ -604,10 +605,11 @@ class Sender:
 
 
 def may_leave_without(copy: Copy) -> bool:
-    """May the message leave without REQUIRETLS if no host is fit? A report may: it has no body, and lost it
-    would tell nobody (RFC 8689 5). What is made of another message, such as a journal copy, has its content.
+    """May the message leave without REQUIRETLS if no host is fit? A report of ours may: it has no body, and
+    lost it would tell nobody (RFC 8689 5). What is made of another message, such as a journal copy, has its
+    content; and what else has the null sender may have anything in it.
     """
-    return not copy.envelope.sender and copy.content_of is None
+    return not copy.envelope.sender and is_derived(copy.id) and copy.content_of is None
 
 
 def _took(claimed: ActiveFork) -> str:

@@ -568,7 +568,20 @@ def _unfit(settings: Settings, name: str, other: str) -> str:
         return f"has mx, and the next hop of {name} has no domain"
     if name == other or name in _reached(settings, other):
         return f"leads back to {name}"
+    for one in (other, *_reached(settings, other)):
+        if (behind := settings.routes.get(one)) and (policy := _weaker(behind, route)):
+            return f"{name} has {policy}, and {one} has neither that nor tls = required"
     return ""
+
+
+def _weaker(other: RouteSettings, route: RouteSettings) -> str:
+    """The policy of a route that a host of the other one need not meet; '' if there is none. Whoever can
+    break TLS chooses the host, so the weakest one counts.
+    """
+    if other.tls is Tls.REQUIRED:
+        return ""
+    policies = {"dane": route.dane and not other.dane, "mta_sts": route.mta_sts and not other.mta_sts}
+    return next((name for name, lost in policies.items() if lost), "")
 
 
 def _reached(settings: Settings, name: str) -> set[str]:
