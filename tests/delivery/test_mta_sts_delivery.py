@@ -116,6 +116,21 @@ async def world(
             await made.found.stop()
 
 
+async def test_a_domain_is_asked_once_for_all_its_hosts(tmp_path: Path) -> None:
+    async with world(tmp_path, policy("*.example.net")) as found:
+        found.dns.zone[DOMAIN, "MX"] += [f"20 mx{number}.example.net." for number in range(3)]
+        policies = found.found.node.tls_policies.sts
+        asked, of = [], policies.of
+
+        async def counted(domain: str) -> Any:
+            asked.append(domain)
+            return await of(domain)
+
+        policies.of = counted  # type: ignore[method-assign]
+        await found.delivered()
+        assert asked == [DOMAIN]
+
+
 async def test_a_host_of_the_policy_with_its_certificate_gets_the_mail(tmp_path: Path) -> None:
     async with world(tmp_path, policy("*.example.net")) as found:
         await found.delivered()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from shadowrelay.core.reckoning import Endings
 from shadowrelay.database import sts_policies as kept_policies
 from shadowrelay.database.transport import TransportDatabase
 from shadowrelay.delivery import sts_policies
-from shadowrelay.delivery.sts_fetching import PolicyFetcher
+from shadowrelay.delivery.sts_fetching import FetchFailed, PolicyFetcher
 from shadowrelay.delivery.sts_policies import AT_ONCE, StsPolicies
 from shadowrelay.resolver import NameServer, Resolver
 
@@ -251,9 +252,8 @@ async def test_many_that_wait_are_one_fetch_and_domains_do_not_wait_for_one_anot
     assert len(world.host.asked) == 1
 
 
-async def test_whoever_waits_for_room_does_not_go_without_a_policy(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def hindered_by_slow_hosts(world: World) -> list[asyncio.Task[StsPolicy | None]]:
+    """As many fetches as there are places, none of which gets an answer before ``released``."""
     slow = [f"slow{number}.example.net" for number in range(AT_ONCE)]
     for name in slow:
         world.dns.zone[f"_mta-sts.{name}", "TXT"] = ['"v=STSv1; id=1;"']
@@ -263,11 +263,89 @@ async def test_whoever_waits_for_room_does_not_go_without_a_policy(
     world.host.released.clear()
     hindered = [asyncio.create_task(world.policies.of(name)) for name in slow]
     await eventually(lambda: len(world.host.asked) == AT_ONCE)
+    return hindered
+
+
+async def test_whoever_waits_for_room_does_not_go_without_a_policy(world: World) -> None:
+    hindered = await hindered_by_slow_hosts(world)
     mine = asyncio.create_task(world.of())
     await eventually(lambda: world.dns.count(RECORD, "TXT") == 1)
     world.host.released.set()
     assert await mine is not None
     assert all(await asyncio.gather(*hindered))
+
+
+async def test_slow_hosts_leave_room_for_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sts_policies, "SLOW", 0.1)
+    hindered = await hindered_by_slow_hosts(world)
+    mine = asyncio.create_task(world.of())
+    await eventually(lambda: len(world.host.asked) == AT_ONCE + 1)
+    assert not any(one.done() for one in hindered)
+    world.host.released.set()
+    assert all(await asyncio.gather(mine, *hindered))
+
+
+async def test_mail_does_not_wait_for_a_slow_host_if_a_policy_is_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await world.of()
+    monkeypatch.setattr(sts_policies, "SLOW", 0.1)
+    world.host.released.clear()
+    world.announce("2")
+    assert await world.of() == found
+    assert not world.failed, "mail waited until the fetch had failed"
+    world.host.released.set()
+
+    async def another() -> bool:
+        counts = await world.of()
+        return counts is not None and counts.identifier == "2"
+
+    await eventually(another)
+
+
+async def test_a_slow_host_does_not_hold_up_what_else_is_fetched_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.of()
+    monkeypatch.setattr(sts_policies, "SLOW", 0.1)
+    world.host.released.clear()
+    world.passed = timedelta(days=1)
+    await world.policies.refresh()
+    assert not world.failed
+    world.host.released.set()
+
+    async def again() -> bool:
+        kept = await world.policies.kept(DOMAIN)
+        return kept is not None and kept.fetched_at == NOW + world.passed
+
+    await eventually(again)
+
+
+async def test_authorities_are_read_once_until_their_file_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Any] = []
+    make = ssl.create_default_context
+
+    def noted(*purpose: Any, cafile: Path | None = None) -> ssl.SSLContext:
+        read.extend([cafile] if cafile else [])
+        return make(*purpose, cafile=cafile)
+
+    monkeypatch.setattr(ssl, "create_default_context", noted)
+    fetcher = world.policies.fetcher
+    await asyncio.gather(*(fetcher.text(DOMAIN) for _ in range(5)))
+    assert len(read) == 1
+    strangers = PolicyHost(world.directory / "other", HOST, says=world.host.says)
+    await world.host.stop()
+    async with strangers:
+        fetcher.port = strangers.port
+        with pytest.raises(FetchFailed, match="CERTIFICATE_VERIFY_FAILED"):
+            await fetcher.text(DOMAIN)
+        fresh = world.directory / "fresh.pem"
+        fresh.write_bytes(strangers.authority.read_bytes())
+        fresh.replace(world.host.authority)
+        assert await fetcher.text(DOMAIN)
+    assert len(read) == 2
 
 
 async def test_no_more_are_kept_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

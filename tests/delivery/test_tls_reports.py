@@ -11,6 +11,7 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from policy_host import policy
 from stations import eventually
 from test_mta_sts_delivery import DOMAIN, HOST, World, world
 
-from shadowrelay.delivery.tls_reports import MOST_WAITING
+from shadowrelay.core.delivery.tls_policy import TlsResult
+from shadowrelay.delivery.tls_reports import MOST_WAITING, TlsReporting
 
 BIN = Path(sys.executable).parent
 WANTED = ("_smtp._tls.example.net", "TXT")
@@ -158,8 +160,43 @@ async def test_a_collector_that_reads_nothing_holds_nothing_up(tmp_path: Path) -
         assert found.hop.taken == [True, True]
 
 
-async def test_a_domain_that_wants_no_reports_is_in_none(tmp_path: Path) -> None:
-    async with world(tmp_path, policy(HOST)) as found, telling(found, tmp_path / "nobody", "v=spf1 -all"):
+async def test_a_domain_whose_record_is_slow_hides_no_result_of_others(tmp_path: Path) -> None:
+    released = asyncio.Event()
+
+    async def texts(name: str) -> tuple[str, ...]:
+        if name == "_smtp._tls.slow.test":
+            await released.wait()
+        return (RECORD,)
+
+    async def nothing(_: str) -> None:
+        return None
+
+    def result(domain: str, host: str) -> TlsResult:
+        return TlsResult(domain, host, "pkix", "mta-sts", "validation-failure", datetime.now(UTC))
+
+    path, loop = tmp_path / "s", asyncio.get_running_loop()
+    hosts = [f"mx{number}.{DOMAIN}" for number in range(4)]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as collects:
+        collects.bind(str(path))
+        collects.setblocking(False)
+
+        async def host_told() -> str:
+            told = json.loads(await asyncio.wait_for(loop.sock_recv(collects, 65536), 30))
+            return str(told["policies"][0]["failure-details"][0]["n"])
+
+        reporting = TlsReporting(lambda: path, texts, nothing)
+        for one in [result("slow.test", "slow")] * 2 + [result(DOMAIN, host) for host in hosts]:
+            reporting.heard(one)
+        task = asyncio.create_task(reporting.run())
+        assert [await host_told() for _ in hosts] == hosts
+        released.set()
+        assert [await host_told(), await host_told()] == ["slow", "slow"]
+        task.cancel()
+
+
+@pytest.mark.parametrize("record", ["v=spf1 -all", RECORD.replace("v1;", "v10;"), "v=TLSRPTv1"])
+async def test_a_domain_that_wants_no_reports_is_in_none(tmp_path: Path, record: str) -> None:
+    async with world(tmp_path, policy(HOST)) as found, telling(found, tmp_path / "nobody", record):
         await found.delivered()
         counts = found.found.node.tls_reports.counts
         await eventually(lambda: counts["unwanted"] == 1)

@@ -380,9 +380,9 @@ class Search:
         self, policies: TlsPolicies, group: MxGroup, found: tuple[MxHost, ...]
     ) -> tuple[Host, ...]:
         """The hosts without those that must not be tried now, whose mail waits if no other is left."""
-        asked = [policies.of(group.route, group.domain, host, group.port) for host in found]
+        wanted = await policies.of(group.route, group.domain, found, group.port)
         left: list[Host] = []
-        for host, what in zip(as_hosts(group, found), await asyncio.gather(*asked), strict=True):
+        for host, what in zip(as_hosts(group, found), wanted, strict=True):
             if isinstance(what, HostRefused):
                 self.last = Standing(step="tls", error=what.why, status="4.7.5")
                 continue

@@ -7,8 +7,10 @@ and nothing but one fixed request. No redirect is followed, and no proxy is aske
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
@@ -35,16 +37,20 @@ class FetchFailed(Exception):
         self.result = result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PolicyFetcher:
     """``addresses``: looks a host up in the DNS. ``port``: 443, but in labs. ``authorities``: a file of those
     that vouch for policy hosts; None: the system's. ``limit``: seconds for all of one fetch.
+
+    To read the authorities costs more than a fetch: all fetches share what was read, until the file changes.
     """
 
     addresses: Callable[[str], Awaitable[tuple[str, ...]]]
     port: int = 443
     authorities: Path | None = None
     limit: float = FETCH_LIMIT
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _trusting: tuple[tuple[int, ...], ssl.SSLContext] | None = None
 
     async def text(self, domain: str) -> str:
         """The text of the domain's policy. Raises FetchFailed."""
@@ -60,7 +66,8 @@ class PolicyFetcher:
 
     async def _text(self, host: str) -> str:
         addresses = await self.addresses(host)
-        context = await asyncio.to_thread(ssl.create_default_context, cafile=self.authorities)
+        async with self._reading:
+            context = await asyncio.to_thread(self._context)
         async with httpx.AsyncHTTPTransport(verify=context, trust_env=False, http2=False) as transport:
             for number, address in enumerate(addresses, start=1):
                 try:
@@ -72,6 +79,15 @@ class PolicyFetcher:
                     if not connecting or number == len(addresses):
                         raise FetchFailed(f"{host}: {str(error) or type(error).__name__}") from error
         raise FetchFailed(f"{host} has no address")
+
+    def _context(self) -> ssl.SSLContext:
+        """What trusts the authorities. Blocks. A directory of the system's is read by OpenSSL as it goes."""
+        path = self.authorities or ssl.get_default_verify_paths().cafile
+        seen = os.stat(path) if path else None
+        version = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns) if seen else ()
+        if self._trusting is None or self._trusting[0] != version:
+            self._trusting = version, ssl.create_default_context(cafile=self.authorities)
+        return self._trusting[1]
 
     async def _asked(self, transport: httpx.AsyncHTTPTransport, host: str, address: str) -> str:
         at = f"[{address}]" if ":" in address else address

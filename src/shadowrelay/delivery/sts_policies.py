@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
@@ -36,7 +37,12 @@ from shadowrelay.resolver import Resolver
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 20
-"""Fetches under way. Who waits for one does not go without: else slow domains could harm others."""
+"""Fetches that have a place. Who waits for one does not go without: else slow domains could harm others."""
+
+SLOW = 5.0
+"""Seconds after which a fetch goes on without its place, and is waited for only where nothing else counts.
+So no more than ``AT_ONCE / SLOW`` a second begin while all are slow: ``FETCH_LIMIT`` bounds those under way.
+"""
 
 MOST_FAILURES = 10_000
 """Domains of which it is remembered that a fetch failed."""
@@ -81,7 +87,8 @@ class StsPolicies:
         kept = await self._database.transact_briefly(partial(sts_policies.use, domain=domain, now=now))
         identifier = await self._announced(domain)
         if to_be_fetched(kept, identifier, self._endings()):
-            kept = await self._fetched(domain, identifier or "", now) or kept
+            patience = None if kept is None or kept.ended(self._endings()) else SLOW
+            kept = await self._fetched(domain, identifier or "", now, patience) or kept
         return counts(kept, self._endings())
 
     async def kept(self, domain: str) -> StsPolicy | None:
@@ -114,7 +121,7 @@ class StsPolicies:
     async def _refresh(self, kept: KeptPolicy) -> None:
         identifier = await self._announced(kept.domain)
         if identifier is not None:
-            await self._fetched(kept.domain, identifier, kept.used_at)
+            await self._fetched(kept.domain, identifier, kept.used_at, SLOW)
 
     async def _announced(self, domain: str) -> str | None:
         """The id that the domain's record has; None if there is none, or no answer."""
@@ -123,21 +130,24 @@ class StsPolicies:
         except DnsTrouble:
             return None
 
-    async def _fetched(self, domain: str, identifier: str, used_at: datetime) -> StsPolicy | None:
-        """Fetch a domain's policy once, however many wait. None: it is not to be had now."""
+    async def _fetched(
+        self, domain: str, identifier: str, used_at: datetime, patience: float | None
+    ) -> StsPolicy | None:
+        """Fetch a domain's policy once, however many wait. None: it is not to be had now, or not within
+        ``patience`` seconds; then the fetch goes on.
+        """
         if self._not_before.get(domain, 0.0) > asyncio.get_running_loop().time():
             return None
         task = self._fetching.get(domain)
         if task is None:
             task = self._fetching[domain] = asyncio.create_task(self._fetch(domain, identifier, used_at))
             task.add_done_callback(lambda _: self._fetching.pop(domain, None))
-        return await asyncio.shield(task)
+        done, _ = await asyncio.wait({task}, timeout=patience)
+        return task.result() if done else None
 
     async def _fetch(self, domain: str, identifier: str, used_at: datetime) -> StsPolicy | None:
         try:
-            async with self._room:
-                text = await self.fetcher.text(domain)
-            policy = parsed(text, identifier, self._endings().now)
+            policy = parsed(await self._text(domain), identifier, self._endings().now)
         except FetchFailed as error:
             self._without(domain, str(error), error.result)
             return None
@@ -150,6 +160,13 @@ class StsPolicies:
         self._told(domain, "")
         log.info("sts_policy_fetched", domain=domain, mode=policy.mode.value, id=identifier)
         return policy
+
+    async def _text(self, domain: str) -> str:
+        await self._room.acquire()
+        with ExitStack() as place:
+            place.callback(self._room.release)
+            place.callback(asyncio.get_running_loop().call_later(SLOW, place.close).cancel)
+            return await self.fetcher.text(domain)
 
     def _without(self, domain: str, why: str, result: FetchResult) -> None:
         log.warning("sts_policy_not_fetched", domain=domain, result=result, error=why)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Literal
 
 import structlog
 
+from shadowrelay.core.delivery.mta_sts import StsPolicy
 from shadowrelay.core.delivery.mx import TROUBLE_COUNTS, DnsTrouble, MxHost
 from shadowrelay.core.delivery.tls_policy import (
     FailedTls,
@@ -66,8 +67,16 @@ class TlsPolicies:
         """Does anything count for that route? Nearly always nothing does."""
         return route in self._routes.dane or route in self._routes.mta_sts
 
-    async def of(self, route: NextHop, domain: str, host: MxHost, port: int) -> WantedTls | HostRefused:
-        """What a session with a host of a domain has to show."""
+    async def of(
+        self, route: NextHop, domain: str, hosts: Iterable[MxHost], port: int
+    ) -> list[WantedTls | HostRefused]:
+        """What a session with each host of a domain has to show."""
+        sts = await self.sts.of(domain) if route in self._routes.mta_sts else None
+        return await asyncio.gather(*(self._of_host(route, domain, host, port, sts) for host in hosts))
+
+    async def _of_host(
+        self, route: NextHop, domain: str, host: MxHost, port: int, sts: StsPolicy | None
+    ) -> WantedTls | HostRefused:
         answer = None
         if route in self._routes.dane:
             if why := await self._not_validating():
@@ -75,7 +84,6 @@ class TlsPolicies:
             if host.trouble:  # a second look may find what the first one hid: its addresses without TLSA
                 return self._refused(domain, host, HostRefused("dane", "dnssec-invalid", host.trouble))
             answer = await self._resolver.tlsa(host.bases, port)
-        sts = await self.sts.of(domain) if route in self._routes.mta_sts else None
         found = wanted(host.name, domain, dane=answer, sts=sts, chains=self._chains)
         return self._refused(domain, host, found) if isinstance(found, HostRefused) else found
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import field
 from pathlib import Path
@@ -27,10 +28,13 @@ log = structlog.get_logger(__name__)
 MOST_WAITING = 1000
 """Results that wait for their domain's record; more are lost."""
 
+AT_ONCE = 20
+"""Domains whose records are looked up: one that is silent hides no result of others."""
+
 MOST_PATTERNS_TOLD = 20
 """Of one policy: a datagram has to fit."""
 
-_RECORD = "v=TLSRPTv1"
+_RECORD = re.compile(r"v=TLSRPTv1[ \t]*;")
 _TYPES: dict[Source, int] = {"dane": 1, "mta-sts": 2}
 _NO_POLICY = 9
 _CODES: dict[FailedTls, int] = {
@@ -60,33 +64,53 @@ class TlsReporting:
     texts: Callable[[str], Awaitable[tuple[str, ...]]]
     policy: Callable[[str], Awaitable[StsPolicy | None]]
     counts: Counter[str] = field(default_factory=lambda: Counter(sent=0, lost=0, unwanted=0))
-    _waiting: asyncio.Queue[TlsResult] = field(default_factory=lambda: asyncio.Queue(MOST_WAITING))
+    _waiting: dict[str, deque[TlsResult]] = field(default_factory=dict)  # by domain, in order
+    _turns: asyncio.Queue[str] = field(default_factory=asyncio.Queue)  # domains of which nobody tells now
+    _held: int = 0
 
     def heard(self, result: TlsResult) -> None:
         """A result of TLS. Waits for nothing."""
         if self.to() is None:
             return
-        try:
-            self._waiting.put_nowait(result)
-        except asyncio.QueueFull:
+        if self._held >= MOST_WAITING:
             self.counts["lost"] += 1
+            return
+        self._held += 1
+        domain = canonical(result.domain)
+        if domain not in self._waiting:
+            self._waiting[domain] = deque()
+            self._turns.put_nowait(domain)
+        self._waiting[domain].append(result)
 
     async def run(self) -> None:
         """Tell results until cancelled."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             own.setblocking(False)
-            while True:
-                result = await self._waiting.get()
-                self.counts[await self._tell(own, result)] += 1
+            async with asyncio.TaskGroup() as group:
+                for _ in range(AT_ONCE):
+                    group.create_task(self._tell_in_turn(own))
 
-    async def _tell(self, own: socket.socket, result: TlsResult) -> str:
+    async def _tell_in_turn(self, own: socket.socket) -> None:
+        """One result of a domain at a time, so that those of one domain keep their order."""
+        while True:
+            domain = await self._turns.get()
+            results = self._waiting[domain]
+            self.counts[await self._tell(own, domain, results[0])] += 1
+            self._held -= 1
+            results.popleft()
+            if results:
+                self._turns.put_nowait(domain)
+            else:
+                del self._waiting[domain]
+
+    async def _tell(self, own: socket.socket, domain: str, result: TlsResult) -> str:
         """What became of it."""
-        domain, to = canonical(result.domain), self.to()
+        to = self.to()
         try:
             records = await self.texts(f"_smtp._tls.{domain}")
         except DnsTrouble:
             return "lost"
-        wanted = [one for one in records if one.startswith(_RECORD)]
+        wanted = [one for one in records if _RECORD.match(one)]
         if len(wanted) != 1 or to is None:
             return "unwanted"
         policy = await self.policy(domain) if result.source == "mta-sts" else None
