@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from neighbourhood import arrived
 from running_lab import INSIDE, RunningLab, text, typed, wait_until
 
 from shadowlab import mail
@@ -25,10 +26,8 @@ from shadowaudit.core.verdict import INCOMPLETE, PROVEN
 pytestmark = [pytest.mark.lab, pytest.mark.slow, NEEDED]
 
 
-@contextmanager
-def beside() -> Iterator[str]:
-    """A filter in a thread: it drops mail to the user drop, and quarantines mail from the user odd."""
-    loop, began, address = asyncio.new_event_loop(), threading.Event(), []
+def dropping() -> dict[str, milter.Saying]:
+    """It drops mail to the user drop, and quarantines mail from the user odd."""
     odd: list[bool] = []
 
     def sender(event: milter.said.EnvelopeFrom) -> None:
@@ -41,8 +40,16 @@ def beside() -> Iterator[str]:
         asked = [milter.said.Quarantine("odd sender")] if odd[-1] else []
         return [*asked, milter.said.AddHeader("X-Filtered", b"yes"), milter.said.Accept()]
 
+    return {"EnvelopeFrom": sender, "EnvelopeRecipient": recipient, "EndOfMessage": end}
+
+
+@contextmanager
+def beside(**answers: milter.Saying) -> Iterator[str]:
+    """A filter in a thread, with these answers."""
+    loop, began, address = asyncio.new_event_loop(), threading.Event(), []
+
     async def serve() -> None:
-        own = OwnFilter({"EnvelopeFrom": sender, "EnvelopeRecipient": recipient, "EndOfMessage": end})
+        own = OwnFilter(answers)
         async with filtering(own):
             address.append(own.address)
             began.set()
@@ -64,10 +71,10 @@ def beside() -> Iterator[str]:
         thread.join(30)
 
 
-def taken(lab: RunningLab, node: str, sender: str, recipient: str) -> str:
+def taken(lab: RunningLab, node: str, sender: str, recipient: str, token: str = "") -> str:
     """Send a message, which has to be acknowledged; its token."""
-    token = mail.token("filtered")
-    with smtplib.SMTP(*lab.cluster.node(node).smtp, local_hostname=mail.CLIENT) as client:
+    token = token or mail.token("filtered")
+    with smtplib.SMTP(*lab.cluster.node(node).smtp, local_hostname=mail.CLIENT, timeout=60) as client:
         assert client.sendmail(sender, [recipient], text(token)) == {}
     return token
 
@@ -75,7 +82,7 @@ def taken(lab: RunningLab, node: str, sender: str, recipient: str) -> str:
 def test_what_is_quarantined_waits_over_a_lost_disk_and_the_audit_explains_what_was_dropped(
     lab: RunningLab,
 ) -> None:
-    with beside() as address:
+    with beside(**dropping()) as address:
         options = ("shadow_resubmit_time_span=1h", "shadow_heartbeat_frequency=1s")
         lab.up(f"receive.default.filters.own.address={address}", *options, nodes=3)
         lab.send(3)
@@ -108,3 +115,71 @@ def test_what_is_quarantined_waits_over_a_lost_disk_and_the_audit_explains_what_
     found, findings = judged(logs, lost=lost)
     assert found.status == PROVEN, (found.as_dict(), findings)
     assert judged(logs)[0].status == INCOMPLETE
+
+
+# mx3 is the one member in another site than mx1, which asks it first for a copy.
+ACCEPTING = [
+    *(("mx3", point) for point in ("before-shadow-commit", "after-shadow-commit", "after-shadow-reply")),
+    *(("mx1", point) for point in ("before-local-commit", "after-local-commit", "before-250")),
+    *(("mx1", point) for point in ("before-record-commit", "after-record-commit")),
+]
+DIGESTED = ("HARECEIVE", "RECEIVE", "RESUBMIT", "DELIVER")
+
+
+@pytest.mark.parametrize(("name", "point"), ACCEPTING)
+def test_a_node_killed_while_it_accepts_a_changed_message_asks_the_filter_once_for_each_time_it_was_sent(
+    lab: RunningLab, name: str, point: str
+) -> None:
+    """All that arrives is what the filter made of it: once, and once more if the client had to send it again.
+
+    The filter gives another Message-ID each time, so that the mailbox server drops neither.
+    """
+    made: list[str] = []
+
+    def end(_: object) -> list[object]:
+        made.append(mail.token("changed"))
+        return [
+            milter.said.ChangeHeader(1, "Message-ID", mail.message_id(made[-1]).encode()),
+            milter.said.ReplaceBody(made[-1].encode() + b"\r\n"),
+            milter.said.Accept(),
+        ]
+
+    def heard() -> bool:
+        """Send the same octets to mx1: does the client get its 250?"""
+        try:
+            taken(lab, "mx1", "sender@outside.test", INSIDE, "same")
+        except (smtplib.SMTPException, OSError):
+            return False
+        lab.sent_otherwise(made[-1], INSIDE)
+        return True
+
+    with beside(EndOfMessage=end) as address:
+        lab.up(
+            f"receive.default.filters.own.address={address}",
+            "shadow_heartbeat_frequency=1s",
+            nodes=3,
+            environs={name: {"SHADOWRELAY_FAILPOINT": point}},
+        )
+        at_once = heard()
+        wait_until(lambda: not lab.cluster.process(name).alive, f"{name} died of it")
+        assert at_once or name == "mx1", "an owner finds another holder"
+        assert lab.cluster.start(name)
+        assert at_once or heard()
+        lab.settle()
+        lab.cluster.down()
+
+    assert len(made) == 2 - at_once, "nothing else asks the filter"
+    found = lab.count()
+    assert (found.delivered, found.duplicates) == (1, 0), found
+    assert found.unexpected < len(made), found
+    (contents,) = arrived(lab.cluster.layout.mailbox.dir).values()
+    bodies = {content.replace(b"\r\n", b"\n").partition(b"\n\n")[2].decode().strip() for content in contents}
+    assert bodies <= set(made)
+    digests: dict[str, set[str]] = {}
+    for row in (row for one in ("mx1", "mx2", "mx3") for event in DIGESTED for row in lab.events(one, event)):
+        told = [part for part in row["custom-data"].split(";") if part.startswith("S:Content=")]
+        digests.setdefault(row["network-message-id"], set()).update(told)
+    assert len(bodies) <= len(digests) <= len(made)
+    assert all(len(each) == 1 for each in digests.values()), digests
+    verdict, findings = judged(lab.directory / "tracking")
+    assert verdict.status == PROVEN, (verdict.as_dict(), findings)
