@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -323,34 +324,34 @@ def open_elsewhere(directory: Path, *uid: str) -> str:
     return done.stdout + done.stderr
 
 
-def let_others_in(tmp_path: Path) -> None:
-    for parent in (tmp_path, *tmp_path.parents):
-        if "pytest" in str(parent):
-            parent.chmod(0o755)
+@pytest.fixture
+def let_in() -> Iterator[Path]:
+    """A directory that others can enter: pytest's own it closes to them whenever another run of it begins."""
+    with tempfile.TemporaryDirectory(prefix="shadowrelay-") as found:
+        os.chmod(found, 0o755)
+        yield Path(found)
 
 
 @as_root
-async def test_a_directory_of_somebody_else_is_told(tmp_path: Path) -> None:
-    let_others_in(tmp_path)
-    said = open_elsewhere(tmp_path, NOBODY)
+async def test_a_directory_of_somebody_else_is_told(let_in: Path) -> None:
+    said = open_elsewhere(let_in, NOBODY)
     assert said.startswith("CannotOpen: cannot use the data directory"), said
     assert "Permission denied" in said
-    assert files(tmp_path) == {}
+    assert files(let_in) == {}
 
 
 @as_root
 @pytest.mark.parametrize("mode", [0o644, 0o600])
-async def test_a_database_of_somebody_else_is_told_and_left_alone(tmp_path: Path, mode: int) -> None:
-    let_others_in(tmp_path)
-    file = await stopped(tmp_path / "data")
-    (tmp_path / "data").chmod(0o777)
-    (tmp_path / "data" / "transport.lock").chmod(0o666)
+async def test_a_database_of_somebody_else_is_told_and_left_alone(let_in: Path, mode: int) -> None:
+    file = await stopped(let_in / "data")
+    (let_in / "data").chmod(0o777)
+    (let_in / "data" / "transport.lock").chmod(0o666)
     file.chmod(mode)
-    before = files(tmp_path / "data")
-    said = open_elsewhere(tmp_path / "data", NOBODY)
+    before = files(let_in / "data")
+    said = open_elsewhere(let_in / "data", NOBODY)
     assert said.startswith(f"CannotOpen: transport database {file}: it "), said
     assert "check" in said
-    assert files(tmp_path / "data") == before
+    assert files(let_in / "data") == before
     assert file.stat().st_mode & 0o777 == mode
 
 
