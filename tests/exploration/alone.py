@@ -18,7 +18,7 @@ from shadowrelay.core.digests import of_content, of_envelope
 from shadowrelay.core.identifiers import MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.jobs import Verb
 from shadowrelay.core.ledger import Transaction
-from shadowrelay.core.messages import Digests, Envelope, Recipient
+from shadowrelay.core.messages import Digests, Envelope, Recipient, TlsWish
 from shadowrelay.core.ownership.set_aside import resume
 from shadowrelay.core.ownership.transfer import saved
 from shadowrelay.core.policy import Policy
@@ -91,6 +91,11 @@ class Alone(World):
             self.hops[NextHop(name)] = Beyond(self, NextHop(name))  # type: ignore[assignment]
         self.node = Patient(self, places[index], Rules(self), sql=False)
         self.nodes[self.me] = self.node
+
+    def compare_wish(self, message_id: MessageId, tls: TlsWish | None) -> None:
+        """Every message came with REQUIRETLS, and so does what is made of it."""
+        if tls is not TlsWish.REQUIRED:
+            raise Broken(f"REQUIRETLS: {self.me} sends {message_id} without it")
 
     def session(self, *, copies: bool) -> int:
         """The lowest number of this process, for that purpose, that is not in use."""
@@ -253,7 +258,7 @@ class Alone(World):
     def _message(self, message_id: MessageId, hops: tuple[str, ...]) -> None:
         """A sender's message, complete. Its age plays no part, so it has none."""
         recipients = tuple(Recipient(n, mailbox(n, hop), NextHop(hop)) for n, hop in enumerate(hops, 1))
-        envelope = Envelope(sender=SENDER, size=len(message_id))
+        envelope = Envelope(sender=SENDER, size=len(message_id), tls=TlsWish.REQUIRED)
         arrival = Arrival(
             id=message_id,
             envelope=envelope,
