@@ -81,7 +81,11 @@ def messages(place: Place, version: int | None = None) -> list[int]:
 def there(place: Place) -> set[str]:
     """The data files that there are."""
     below = fs.FileSelector(place.path(SIZES), allow_not_found=True, recursive=True)
-    found = {info.path for info in place.system.get_file_info(below) if info.path.endswith(".parquet")}
+    try:
+        infos = place.system.get_file_info(below)
+    except FileNotFoundError:  # it is made while it is looked for
+        return set()
+    found = {info.path for info in infos if info.path.endswith(".parquet")}
     return {path for path in found if "_delta_log" not in path}
 
 

@@ -9,6 +9,7 @@ import signal
 import socket
 import sqlite3
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
@@ -58,9 +59,7 @@ async def telling(found: World, to: Path, record: str = RECORD) -> AsyncIterator
 
 @collector
 async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: Path) -> None:
-    short = Path("/tmp") / f"tlsrpt-{tmp_path.name[-20:]}"  # a socket's path is short
-    shutil.rmtree(short, ignore_errors=True)
-    short.mkdir()
+    short = Path(tempfile.mkdtemp(prefix="tlsrpt-"))  # a socket's path is short
     storage, to, reports = f"sqlite://{tmp_path}/collected", short / "socket", tmp_path / "reports"
     reports.mkdir()
     try:
@@ -78,8 +77,9 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
                 await found.delivered()
                 counts = found.found.node.tls_reports.counts
                 await eventually(lambda: counts["sent"] == 2)
+                await eventually(lambda: sessions(tmp_path / "collected") == 2)  # nothing is on its way
                 collectd.send_signal(signal.SIGUSR2)  # the day is over
-                await eventually(lambda: any(map(has_results, tmp_path.glob("collected*yesterday*"))))
+                await eventually(lambda: 2 in map(sessions, tmp_path.glob("collected*yesterday*")))
                 fetcher = f"{BIN}/tlsrpt-fetcher --storage={storage}"
                 given = {
                     "dbname": tmp_path / "reportd",
@@ -113,11 +113,11 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
     ]
 
 
-def has_results(file: Path) -> bool:
-    """The collector begins with a day before, which is empty."""
+def sessions(file: Path) -> int:
+    """Those of which a day of the collector has results. It begins with a day before, which has none."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as found:
-        return bool(found.execute("SELECT count(*) FROM finalresults").fetchone()[0])
-    return False
+        return found.execute("SELECT total(cntrtotal) FROM finalresults").fetchone()[0]
+    return 0
 
 
 def read(reports: Path) -> Any:
