@@ -72,9 +72,10 @@ def write(place: Place, table: str, batches: Iterable[Any]) -> list[Written]:
         )
     except BaseException:
         below = fs.FileSelector(place.path(table), allow_not_found=True, recursive=True)
-        for info in place.system.get_file_info(below):
-            if info.base_name.startswith(token):
-                place.system.delete_file(info.path)
+        with suppress(FileNotFoundError):  # what is being made, or removed, by another run
+            for info in place.system.get_file_info(below):
+                if info.base_name.startswith(token):
+                    place.system.delete_file(info.path)
         raise
     return made
 
