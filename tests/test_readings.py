@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from shadowrelay import readings
 from shadowrelay.core.pressure import PressureLevel, PressureStanding, Resource
-from shadowrelay.readings import SILENT, SIZE, ReadingsBoard, WorkerPart, disk, memory_in_use, memory_limit
+from shadowrelay.readings import (
+    SILENT,
+    SIZE,
+    ReadingsBoard,
+    ThreadedQuestion,
+    WorkerPart,
+    disk,
+    give_memory_back,
+    memory_in_use,
+    memory_limit,
+)
 
 PART = WorkerPart(memory=100, queue=10, uncommitted=1)
 
@@ -73,3 +85,21 @@ def test_the_limit_is_the_least_of_the_cgroups_and_the_machine(
     monkeypatch.setattr(os, "sysconf", lambda name: (16 << 30) // page if name == "SC_PHYS_PAGES" else page)
     monkeypatch.setattr(readings, "_limits", lambda _: [of_groups, 1 << 62])
     assert memory_limit() == limit
+
+
+async def test_no_thread_to_be_had_is_no_answer_and_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = ThreadedQuestion(lambda: 5)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(OSError, match="new thread"):
+            await question.answer()
+    assert await question.answer() == 5
+
+
+def test_an_interpreter_without_ctypes_gives_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctypes", None)
+    give_memory_back()

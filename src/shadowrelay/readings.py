@@ -8,6 +8,7 @@ last said: its part counts until it says another, or is dead.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -136,7 +137,10 @@ class ThreadedQuestion(Generic[T]):
             except BaseException as error:
                 asked.set_exception(error)
 
-        threading.Thread(target=run, name="question", daemon=True).start()
+        try:
+            threading.Thread(target=run, name="question", daemon=True).start()
+        except RuntimeError as error:  # there are as many threads as there may be
+            asked.set_exception(OSError(errno.EAGAIN, str(error)))
         return asked
 
 
@@ -164,10 +168,10 @@ def memory_in_use() -> int:
 
 def give_memory_back() -> None:
     """Give the machine what this process has freed, and its allocator keeps. Without glibc: nothing."""
-    # Imported here, because few nodes ever need it.
-    import ctypes
+    with suppress(AttributeError, OSError, ImportError):
+        # Imported here, because few nodes ever need it, and not every interpreter has it.
+        import ctypes
 
-    with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 

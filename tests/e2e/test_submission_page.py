@@ -39,7 +39,7 @@ def opendkim_of_the_page(directory: Path, key: DkimKey) -> Instance:
         "/etc/dkimkeys/s1.key": str(key.path),
         "/etc/dkimkeys/clients": str(directory / "clients"),
     }
-    (directory / "clients").write_text("0.0.0.0/0\n")
+    (directory / "clients").write_text("0.0.0.0/0\n::/0\n")
     file = directory / "opendkim.conf"
     file.write_text(moved(text, places) + "RequireSafeKeys no\nSyslog no\n")
     return Instance([str(OPENDKIM), "-f", "-x", str(file)], listens, directory / "opendkim.out")

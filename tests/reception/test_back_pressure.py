@@ -91,6 +91,8 @@ async def test_strangers_are_refused_first_and_copies_of_members_last(
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **memory(level)) as (node, _):
         node.node.connectors = node.connectors[1:]
         await look(node)
+        shown = [one.resource.value for one in node.node.pressures()]
+        assert shown == ["data_disk", "memory", "queue", "uncommitted"]  # the log is on the same disk
         assert await refused_by(node) == refused
         assert node.node.ready()[0] == ("trusted" not in refused)
         told = node.node.warning() if level == "medium" else node.node.ready()[1]

@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 from receiving import QUEUED, MemoryReceiver, connected, conversation, eventually, listening
 
-from shadowrelay.smtp.receiving.contract import Hangup
+from shadowrelay.smtp.receiving.contract import Client, Hangup
 from shadowrelay.smtp.receiving.session import ReceiveSession
+from shadowrelay.wire.esmtp import MailFrom
 from shadowrelay.wire.replies import Refused, Reply
 
 MESSAGE = b"Subject: x\r\n\r\nbody\r\n"
@@ -32,7 +33,33 @@ async def test_the_replies_to_a_batch_leave_in_one_write() -> None:
         client.send(BATCH[8:] + MESSAGE + b".\r\n" + BATCH[8:])
         for _ in range(7):
             await client.line()
-    assert [write.count(b"\r\n") for write in writes] == [1, 1, 3, 4]
+    # The reply to the content waits for no other: what is behind it may take long.
+    assert [write.count(b"\r\n") for write in writes] == [1, 1, 3, 1, 3]
+
+
+@pytest.mark.parametrize("content", [b"DATA\r\n%s.\r\n", b"BDAT %d LAST\r\n%s"], ids=["DATA", "BDAT"])
+async def test_the_reply_to_a_content_does_not_wait_for_a_slow_mail_behind_it(content: bytes) -> None:
+    go_on = asyncio.Event()
+
+    class Slow(MemoryReceiver):
+        async def mail(self, session: Client, mail: MailFrom) -> Reply | None:
+            if self.kept:
+                await go_on.wait()
+            return await super().mail(session, mail)
+
+    receiver = Slow()
+    async with listening(receiver) as connector, connected(connector) as client:
+        await client.line()
+        await client.say("EHLO c")
+        whole = content % ((len(MESSAGE), MESSAGE) if b"%d" in content else MESSAGE)
+        client.send(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n" + whole + b"MAIL FROM:<a@b>\r\n")
+        try:
+            async with asyncio.timeout(30):
+                replies = [await client.line() for _ in range(4 if b"DATA" in content else 3)]
+        finally:
+            go_on.set()
+        assert replies[-1] == str(QUEUED)
+        assert (await client.line()).startswith("250 2.1.0")
 
 
 async def test_the_connection_may_be_half_closed_after_the_final_dot() -> None:

@@ -306,14 +306,14 @@ class Sender:
         self, claimed: ActiveFork, outbound: Outbound, hop: Hop, search: Search, *, known: bool
     ) -> Sent:
         """No host has answered for the message. ``known``: its hosts were known before. Raises Unfit."""
-        if search.held_back:
+        if search.held_back and search.unfit is None:
             # Its hosts were known, and it seemed that there was room.
             outbound.held_back_until = asyncio.get_running_loop().time() + HELD if known else 0.0
             return Sent((), hop)
         if search.unfit is not None:
             now = self._clock()
             resting = any(end > now for end in search.rests())
-            if not (search.crowded or search.passed_by or search.last or resting):
+            if not (search.held_back or search.crowded or search.passed_by or search.last or resting):
                 raise Unfit(search.unfit)
             status = search.unfit.enhanced.replace("5", "4", 1) if search.unfit.enhanced else ""
             reply = f"450 {status} {search.unfit.lines[0]}; other hosts cannot be asked now"
@@ -471,7 +471,8 @@ class Sender:
                     requiretls=requiretls,
                 )
             except Unfit:
-                await session.close()
+                self._not_sent(lane, counted)
+                self._close(session)
                 raise
             except Withdrawn:
                 session.abort()
@@ -479,8 +480,7 @@ class Sender:
             except (Overtaken, NoRoom):  # its session waits for other mail
                 raise
             except ConnectionFailed as failed:
-                if lane is not None and counted:
-                    self._shaping.unsent(lane, counted)
+                self._not_sent(lane, counted)
                 if not failed.reused:
                     self._close(session)
                     raise
@@ -493,6 +493,10 @@ class Sender:
                 raise
             finally:
                 outbound.busy.discard(session)
+
+    def _not_sent(self, lane: Lane | None, counted: float) -> None:
+        if lane is not None and counted:
+            self._shaping.unsent(lane, counted)
 
     async def _make_place(self, lane: Lane, outbound: Outbound, session: DeliverySession) -> None:
         """Count a new session. Raises NoRoom; then it does not count.

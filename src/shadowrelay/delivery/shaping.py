@@ -102,7 +102,7 @@ class Shaping:
     def take(self, shapes: Sequence[LaneLimits], patterns: Sequence[Pattern]) -> None:
         """The settings changed. What is known of lanes stays; connections that are too many end by use."""
         self.shapes, self.patterns = tuple(shapes), tuple(patterns)
-        self._lanes.clear()
+        self._lanes = {key: lane_of(*key, self.shapes) for key in self._lanes}
 
     def lane(self, next_hop: NextHop, host: str) -> Lane | None:
         """The lane of a host of a next hop ('': it is unknown); None: no shape is for it."""
@@ -150,7 +150,7 @@ class Shaping:
             if lane.key not in self._pauses:
                 return replace(held, held_back=f"shaping.{shape.name} pauses: another worker was told to")
             pace = self._pace(lane)
-            why = f"shaping.{shape.name} pauses since {', '.join(lane.names)} said {pace.reply}"
+            why = f"shaping.{shape.name} pauses since {pace.reply}"
             return replace(held, held_back=why, until=pace.paused_until)
         places = max(0, allowed - self._counts.of(_open(lane.key)) + idle)
         if (most := shape.messages_per_minute) is None:
@@ -227,7 +227,9 @@ class Shaping:
         if pattern is None:
             return False
         now, before = self._clock(), self._pace(lane)
-        after = after_refusal(before, pattern, reply, self._counts.of(_open(lane.key)), now)
+        # The host alone: it may have said it about a domain that is no business of another one's senders.
+        said = f"{lane.names[-1]} said {reply}"
+        after = after_refusal(before, pattern, said, self._counts.of(_open(lane.key)), now)
         if after is not before:
             self._paces[lane.key] = after
             self._pause(lane.key)

@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 LOOK = 2.0
 """Seconds between two looks."""
 
-_NOT_LOOKED_AT = (0.0, None)
+_NOT_LOOKED_AT = (-1.0, None)
 
 DiskReading = tuple[int, int, int]
 
@@ -118,12 +118,16 @@ class BackPressure:
         self._room.take(stance(standings, now), told)
 
     def pressures(self) -> list[Pressure]:
-        """How each resource is, as of the last look; none while nothing is looked at."""
+        """How each resource is, as of the last look; none while nothing is looked at. A disk is one resource,
+        whatever it has.
+        """
         if self.limits is None:
             return []
         board, marks = self.board, self.limits.of
         return [
-            Pressure(what, board.standing(what).level, board.reading(what), marks[what]) for what in Resource
+            Pressure(what, board.standing(what).level, board.reading(what), marks[what])
+            for what in Resource
+            if board.reading(what) >= 0
         ]
 
     def _part(self) -> WorkerPart:

@@ -53,8 +53,9 @@ _ENHANCED = {
 TURN = 64
 """Commands of one client that are served before others have a turn, however many it sends at once."""
 
-_GROUPED = frozenset({"MAIL", "RCPT", "RSET", "DATA", "BDAT"})
-"""Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2)."""
+_GROUPED = frozenset({"MAIL", "RCPT", "RSET"})
+"""Verbs whose replies may wait for those of the commands behind them (RFC 2920 section 3.2). No reply to a
+content does: the next command may take long, and the client would send again what was taken."""
 
 _FORWARD = frozenset({"RCPT", "DATA", "STARTTLS", "QUIT"})  # BDAT too, if it has octets
 _PROTOCOL_ERRORS = frozenset({500, 501, 502, 503, 504, 535, 538, 555})
