@@ -7,7 +7,6 @@ and nothing but one fixed request. No redirect is followed, and no proxy is aske
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import field
@@ -19,6 +18,7 @@ import httpx
 from shadowrelay.core.delivery.mta_sts import LONGEST_POLICY, PATH, host_of
 from shadowrelay.core.delivery.mx import DnsTrouble
 from shadowrelay.core.values import dataclass
+from shadowrelay.file_stamps import Stamp, stamp
 
 FETCH_LIMIT = 60.0
 """Seconds that all of one fetch may take (3.3)."""
@@ -50,7 +50,7 @@ class PolicyFetcher:
     authorities: Path | None = None
     limit: float = FETCH_LIMIT
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _trusting: tuple[tuple[int, ...], ssl.SSLContext] | None = None
+    _trusting: tuple[Stamp, ssl.SSLContext] | None = None
 
     async def text(self, domain: str) -> str:
         """The text of the domain's policy. Raises FetchFailed."""
@@ -83,8 +83,7 @@ class PolicyFetcher:
     def _context(self) -> ssl.SSLContext:
         """What trusts the authorities. Blocks. A directory of the system's is read by OpenSSL as it goes."""
         path = self.authorities or ssl.get_default_verify_paths().cafile
-        seen = os.stat(path) if path else None
-        version = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns) if seen else ()
+        version = stamp(Path(path), FetchFailed) if path else ()
         if self._trusting is None or self._trusting[0] != version:
             self._trusting = version, ssl.create_default_context(cafile=self.authorities)
         return self._trusting[1]

@@ -26,7 +26,7 @@ from shadowrelay.core.reception.users import (
     matches,
     parse_users,
 )
-from shadowrelay.reception.file_stamps import LOOK_AGAIN, Stamp, stamp
+from shadowrelay.file_stamps import LOOK_AGAIN, Stamp, stamp
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.networks import source_of
 from shadowrelay.wire.replies import Refused

@@ -9,7 +9,7 @@ from time import monotonic
 import structlog
 
 from shadowrelay.core.recipients import AddressBook
-from shadowrelay.reception.file_stamps import LOOK_AGAIN, Stamp, stamp
+from shadowrelay.file_stamps import LOOK_AGAIN, Stamp, stamp
 from shadowrelay.reception.recipient_files import BookLimits, RecipientsInvalid, oddities, read_recipients
 
 log = structlog.get_logger(__name__)

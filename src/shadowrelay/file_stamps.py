@@ -1,4 +1,4 @@
-"""What tells one content of a settings file from another, without reading it."""
+"""What tells one content of a file from another, without reading it."""
 
 from __future__ import annotations
 
