@@ -16,10 +16,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from loopback_dns import SERVFAIL, SILENT, LoopbackDns
+from one_domain import DOMAIN, TO, Sending
 from policy_host import PolicyHost, answer, policy
 from sending import MESSAGE, sent
-from stations import Station, eventually, station
-from test_queue import settled
+from stations import eventually, station
 from tls_hop import Stripper, TlsHop, certificate_for
 
 from shadowlab.ports import free_ports
@@ -32,8 +32,7 @@ from tests.neighbours import postfix, signed_dns
 from tests.neighbours.postfix import Postfix
 from tests.neighbours.signed_dns import SignedDns
 
-DOMAIN, HOST, PROVEN = "example.net", "mx.example.net", "proven.test"
-TO = f"anna@{DOMAIN}"
+HOST, PROVEN = "mx.example.net", "proven.test"
 WRONG = "3 1 1 " + "ab" * 32
 UNUSABLE = ["1 1 1 " + "ab" * 32, "3 1 1 abcd"]
 
@@ -48,35 +47,18 @@ def record(certificate: Path, usage: int = 3, selector: int = 1) -> str:
     return f"{usage} {selector} 1 {hashlib.sha256(octets).hexdigest()}"
 
 
-@dataclass
-class World:
+@dataclass(kw_only=True)
+class World(Sending):
     """A node, and all that it meets on its way to the domain. ``right``: a record of the host's key."""
 
     dns: LoopbackDns
     hop: TlsHop
-    found: Station
     right: str
     base: str  # of the host's TLSA records
 
     def told(self) -> list[tuple[str, str, str]]:
         """What is shown, the last one first."""
         return [(one.host, one.kind, one.result) for one in self.found.node.tls_results.seen()]
-
-    async def send(self) -> None:
-        assert (await sent(self.found, MESSAGE, TO)).startswith("250 ")
-
-    async def delivered(self) -> None:
-        await self.send()
-        await eventually(lambda: settled(self.found))
-
-    async def waits(self, why: str) -> None:
-        """A message is deferred for that reason."""
-        await self.send()
-
-        async def deferred() -> bool:
-            return why in (await self.found.copies())[-1].recipients[0].last_reply
-
-        await eventually(deferred)
 
 
 @asynccontextmanager
@@ -112,7 +94,7 @@ async def world(
         found = await station(tmp_path, "mx1", [], routes={"world": given}, dns=asks)
         found.run_queue()
         try:
-            yield World(dns, hop, found, right, base)
+            yield World(dns=dns, hop=hop, found=found, right=right, base=base)
         finally:
             await found.stop()
 

@@ -11,23 +11,21 @@ from typing import Any
 
 import pytest
 from loopback_dns import SERVFAIL, SILENT, LoopbackDns
+from one_domain import DOMAIN, Sending
 from policy_host import PolicyHost, answer, policy
-from sending import MESSAGE, sent
-from stations import Station, eventually, opened, station
+from stations import eventually, opened, station
 from stations import settings as node_settings
 from test_queue import settled
 from tls_hop import Stripper, TlsHop, certificate_for
 
 from shadowrelay.service.adapters import resolver
 
-DOMAIN = "example.net"
 HOST = "mail.example.net"
 RECORD = ("_mta-sts.example.net", "TXT")
-TO = f"anna@{DOMAIN}"
 
 
-@dataclass
-class World:
+@dataclass(kw_only=True)
+class World(Sending):
     """A node, and all that it meets on its way to the domain."""
 
     directory: Path
@@ -35,7 +33,6 @@ class World:
     dns: LoopbackDns
     policies: PolicyHost
     hop: TlsHop
-    found: Station
 
     def told(self) -> list[tuple[str, str, str, bool]]:
         """What is shown, the last one first."""
@@ -48,22 +45,6 @@ class World:
         self.found = await opened(node_settings(self.directory, "mx1", [], **given), 1, start=1)
         await self.found.listen()
         self.found.run_queue()
-
-    async def send(self) -> None:
-        assert (await sent(self.found, MESSAGE, TO)).startswith("250 ")
-
-    async def delivered(self) -> None:
-        await self.send()
-        await eventually(lambda: settled(self.found))
-
-    async def waits(self, why: str) -> None:
-        """A message is deferred for that reason."""
-        await self.send()
-
-        async def deferred() -> bool:
-            return why in (await self.found.copies())[-1].recipients[0].last_reply
-
-        await eventually(deferred)
 
 
 def settings(
@@ -109,7 +90,7 @@ async def world(
         given = settings(tmp_path, dns, policies, between.port) | node
         found = await station(tmp_path, "mx1", [], **given)
         found.run_queue()
-        made = World(tmp_path, stack, dns, policies, hop, found)
+        made = World(directory=tmp_path, stack=stack, dns=dns, policies=policies, hop=hop, found=found)
         try:
             yield made
         finally:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from one_domain import TO
 from policy_host import policy
 from sending import sent
 from stations import eventually
-from test_mta_sts_delivery import HOST, TO, World, world
+from test_mta_sts_delivery import HOST, World, world
 from test_requiretls import WAIVING, Certificates, here
 
 from shadowrelay.core.messages import Copy, Status
