@@ -51,14 +51,15 @@ if "COUNT_INTO" in os.environ and "run" in sys.orig_argv:
         sums["commits"] += said.count("COMMIT")
         return {"calls": calls, **sums}
 
-    def answer():
-        with socket.socket(socket.AF_UNIX) as port:
-            port.bind(f"{os.environ['COUNT_INTO']}/{os.getpid()}")
-            port.listen()
+    def answer(port):
+        with port:
             while True:
                 with port.accept()[0] as asking:
                     asking.sendall(json.dumps(counted()).encode())
 
+    listening = socket.socket(socket.AF_UNIX)  # before the program begins: who asks early is heard
+    listening.bind(f"{os.environ['COUNT_INTO']}/{os.getpid()}")
+    listening.listen()
     sqlite3.connect, threading.Thread.run = counting_connect, counting_run
-    _thread.start_new_thread(answer, ())  # no Thread: its own calls do not count
+    _thread.start_new_thread(answer, (listening,))  # no Thread: its own calls do not count
     profiles[0].enable()
