@@ -9,7 +9,7 @@ import pytest
 from test_audit_verdicts import DELIVERED, EVIDENCE, again, row
 
 from shadowaudit.core.events import COMPARED, Event, Kind
-from shadowaudit.core.evidence import Evidence
+from shadowaudit.core.evidence import Database, Evidence
 from shadowaudit.core.findings import MEANING, Class, Finding, Severity
 from shadowaudit.core.judge import judge
 from shadowaudit.core.reported import report_id
@@ -37,6 +37,7 @@ def found(*events: Event, evidence: Evidence = EVIDENCE) -> dict[Class, Finding]
     return {one.what: one for one in judge(events, evidence).findings}
 
 
+VIOLATIONS = {what for what, (severity, _) in MEANING.items() if severity is Severity.VIOLATION}
 GOOD = addressed(ANNA, BEN)
 UNKNOWN = replace(
     EVIDENCE, databases={**EVIDENCE.databases, "mx1": replace(EVIDENCE.databases["mx1"], whole=False)}
@@ -268,6 +269,49 @@ def test_a_report_may_have_been_made_in_rows_that_are_missing() -> None:
     findings = found(*failed(report_id(ID, 1)), evidence=UNKNOWN)
     assert Class.REPORT_MISSING not in findings
     assert Class.UNPROVEN_LOSS in findings
+
+
+OFFSPRING = "284295c2-d582-87cc-ae76-332608a9369d"
+"""The id of a message that was made of another one, as that to the members of a list is."""
+
+LOST = replace(
+    EVIDENCE, databases={**EVIDENCE.databases, "mx3": replace(EVIDENCE.databases["mx3"], lost=True)}
+)
+GONE = replace(EVIDENCE, databases={**EVIDENCE.databases, "mx4": Database(id="mx4", node="mx4", whole=False)})
+
+
+def offspring(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    return tuple(replace(one, message=OFFSPRING) for one in events)
+
+
+def expanded() -> tuple[Event, ...]:
+    reply = "250 2.1.5 Expanded to 2 recipients"
+    return but(
+        addressed(ANNA), Kind.DELIVER, kind=Kind.EXPAND, reason=reply, reference=OFFSPRING, related=(ANNA,)
+    )
+
+
+@pytest.mark.parametrize("rows", [failed(), failed(report_id(ID, 1)), expanded()], ids=["", "named", "list"])
+def test_what_a_node_knew_already_was_made_in_a_log_that_is_lost(rows: tuple[Event, ...]) -> None:
+    """Its node had the report, or the message to the members, from an owner whose disk was lost."""
+    kept = found(*offspring(rows), evidence=LOST)
+    assert set(kept) == {Class.HOLDERS_WORD}
+    assert kept[Class.HOLDERS_WORD].detail.endswith("the log of who made it is lost")
+    assert found(*rows, evidence=LOST).keys() & VIOLATIONS, "those who had it are known: they lost nothing"
+    assert found(*offspring(rows)).keys() & VIOLATIONS, "nobody lost a log"
+    for lost in (EVIDENCE, LOST):
+        undeclared = replace(
+            GONE, databases={**GONE.databases, **lost.databases, "mx4": GONE.databases["mx4"]}
+        )
+        assert set(found(*offspring(rows), evidence=undeclared)) == {Class.UNPROVEN_LOSS}, (
+            "and it may be there"
+        )
+
+
+def test_the_word_of_a_node_that_lost_its_own_log_is_none() -> None:
+    own = replace(EVIDENCE.databases["mx1"], lost=True)
+    evidence = replace(EVIDENCE, databases={**EVIDENCE.databases, "mx1": own})
+    assert Class.UNPROVEN_LOSS in found(*failed(), evidence=evidence)
 
 
 # Rows from before digests.
