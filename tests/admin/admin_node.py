@@ -38,7 +38,7 @@ from shadowrelay.core.identifiers import (
     ServerName,
 )
 from shadowrelay.core.members import damage
-from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status
+from shadowrelay.core.messages import Digests, Envelope, Recipient, Stage, Status, TlsWish
 from shadowrelay.core.operating import ActAnswer, Scope
 from shadowrelay.core.ownership import heartbeat
 from shadowrelay.core.ownership.handover import Remains
@@ -436,7 +436,11 @@ def meet(name: ServerName) -> Callable[[SqlLedger], object]:
 
 
 def received(
-    number: int, holder: ServerName | None, *to: str, subject: str = "hello"
+    number: int,
+    holder: ServerName | None,
+    *to: str,
+    subject: str = "hello",
+    tls: TlsWish | None = None,
 ) -> Callable[[SqlLedger], object]:
     """A message accepted with that holder, or exposed. Addresses at ``inside`` go there, others outside."""
     attempts = [OfferAttempt(holder, Leg.ACKNOWLEDGED, 1, "250", DATABASES[holder], MARK)] if holder else []
@@ -444,7 +448,9 @@ def received(
         Recipient(count, address, NextHop("inside" if "inside" in address else "outside"))
         for count, address in enumerate(to or ("ann@outside.test",), start=1)
     )
-    envelope = Envelope(sender="bob@example.net", size=4, subject=subject, message_id="<m@example.net>")
+    envelope = Envelope(
+        sender="bob@example.net", size=4, subject=subject, message_id="<m@example.net>", tls=tls
+    )
     arrival = Arrival(
         id=message_id(number),
         envelope=envelope,

@@ -21,6 +21,7 @@ from shadowrelay.core.requests import Request, Selector
 from shadowrelay.core.safety_net import requesting
 from shadowrelay.members import reconcile, record_replication
 from shadowrelay.operator.retire import retire
+from shadowrelay.tracking.format import custom_entries
 from shadowrelay.wire import xshadow
 
 WAIVING = b"TLS-Required: No\r\n" + MESSAGE
@@ -146,6 +147,15 @@ async def test_both_copies_know_what_the_sender_wants_of_tls(tmp_path: Path, her
         for one in stations:
             wishes = [copy.envelope.tls for copy in await one.copies()]
             assert wishes == [TlsWish.REQUIRED, TlsWish.WAIVED, None, None], one.name
+
+
+async def test_the_tracking_log_says_what_the_sender_wants_of_tls(tmp_path: Path, here: Certificates) -> None:
+    async with boundary(tmp_path, "mx1", receive=here.receive) as (one,):
+        await here.required(one)
+        await sent(one, WAIVING)
+        await sent(one, MESSAGE)
+        rows = [row["custom-data"] for row in await one.tracked() if row["event-id"] == "RECEIVE"]
+        assert [custom_entries(row).get("Tls") for row in rows] == ["required", "waived", None]
 
 
 async def test_a_member_that_does_not_know_it_gets_no_copy(

@@ -311,6 +311,7 @@ def _facts(answer: JsonTree) -> list[list[object]]:
             ["Message-ID", envelope["message_id"]],
             ["subject", envelope["subject"]],
             ["octets", envelope["size"]],
+            ["TLS", f"{tls} by its sender" if (tls := envelope.get("tls")) else None],
             ["received", answer["received_at"]],
             ["settled", answer["settled_at"]],
             ["reports on", answer["reports_on"]],

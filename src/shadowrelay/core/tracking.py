@@ -57,7 +57,8 @@ class Receive(TrackingEvent):
     def custom(self) -> dict[str, str]:
         by = {"HandedBy": self.handed_by, "HandedAs": self.handed_as}
         filtered = {"Unfiltered": self.unfiltered, "Quarantined": self.quarantined}
-        return {"Replication": self.redundant, "Login": self.login} | by | filtered
+        wanted = {"Tls": self.copy.envelope.tls or ""}
+        return {"Replication": self.redundant, "Login": self.login} | by | filtered | wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

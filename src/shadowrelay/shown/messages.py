@@ -114,7 +114,7 @@ class HandedOver(TypedDict):
 
 
 class EnvelopeEntry(TypedDict):
-    """The envelope of a message."""
+    """The envelope of a message. ``tls``: what its sender wants of TLS, ``required`` or ``waived``."""
 
     sender: str
     message_id: str
@@ -125,6 +125,7 @@ class EnvelopeEntry(TypedDict):
     smtputf8: bool
     ret: str | None
     envid: str | None
+    tls: str | None
 
 
 class UnreadEntry(TypedDict):
