@@ -300,6 +300,7 @@ async def opened(
     wall = Clock()
     node = Node(found, database, NodeClock(database.opened.reckoning, clocks.read) if clocks else wall)
     content.prepare(node.spool)
+    await node.back_pressure.look()
     made = Station(name, node, found.data_dir, wall)
     if not clocks:
         _give_clock(made, found)

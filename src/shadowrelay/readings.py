@@ -36,8 +36,12 @@ _PART = 4  # numbers of one worker: when it said them, and the three of WorkerPa
 _RESOURCES = tuple(Resource)
 _STANDINGS = _PART * MOST  # where they begin: for each resource level, since, and the reading
 _EACH = 3
+_FREE = _STANDINGS + _EACH * len(
+    _RESOURCES
+)  # 1 more than is free, so that 0 says: not known; when it was asked
+_PROMISED = _FREE + 2  # of each worker
 
-SIZE = 8 * (_STANDINGS + _EACH * len(_RESOURCES))
+SIZE = 8 * (_PROMISED + MOST)
 """Octets of the memory."""
 
 
@@ -71,7 +75,7 @@ class ReadingsBoard:
     def forget(self) -> None:
         """This worker has nothing: it is dead, or looks no more."""
         at = _PART * (self._number - 1)
-        for place in range(at, at + _PART):
+        for place in (*range(at, at + _PART), _PROMISED + self._number - 1):
             self._cells[place] = 0.0
 
     def together(self) -> WorkerPart:
@@ -103,6 +107,32 @@ class ReadingsBoard:
         at = _STANDINGS + _EACH * _RESOURCES.index(what)
         for place, value in enumerate((float(standing.level), standing.since, reading), at):
             self._cells[place] = value
+
+    # The room on the disk of data_dir.
+
+    def measured(self, free: int | None, asked: float) -> None:
+        """So many octets were free when the disk was asked. None: it does not say."""
+        self._cells[_FREE] = 0.0 if free is None else free + 1.0
+        self._cells[_FREE + 1] = asked
+
+    @property
+    def asked(self) -> float:
+        """When the disk was asked what it answered last; 0: it does not say."""
+        return self._cells[_FREE + 1]
+
+    @property
+    def promised(self) -> memoryview[float]:
+        """The place for what this worker has promised, or has written since the disk was asked."""
+        at = _PROMISED + self._number - 1
+        return self._cells[at : at + 1]
+
+    @property
+    def room(self) -> tuple[float, float]:
+        """Octets that were free when the disk was asked (-1: unknown), and those promised to nobody since."""
+        # A promise is taken back after the disk was measured: in this order it counts twice, or once.
+        promised = sum(self._cells[_PROMISED:])
+        free = self._cells[_FREE] - 1
+        return free, free - promised
 
 
 class ThreadedQuestion(Generic[T]):

@@ -74,6 +74,7 @@ from shadowrelay.operator.resubmit import Resubmission
 from shadowrelay.operator.resubmit_estimate import ResubmitEstimate
 from shadowrelay.operator.retire import retire
 from shadowrelay.operator.view import QUEUES, View
+from shadowrelay.readings import disk
 from shadowrelay.reception.filter_watch import FilterWatch
 from shadowrelay.shown.records import RetiredAnswer
 from shadowrelay.smtp.members.client import NO_ANSWER
@@ -361,7 +362,9 @@ async def a_node(directory: Path) -> AsyncIterator[FakeNode]:
         directory, OURS, Incarnation("1" * 16), DatabaseId("our-database"), NOW
     )
     try:
-        yield FakeNode(database, Room(directory, 256 * 2**20))
+        room = Room(directory, 256 * 2**20)
+        room.board.measured(disk(directory)[2], 1.0)
+        yield FakeNode(database, room)
     finally:
         await database.close(NOW)
 

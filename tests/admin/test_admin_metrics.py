@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from admin_node import (
@@ -125,8 +124,8 @@ async def test_the_backlog_does_not_include_shadow_copies_and_safety_net(node):
     assert found["shadowrelay_ready"] == 1
 
 
-async def test_the_disk_shows_how_far_it_is_from_refusing_mail(node, monkeypatch):
-    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_bavail=300, f_frsize=1))
+async def test_the_disk_shows_how_far_it_is_from_refusing_mail(node):
+    node.room.board.measured(300, 1.0)
     found = await scraped(node)
     assert found["shadowrelay_free_disk_bytes"] == 300
     assert found["shadowrelay_minimum_free_disk_bytes"] == 256 * 2**20

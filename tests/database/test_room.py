@@ -1,56 +1,110 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
 
 from shadowrelay.core.pressure import Inflow, Stance
 from shadowrelay.database.room import Room
+from shadowrelay.readings import SIZE, ReadingsBoard
+
+MINIMUM = 1000
 
 
-class Disk:
-    """What ``os.statvfs`` tells."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.free = 0
-        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=self.free, f_frsize=1))
+def a_room(free: int, minimum: int = MINIMUM) -> Room:
+    room = Room(Path(), minimum)
+    room.board.measured(free, 1.0)
+    return room
 
 
-def admitted(disk: Disk, room: Room, *frees: int) -> list[bool]:
+def look(room: Room, free: int, at: float) -> None:
+    """As the stage does that looks at the resources."""
+    room.about_to_measure(at)
+    room.board.measured(free, at)
+    room.measured()
+
+
+def admitted(room: Room, *frees: int) -> list[bool]:
     found = []
-    for disk.free in frees:
+    for free in frees:
+        room.board.measured(free, 1.0)
         found.append(room.admits())
     return found
 
 
-def test_a_door_that_was_closed_opens_when_a_quarter_more_is_free(monkeypatch: pytest.MonkeyPatch):
-    disk, room = Disk(monkeypatch), Room(Path(), 1000)
-    assert admitted(disk, room, 1000, 999, 1000, 1249, 1250, 1000, 999) == [
+def test_a_door_that_was_closed_opens_when_a_quarter_more_is_free() -> None:
+    assert admitted(a_room(0), 1000, 999, 1000, 1249, 1250, 1000, 999) == [
         *(True, False, False, False),
         *(True, True, False),
     ]
 
 
-def test_a_message_that_is_too_large_closes_the_door_to_no_other(monkeypatch: pytest.MonkeyPatch):
-    disk, room = Disk(monkeypatch), Room(Path(), 1000)
-    disk.free = 1100
+def test_a_message_that_is_too_large_closes_the_door_to_no_other() -> None:
+    room = a_room(1100)
     assert [room.admits(size) for size in (100, 101, 0)] == [True, False, True]
+    assert [room.promises(size) for size in (101, 0, 100)] == [False, True, True]
 
 
-def test_without_a_minimum_nothing_is_refused(monkeypatch: pytest.MonkeyPatch):
-    disk, room = Disk(monkeypatch), Room(Path(), 0)
-    assert admitted(disk, room, 0, 1) == [True, True]
+def test_without_a_minimum_nothing_is_refused() -> None:
+    assert admitted(a_room(0, 0), 0, 1) == [True, True]
 
 
-def test_copies_are_counted_as_refused_by_pressure_where_pressure_refuses_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    disk, room = Disk(monkeypatch), Room(Path(), 1000)
-    disk.free = 999
+def test_before_the_disk_has_said_what_is_free_nothing_is_admitted() -> None:
+    room = Room(Path(), 0)
+    assert not room.admits()
+    room.board.measured(5000, 1.0)
+    assert room.admits()
+    room.board.measured(None, 0.0)
+    assert not room.admits()
+    assert "does not say what is free" in room.shortage
+
+
+def test_the_same_room_is_not_promised_twice() -> None:
+    room = a_room(5000)
+    assert [room.promises(3000), room.promises(3000), room.promises(1000)] == [True, False, True]
+    assert room.free == 1000
+    room.release(3000, 0)
+    assert not room.promises(1), "nobody has looked since, so that it may be on the disk"
+    look(room, 5000, 2.0)
+    assert [room.promises(3000), room.promises(1)] == [True, False]
+
+
+def test_workers_do_not_promise_the_same_room() -> None:
+    memory = memoryview(bytearray(SIZE))
+    boards = [ReadingsBoard(memory, number) for number in (1, 2)]
+    first, second = (Room(Path(), MINIMUM, board) for board in boards)
+    boards[0].measured(5000, 1.0)
+    assert [first.promises(3000), second.promises(3000), second.promises(1000)] == [True, False, True]
+    boards[0].forget()
+    assert second.promises(3000), "a worker that is dead takes nothing"
+
+
+def test_what_was_written_counts_until_a_look_that_began_behind_it_and_no_longer() -> None:
+    room = a_room(5000)
+    assert room.promises(1000)
+    room.release(1000, 2500)  # more than its client said
+    room.release(0, 1000)  # a copy, of which nobody said how large it is
+    assert room.free == 1500
+    room.about_to_measure(2.0)
+    room.release(0, 500)  # while the disk is asked
+    room.board.measured(1500, 2.0)
+    room.measured()
+    assert room.free == 1000
+    look(room, 1000, 3.0)
+    assert room.free == 1000
+
+
+def test_an_answer_to_an_earlier_question_forgets_nothing_that_came_behind_it() -> None:
+    room = a_room(5000)
+    room.release(0, 1000)
+    room.about_to_measure(2.0)
+    room.board.measured(5000, 1.5)
+    room.measured()
+    assert room.free == 4000
+
+
+def test_copies_are_counted_as_refused_by_pressure_where_pressure_refuses_them() -> None:
+    room = a_room(999)
     assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (False, 0)
-    disk.free = 2000
+    room.board.measured(2000, 1.0)
     room.take(Stance(refuses=Inflow.TRUSTED))
     assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (True, 0)
     room.take(Stance(refuses=Inflow.COPIES))

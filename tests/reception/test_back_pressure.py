@@ -153,7 +153,7 @@ async def test_a_disk_that_cannot_be_read_keeps_its_level_and_the_others_go_on(
 @contextmanager
 def hanging(place: Path) -> Iterator[None]:
     """A file system there whose server answers nothing; at the end it is gone, and so is whoever waits."""
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     try:
         server = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
@@ -183,13 +183,11 @@ async def test_a_disk_that_is_asked_leaves_the_loop_alone(
         assert over.wait(30), "the loop goes on while a disk is asked"
         return disk(directory)
 
-    monkeypatch.setattr(readings, "PATIENCE", 90.0)
-    monkeypatch.setattr(back_pressure, "disk", slow)
-    async with boundary(tmp_path, "mx2", "mx1", **given(data_disk="1/2/2/1", memory="98/99/98/97")) as (
-        node,
-        _,
-    ):
-        looking = asyncio.create_task(node.node.back_pressure.look())
+    marks = given(data_disk="1/2/2/1", memory="98/99/98/97")
+    async with boundary(tmp_path, "mx2", "mx1") as (node, _):
+        monkeypatch.setattr(readings, "PATIENCE", 90.0)
+        monkeypatch.setattr(back_pressure, "disk", slow)
+        looking = asyncio.create_task(look(node, **marks))
         asyncio.get_running_loop().call_later(0.1, over.set)
         await looking
         assert await rows(node) == ["data_disk: low to high"]
@@ -266,3 +264,68 @@ async def test_while_a_queue_is_long_mail_waits_and_goes_on_as_soon_as_it_is_ove
         await look(node, **given(queue="2/9/5/2"))
         assert await asyncio.gather(*waits) == [SENT, SENT]
         assert room.refused[Inflow.OUTSIDE] == 0
+
+
+async def test_a_data_directory_that_hangs_holds_nothing_up_while_back_pressure_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS, minimum_free_disk="1MiB") as (node, _):
+        with hanging(node.directory):
+            monkeypatch.setattr(readings, "PATIENCE", 30.0)
+            looking = asyncio.create_task(node.node.back_pressure.look())
+            await eventually(asking)
+            assert await refused_by(node) == set(), "what was measured last stands"
+            assert not looking.done(), "the node goes on meanwhile"
+            looking.cancel()
+            monkeypatch.setattr(readings, "PATIENCE", 0.2)
+            await look(node)
+            assert await refused_by(node) == {"strangers", "trusted", "copies"}
+            assert "does not say what is free" in node.node.room.shortage
+        monkeypatch.setattr(readings, "PATIENCE", 30.0)
+        await eventually(lambda: not asking())
+        await look(node)  # hears that the server of the file system is gone
+        await look(node)
+        assert await refused_by(node) == set()
+
+
+def taken_off(node: Station) -> float:
+    """Octets that are promised, or were written since the last look."""
+    free, left = node.node.room.board.room
+    return free - left
+
+
+ENDS = ["RSET", "EHLO client.example", "MAIL FROM", "QUIT", "no more", "content", "half of it", "too much"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_what_mail_was_promised_is_free_again_behind_it(tmp_path: Path, end: str) -> None:
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS, minimum_free_disk=0) as (node, _):
+        came = await asyncio.open_connection("127.0.0.1", node.port, local_addr=(TRUSTED, 0))
+        client = RawClient(*came)
+        await client.reply()
+        assert (await client.begin(parameters=" SIZE=1000000")).startswith("250 ")
+        await look(node)
+        assert taken_off(node) == 1_000_000, "a look does not end it"
+        if end == "content":
+            assert (await client.content(MESSAGE)).startswith("250 ")
+        elif end == "half of it":
+            assert (await client.say("DATA")).startswith("354 ")
+            client.writer.write(b"Subject: x\r\n\r\nbo")
+        elif end == "too much":
+            assert (await client.content(b"x" * 1001 + b"\r\n")).startswith("5")
+        elif end != "no more":
+            await client.say(end)
+        await client.close()
+        await eventually(lambda: node.connectors[1].sessions == 0)
+        assert taken_off(node) == 1_000_000, "nobody has looked since"
+        await look(node)
+        assert taken_off(node) == 0
+
+
+async def test_what_a_copy_takes_counts_before_the_next_look(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS) as (owner, holder):
+        assert (await sent_by_trusted(owner)).startswith("250 ")
+        assert await holder.rows("message") == 1
+        assert taken_off(holder) >= len(MESSAGE)
+        await look(holder)
+        assert taken_off(holder) == 0

@@ -75,16 +75,6 @@ PATIENCE = 3.0
 """Seconds in which a batch of a resubmit request is done that began before the pressure."""
 
 
-class NodesRoom(Room):
-    """What a node has room for, on a disk of which the world says how much is used."""
-
-    readings: dict[Resource, float]
-
-    @property
-    def free(self) -> int:
-        return round(DISK * (1 - self.readings.get(Resource.DATA_DISK, 0.0) / 100))
-
-
 @dataclass(slots=True)
 class Expected:
     """What must be refused, by what was read since the process began. A level lasts from the reading at which
@@ -123,8 +113,7 @@ class NodesPressure(BackPressure):
     def __init__(self, node: Node) -> None:
         self.node, world = node, node.world
         self.readings = world.readings[node.name]
-        self.room = NodesRoom(Path("/"), LEAST)
-        self.room.readings = self.readings
+        self.room = Room(Path("/"), LEAST)
         nowhere: Any = None
         super().__init__(self.room, nowhere, Path("/"), _LIMITS, node.clock, lambda: PACE * world.now)
         self.expected = Expected()
@@ -146,6 +135,8 @@ class NodesPressure(BackPressure):
     def see(self) -> None:
         """As ``look``, and at once."""
         now = self._seconds()
+        used = self.readings.get(Resource.DATA_DISK, 0.0)
+        self.board.measured(round(DISK * (1 - used / 100)), now)
         self._decide({}, now)
         self._follow(now)
         self.expected.read(self.readings, self.node.world.now)
@@ -200,17 +191,13 @@ class NodesPressure(BackPressure):
         return taken
 
     def _compare(self, inflow: Inflow, *, taken: bool) -> None:
-        """The floor of the disk counts at once, whatever the last look saw, and has an end of its own."""
-        used = self.readings.get(Resource.DATA_DISK, 0.0)
-        full, ends = LEVELS[Resource.DATA_DISK][-1]
-        least = Inflow.COPIES if used > full else self.expected.refused
-        most = Inflow.COPIES if used >= ends else self.expected.refused
+        """The floor of the disk is where it is full."""
         if not taken:
             self.node.world.turned_away[f"pressure: {inflow.name.lower()}"] += 1
         about = f"{inflow.name.lower()}, with {_told(self.readings)}"
-        if taken and inflow <= least:
+        if taken and inflow <= self.expected.refused:
             raise Broken(f"{self.node.name} does not refuse {about}")
-        if not taken and inflow > most:
+        if not taken and inflow > self.expected.refused:
             raise Broken(f"{self.node.name} refuses {about}")
 
     @property

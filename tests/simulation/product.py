@@ -168,6 +168,7 @@ class Process:
         database.lineage = ledger.lineage
         database._writer = self.create_task(database._write(), name="transport database writer")
         self.node = node = Node(settings, database, NodeClock(found.reckoning, machine.read))
+        node.room.board.measured(1 << 50, 1.0)  # no disk of these worlds is short
         assert settings.peer
         self.answering = cast("AnsweringSessions", for_members(node, settings.peer)._receiver)
         await running._prepare(node)

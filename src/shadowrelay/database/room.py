@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from dataclasses import field
 from pathlib import Path
 
 from shadowrelay.core.pressure import ENOUGH, Inflow, Stance
 from shadowrelay.core.values import dataclass
+from shadowrelay.readings import ReadingsBoard
 
 _LITTLE = 2  # times the minimum
 
@@ -26,8 +26,9 @@ class Room:
     """What this node has room for; all connectors of a node share one.
 
     Once fewer than ``minimum`` octets are free on the disk with ``directory``, it admits nothing until a
-    quarter more than that is free: that is looked at whenever it is asked. ``stance``: what the pressure on
-    all resources comes to, as of the last look; ``presses``: whether anything at all, and ``told``: of which
+    quarter more than that is free: as of the last look, of which all workers read on ``board``. What was
+    promised and written since is taken off, so that no room is promised twice. ``stance``: what the pressure
+    on all resources comes to, as of that look; ``presses``: whether anything at all, and ``told``: of which
     ones, in words. ``delayed``, ``refused``: how much, since the start.
     ``without_descriptors``: rows of the tracking log wait for a descriptor; until it is over nothing is
     admitted either, for each message makes more of them.
@@ -35,7 +36,11 @@ class Room:
 
     directory: Path
     minimum: int
+    board: ReadingsBoard = field(default_factory=ReadingsBoard)
     _short: bool = False
+    _promised: memoryview[float] = field(init=False)
+    _over: int = 0  # octets of it that are written, or never will be
+    _mark: tuple[float, int] | None = None
     without_descriptors: bool = False
     presses: bool = False
     stance: Stance = field(default_factory=Stance)
@@ -44,11 +49,17 @@ class Room:
     refused: Counter[Inflow] = field(default_factory=Counter)
     _eased: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def __post_init__(self) -> None:
+        self.share(self.board)
+
+    def share(self, board: ReadingsBoard) -> None:
+        """From now on this is the board."""
+        self.board, self._promised = board, board.promised
+
     @property
     def free(self) -> int:
-        """Free octets."""
-        found = os.statvfs(self.directory)
-        return found.f_bavail * found.f_frsize
+        """Free octets that are promised to nobody."""
+        return max(int(self.board.room[1]), 0)
 
     @property
     def shortage(self) -> str:
@@ -57,6 +68,8 @@ class Room:
             return "mail is put off: the process has no file descriptor left for its tracking log"
         if self.stance.refuses >= Inflow.TRUSTED:
             return f"{_PUT_OFF[self.stance.refuses]}: {self.told}"
+        if self.board.room[0] < 0:
+            return f"mail is put off: the disk of {self.directory} does not say what is free"
         return (
             f"mail is put off: {self.free / 2**20:,.0f} MiB are free on the disk of {self.directory}, "
             f"minimum_free_disk is {self.minimum / 2**20:,.0f} MiB; a quarter more free space ends it"
@@ -79,11 +92,37 @@ class Room:
 
     def admits(self, size: int = 0, inflow: Inflow = Inflow.TRUSTED) -> bool:
         """Whether ``size`` octets (0: unknown) may be taken. Refusing by size affects no others."""
-        free = self.free
+        free, left = self.board.room
         self._short = free < self.minimum * (ENOUGH if self._short else 1)
         if self._short or self.without_descriptors or inflow <= self.stance.refuses:
             return False
-        return free - size >= self.minimum
+        return left - size >= self.minimum
+
+    def promises(self, size: int) -> bool:
+        """The same of a sender's mail. What it may take is promised to nobody else until ``release``."""
+        self._promised[0] += size  # before the look: else two workers would promise the same to each other
+        if admitted := self.admits():
+            return admitted
+        self._promised[0] -= size
+        return False
+
+    def release(self, promised: int, written: int) -> None:
+        """What was promised so much is over; the disk may have ``written`` octets of it."""
+        if written > promised:
+            self._promised[0] += written - promised
+            promised = written
+        self._over += promised
+
+    def about_to_measure(self, now: float) -> None:
+        """Whoever asks the disk from now on learns of all that is over."""
+        self._mark = self._mark or (now, self._over)
+
+    def measured(self) -> None:
+        """The disk may have answered: what was over before it was asked counts no more."""
+        if self._mark and self._mark[0] <= self.board.asked:
+            known, self._mark = self._mark[1], None
+            self._promised[0] -= known
+            self._over -= known
 
     def admits_copy(self) -> bool:
         """Whether a copy of a member may be taken. What pressure refuses is counted."""

@@ -84,12 +84,16 @@ class BackPressure:
         self._room = room
         self._database = database
         directories = {Resource.DATA_DISK: room.directory, Resource.LOG_DISK: log_directory}
-        self._disks = {what: (place, _asking(place)) for what, place in directories.items()}
+        self._disks = {what: (place, _asking(place, seconds)) for what, place in directories.items()}
         self._troubles: dict[Resource, str] = {}
         self.limits = limits
         self._clock = clock
         self._seconds = seconds
-        self.board = ReadingsBoard()
+
+    @property
+    def board(self) -> ReadingsBoard:
+        """What all workers read."""
+        return self._room.board
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -99,16 +103,16 @@ class BackPressure:
 
     async def look(self) -> None:
         """Look at what is scarce, if this worker is the one that does, and go by what was decided."""
-        if self.limits is None and not self._room.stance.pauses:
-            self.board.forget()
-            return
         now = self._seconds()
+        self._room.about_to_measure(now)
         if self.board.standing(Resource.MEMORY).level:
             give_memory_back()  # or it would read as in use for ever, once a flood is over
         self.board.say(self._part(), now)
         if self.board.decides(now):
-            read = await asyncio.gather(*map(self._disk, self._disks)) if self.limits else ()
-            self._decide(dict(zip(self._disks, read, strict=False)), now)
+            asked = tuple(self._disks) if self.limits else (Resource.DATA_DISK,)
+            read = await asyncio.gather(*map(self._disk, asked))
+            self._decide(dict(zip(asked, read, strict=True)), now)
+        self._room.measured()
         self._follow(now)
 
     def _follow(self, now: float) -> None:
@@ -170,12 +174,16 @@ class BackPressure:
     async def _disk(self, what: Resource) -> DiskReading | None:
         """As ``disk`` does; None: it cannot be read. What is wrong is told once."""
         directory, asking = self._disks[what]
+        free, asked = None, 0.0
         try:
-            read, trouble = await asking.answer(), ""
+            (asked, read), trouble = await asking.answer(), ""
+            free = read[2]
         except TimeoutError:
             read, trouble = _NO_ANSWER, f"no answer in {PATIENCE:.0f} s: it counts as full"
         except OSError as error:
             read, trouble = None, str(error)
+        if what is Resource.DATA_DISK and read is not None:
+            self.board.measured(free, asked)
         if trouble and trouble != self._troubles.get(what):
             log.error("resource_not_read", resource=what.value, directory=str(directory), error=trouble)
         self._troubles[what] = trouble
@@ -186,7 +194,7 @@ class BackPressure:
     ) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
         """Each resource that counts; None: it cannot be read."""
         limits, room = self.limits, self._room
-        if limits is None or not disks:
+        if limits is None or len(disks) < len(self._disks):  # they were changed while the disks were asked
             return
         # A disk is one resource: where it has both, the marks of the database count.
         seen = set()
@@ -210,5 +218,5 @@ class BackPressure:
         yield Resource.UNCOMMITTED, (all_of_us.uncommitted, counted(*limits.of[Resource.UNCOMMITTED]))
 
 
-def _asking(directory: Path) -> ThreadedQuestion[DiskReading]:
-    return ThreadedQuestion(lambda: disk(directory))
+def _asking(directory: Path, seconds: Callable[[], float]) -> ThreadedQuestion[tuple[float, DiskReading]]:
+    return ThreadedQuestion(lambda: (seconds(), disk(directory)))

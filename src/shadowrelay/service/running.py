@@ -113,7 +113,7 @@ async def run_node(
             node.counts = counts_of(worker)
             if node.counts is not None:
                 node.queue.shaping.share(node.counts)
-            node.back_pressure.board = board_of(worker)
+            node.room.share(board_of(worker))
             if lifeline is not None:
                 node.tell_supervisor = lifeline.tell
             await _serve(node, stop, crashes, read or (lambda: settings), again, worker)
