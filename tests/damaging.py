@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -85,3 +86,22 @@ async def spoil(on: Station, statement: str, *values: Any) -> None:
         ledger.forget_recent()
 
     await on.read(work)
+
+
+def unclean(file: Path) -> None:
+    """As if the node had been killed: every database of a running node looks so."""
+    connection = sqlite3.connect(file)
+    connection.execute("UPDATE meta SET value = '0' WHERE key = 'clean'")
+    connection.commit()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+
+
+def damage_table(file: Path, table: str) -> None:
+    """Overwrite the root page of one table."""
+    connection = sqlite3.connect(file)
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    connection.close()
+    with file.open("r+b") as raw:
+        raw.seek((page - 1) * 4096)
+        raw.write(b"\xa5" * 4096)

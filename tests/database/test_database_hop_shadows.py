@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from damaging import unclean
 from opened import NOW, SECOND, database, message, save
-from test_database_opening import unclean
 from test_database_salvage import leaves, overwrite
 
 from shadowrelay.core.decisions import (

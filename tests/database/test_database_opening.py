@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from damaging import damage_table, unclean
 from opened import (
     DATABASE,
     NOW,
@@ -156,15 +157,6 @@ def damage(file: Path) -> bytes:
     return bytes(data)
 
 
-def unclean(file: Path) -> None:
-    """As if the node had been killed: every database of a running node looks so."""
-    connection = sqlite3.connect(file)
-    connection.execute("UPDATE meta SET value = '0' WHERE key = 'clean'")
-    connection.commit()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-
-
 async def test_after_an_unclean_stop_a_damaged_database_is_set_aside_with_its_contents(
     tmp_path: Path,
 ) -> None:
@@ -255,16 +247,6 @@ async def test_a_node_that_stops_before_its_file_was_checked_leaves_that_to_its_
         found = await opened(tmp_path)
         assert found.unchecked
         await found.close(NOW)
-
-
-def damage_table(file: Path, table: str) -> None:
-    """Overwrite the root page of one table."""
-    connection = sqlite3.connect(file)
-    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
-    connection.close()
-    with file.open("r+b") as raw:
-        raw.seek((page - 1) * 4096)
-        raw.write(b"\xa5" * 4096)
 
 
 async def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path) -> None:

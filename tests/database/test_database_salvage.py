@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from damaging import damage_table, unclean
 from opened import NOW, OTHER_DATABASE, database, message, opened, save, shadow
-from test_database_opening import damage_table, unclean
 
 from shadowrelay.core.decisions import Content
 from shadowrelay.core.digests import of_content, of_envelope

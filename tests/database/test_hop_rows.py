@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from damaging import unclean
 from opened import NOW, OTHER_DATABASE, database, incarnation, message, save
 from test_damaged_tables import put
-from test_database_opening import unclean
 from test_database_salvage import leaves, overwrite
 
 from shadowrelay.core.decisions import Content, Decision

@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from damaging import unclean
 from opened import NOW, database, message, save, shadow
-from test_database_opening import unclean
 from test_database_salvage import leaves, overwrite
 
 from shadowrelay.core.decisions import Content, DamagedRow, Decision, DropCopy, DropDamaged, SaveCopy, Write
