@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from shadowrelay.core.pressure import Inflow, Stance
 from shadowrelay.database.room import Room
 from shadowrelay.readings import SIZE, ReadingsBoard
+from tests.simulation.virtual_loop import VirtualLoop
 
 MINIMUM = 1000
 
@@ -109,3 +111,30 @@ def test_copies_are_counted_as_refused_by_pressure_where_pressure_refuses_them()
     assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (True, 0)
     room.take(Stance(refuses=Inflow.COPIES))
     assert (room.admits_copy(), room.refused[Inflow.COPIES]) == (False, 1)
+
+
+def test_mail_that_waits_goes_on_when_pressure_is_over_or_refuses_it_and_not_before() -> None:
+    loop, room = VirtualLoop(), a_room(5000)
+    told = []
+
+    async def waits(inflow: Inflow) -> None:
+        told.append((inflow, await room.hold_back(inflow), loop.time()))
+
+    async def story() -> None:
+        room.take(Stance(delay=50.0))
+        waiting = [asyncio.create_task(waits(inflow)) for inflow in (Inflow.OUTSIDE, Inflow.TRUSTED)]
+        await asyncio.sleep(10.0)
+        room.take(Stance(delay=55.0))
+        await asyncio.sleep(10.0)
+        room.take(Stance(refuses=Inflow.OUTSIDE, delay=55.0))
+        await asyncio.sleep(10.0)
+        room.take(Stance())
+        await asyncio.gather(*waiting)
+        room.take(Stance(delay=15.0))
+        await waits(Inflow.TRUSTED)
+
+    loop.run_until_complete(story())
+    loop.close()
+    outside, trusted = Inflow.OUTSIDE, Inflow.TRUSTED
+    assert told == [(outside, True, 20.0), (trusted, False, 30.0), (trusted, False, 45.0)]
+    assert (room.delayed, room.refused[outside], room.refused[trusted]) == (3, 1, 0)

@@ -104,6 +104,16 @@ async def test_a_stop_ends_the_wait_of_mail_with_421(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_a_long_wait")
+async def test_mail_that_waits_is_refused_as_soon_as_the_pressure_refuses_it(tmp_path: Path) -> None:
+    async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **given(queue="1/9/5/1")) as (node, _):
+        client, reply = await held(node)
+        await look(node, **OTHERS, **given(queue="1/1/1/1"))
+        await eventually(reply.done)
+        assert await reply == REFUSED
+        await client.close()
+
+
+@pytest.mark.usefixtures("_a_long_wait")
 async def test_mail_waits_no_longer_than_its_client(tmp_path: Path) -> None:
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **given(queue="1/9/5/1")) as (node, _):
         client, reply = await held(node)

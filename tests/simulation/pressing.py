@@ -117,7 +117,7 @@ class NodesPressure(BackPressure):
         nowhere: Any = None
         super().__init__(self.room, nowhere, Path("/"), _LIMITS, node.clock, lambda: PACE * world.now)
         self.expected = Expected()
-        self.waiting: list[Callable[[], None]] = []  # MAIL that waits, or has waited
+        self.waiting: list[tuple[Inflow, Callable[[], None]]] = []  # MAIL that waits, or has waited
         self.looks = False
 
     def begin(self) -> None:
@@ -140,9 +140,11 @@ class NodesPressure(BackPressure):
         self._decide({}, now)
         self._follow(now)
         self.expected.read(self.readings, self.node.world.now)
-        if not self.room.stance.delay:
-            waiting, self.waiting = self.waiting, []
-            for go_on in waiting:
+        stance, waiting, self.waiting = self.room.stance, self.waiting, []
+        for inflow, go_on in waiting:
+            if stance.delay and inflow > stance.refuses:
+                self.waiting.append((inflow, go_on))
+            else:
                 go_on()
 
     def _readings(self, disks: Any) -> Iterator[tuple[Resource, tuple[float, Thresholds] | None]]:
@@ -179,7 +181,7 @@ class NodesPressure(BackPressure):
 
         if delay:
             goes_on = lambda: decide() if open_ else None  # noqa: E731
-            self.waiting.append(goes_on)
+            self.waiting.append((inflow, goes_on))
             self.node.after(delay / PACE, goes_on)
         else:
             decide()

@@ -47,7 +47,7 @@ class Room:
     told: str = ""
     delayed: int = 0
     refused: Counter[Inflow] = field(default_factory=Counter)
-    _eased: asyncio.Event = field(default_factory=asyncio.Event)
+    _another: asyncio.Event = field(default_factory=asyncio.Event)  # stance than when it was made
 
     def __post_init__(self) -> None:
         self.share(self.board)
@@ -131,11 +131,12 @@ class Room:
         return admitted
 
     async def hold_back(self, inflow: Inflow) -> bool:
-        """Wait as long as MAIL has to, or until the pressure is over. Returns whether it is refused then."""
+        """Wait as long as MAIL has to, or until pressure ends or refuses it. Returns whether it is refused."""
         if delay := self.delay(inflow):
             try:
                 async with asyncio.timeout(delay):
-                    await self._eased.wait()
+                    while self.stance.delay and inflow > self.stance.refuses:
+                        await self._another.wait()
             except TimeoutError:
                 pass
         return self.refuses(inflow)
@@ -154,12 +155,11 @@ class Room:
 
     def take(self, stance: Stance, told: str = "") -> None:
         """The pressure comes to that from now on."""
-        self.stance, self.told = stance, told
+        before, self.stance, self.told = self.stance, stance, told
         self.presses = bool(stance.refuses or stance.delay)
-        if stance.delay:
-            self._eased.clear()
-        else:
-            self._eased.set()
+        if stance != before:
+            self._another.set()
+            self._another = asyncio.Event()
 
     def wait_for_descriptors(self, waits: bool) -> None:  # noqa: FBT001
         """Rows of the tracking log wait for a descriptor, or do so no more."""
