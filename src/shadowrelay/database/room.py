@@ -131,7 +131,7 @@ class Room:
         return admitted
 
     async def hold_back(self, inflow: Inflow) -> bool:
-        """Wait as long as MAIL has to, or until pressure ends or refuses it. Returns whether it is refused."""
+        """Wait as MAIL has to, or until pressure ends or refuses it. Returns whether it is then refused."""
         if delay := self.delay(inflow):
             try:
                 async with asyncio.timeout(delay):
