@@ -6,6 +6,8 @@ import asyncio
 import struct
 import tracemalloc
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -614,13 +616,18 @@ async def test_a_filter_that_is_down_is_told_until_it_decides_again(tmp_path: Pa
         boundary(tmp_path, "mx1", "mx2", **asks(own, when_down="accept", **QUICKLY)) as (owner, _),
     ):
         (watch,) = owner.node.filters()
+        moments = count(1)
+        watch.clock = lambda: datetime(2026, 11, 21, 12, 0, next(moments), tzinfo=UTC)
         assert owner.node.warning() == ""
         own.answers["EndOfMessage"] = lambda _: []
-        for _ in range(2):
+        for at in (1, 2):
             assert (await sent(owner, MESSAGE)).startswith("250 ")
             assert (watch.name, watch.connector) == ("f0", "default")
             told = owner.node.warning()
-            assert told.startswith("filter f0 of default is down since 20"), told
+            since, asked = (f"2026-11-21T12:00:0{second}.000Z" for second in (1, at))
+            assert told.startswith(f"filter f0 of default is down since {since}, asked last at {asked}, "), (
+                told
+            )
             assert told.endswith("mail is taken without it: no answer in time"), told
         assert (watch.failures, watch.unfiltered, watch.seconds.number) == (2, 2, 2)
         assert watch.seconds.total >= 2.0

@@ -189,7 +189,11 @@ def _tls(counts: Mapping[tuple[str, str], int]) -> Metric:
 
 def _filters(watches: Sequence[FilterWatch]) -> Iterator[Metric]:
     names = ["connector", "filter"]
-    down = GaugeMetricFamily("shadowrelay_filter_down", "1 while a filter fails.", labels=names)
+    down = GaugeMetricFamily(
+        "shadowrelay_filter_down",
+        "1 while the message that asked a filter last is one that it failed.",
+        labels=names,
+    )
     failures = CounterMetricFamily(
         "shadowrelay_filter_failures", "Messages that a filter failed since the start.", labels=names
     )
