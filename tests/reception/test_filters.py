@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from sending import MESSAGE, sender, sent
-from stations import Station, boundary, eventually, full, settings
+from stations import Station, boundary, eventually, full, settings, station
 
 from shadowrelay.core.messages import Role
 from shadowrelay.service.connectors import for_senders
@@ -638,6 +638,16 @@ async def test_a_filter_that_is_down_is_told_until_it_decides_again(tmp_path: Pa
         assert (await sent(owner, MESSAGE.replace(b"hello", b"again"))).startswith("250 ")
         assert owner.node.warning() == ""
         assert (watch.failures, watch.unfiltered, watch.seconds.number) == (2, 2, 4)
+
+
+async def test_mail_that_is_not_taken_in_the_end_was_not_taken_without_a_filter(tmp_path: Path) -> None:
+    found = await station(tmp_path, "mx1", ["mx2"], **asks(f"unix:{tmp_path}/none", when_down="accept"))
+    try:
+        assert (await sent(found, MESSAGE)).startswith("451 4.4.0 ")
+        (watch,) = found.node.filters()
+        assert (watch.failures, watch.unfiltered) == (1, 0)
+    finally:
+        await found.stop()
 
 
 async def test_mail_that_is_put_off_for_a_filter_is_not_told_as_taken(tmp_path: Path) -> None:

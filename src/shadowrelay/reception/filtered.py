@@ -18,7 +18,7 @@ from shadowrelay.core.hops import Handed
 from shadowrelay.core.identifiers import MessageId, ServerName
 from shadowrelay.core.messages import TlsWish
 from shadowrelay.core.reception.filtered import dropped, quarantined
-from shadowrelay.core.reception.redundancy import Arrival
+from shadowrelay.core.reception.redundancy import Answer, Arrival
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.core.values import dataclass, replace
 from shadowrelay.database.content import Spool
@@ -26,6 +26,7 @@ from shadowrelay.reception.changes import ContentLimits, FilteredMessage, fields
 from shadowrelay.reception.filters import PUT_OFF, FilterChain, Filtering
 from shadowrelay.reception.intake import Intake, IntakeSink
 from shadowrelay.reception.shadow_session import ShadowSession
+from shadowrelay.reception.two_copies import Decided
 from shadowrelay.smtp.receiving.contract import Client
 from shadowrelay.wire.esmtp import MailFrom, RcptTo
 from shadowrelay.wire.header import HeaderScan
@@ -190,9 +191,15 @@ class FilteredSink(IntakeSink):
             self._arrival = self.given.intake.readdressed(self._arrival, after, self.given.recipients)
         if unfiltered := "+".join(self.given.chain.unfiltered):
             self._arrival = replace(self._arrival, unfiltered=unfiltered)
-            self.given.chain.taken()
         if after.quarantined:
             self._arrival = quarantined(self._arrival, after.quarantined, self._intake.clock())
+
+    async def _accept(self, content: Content) -> Decided:
+        decided = await super()._accept(content)
+        late = decided.admitted
+        if decided.answer is Answer.ACCEPTED and (late is None or late.made):
+            self.given.chain.taken()
+        return decided
 
     def _describe(self, section: bytes) -> None:
         """What the header section says, as the filters left it."""

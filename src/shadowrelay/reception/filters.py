@@ -134,7 +134,7 @@ class FilterChain:
         self._took.clear()
 
     def taken(self) -> None:
-        """The message is taken, perhaps without some of the filters."""
+        """The message is committed, perhaps without some of the filters."""
         for name in self.unfiltered:
             self._filtering.watches[name].unfiltered += 1
 
