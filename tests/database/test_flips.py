@@ -52,6 +52,7 @@ from shadowrelay.core.identifiers import (
 )
 from shadowrelay.core.jobs import Job, JobProgress, Verb
 from shadowrelay.core.messages import AsSent, Copy, Digests, Holder, HolderState, Status
+from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.requests import Progress, Request, Selector
 from shadowrelay.core.retirements import RetiredMember
 from shadowrelay.core.suspensions import Suspension
@@ -147,7 +148,7 @@ def filled(ledger: SqlLedger) -> None:
     )
     node_workers.keep(ledger, OTHER, 4)
     policy = StsPolicy(StsMode.ENFORCE, ("a.example.net", "*.example.net"), timedelta(days=7), "1", NOW)
-    sts_policies.keep(ledger, "example.net", policy, NOW)
+    sts_policies.keep(ledger, "example.net", policy, NOW, Endings(NOW))
 
 
 def image() -> bytes:

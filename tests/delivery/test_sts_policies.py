@@ -73,6 +73,14 @@ class World:
             lambda domain, result: self.failed.extend([(domain, result)] if result else []),
         )
 
+    async def rows(self) -> int:
+        """How many policies are kept."""
+        counting = "SELECT count(*) FROM sts_policy"
+        count: int = await self.database.transact(
+            lambda ledger: ledger.connection.execute(counting).fetchone()[0]
+        )
+        return count
+
     async def of(self) -> StsPolicy | None:
         return await self.policies.of(DOMAIN)
 
@@ -348,19 +356,51 @@ async def test_authorities_are_read_once_until_their_file_changes(
     assert len(read) == 2
 
 
-async def test_no_more_are_kept_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_policies, "MOST", 2)
-    one = StsPolicy(StsMode.ENFORCE, ("a.test",), WEEK, "1", NOW)
-    hour = timedelta(hours=1)
+async def test_many_other_domains_take_no_policy_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger makes the node send to more domains than there are places, then blocks the DNS."""
+    monkeypatch.setattr(kept_policies, "MOST", 3)
+    world.host.says = answer(policy(max_age=31557600))
+    found = await world.of()
+    crowd = [f"crowd{number}.example.net" for number in range(5)]
+    for name in crowd:
+        world.dns.zone[f"_mta-sts.{name}", "TXT"] = ['"v=STSv1; id=1;"']
+        world.dns.zone[f"mta-sts.{name}", "A"] = ["127.0.0.1"]
+    world.host.shows(HOST, *(f"mta-sts.{name}" for name in crowd))
+    await world.host.again()
+    world.passed = timedelta(days=29)
+    for name in crowd:
+        assert await world.policies.of(name), "it did not count for the mail that it was fetched for"
+    assert await world.rows() == 3
+    world.dns.zone[RECORD, "TXT"] = SERVFAIL
+    await world.restart()
+    assert await world.of() == found
 
-    def three(ledger: Any) -> list[bool]:
-        for number, name in enumerate(["a", "b"]):
-            kept_policies.keep(ledger, name, one, NOW + number * hour)
-        kept_policies.use(ledger, "a", NOW + 2 * hour)
-        kept_policies.keep(ledger, "c", one, NOW + 3 * hour)
-        return [kept_policies.kept(ledger, name) is not None for name in "abc"]
 
-    assert await world.database.transact(three) == [True, False, True]
+async def test_what_holds_back_no_mail_makes_room_and_then_what_no_mail_asked_for_in_a_month(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_policies, "MOST", 3)
+
+    def keep(name: str, days: int, mode: StsMode = StsMode.ENFORCE) -> Any:
+        at = NOW + timedelta(days=days)
+        one = StsPolicy(mode, ("a.test",), timedelta(days=365), "1", at)
+        return lambda ledger: kept_policies.keep(ledger, name, one, at, Endings(at))
+
+    async def kept_of(names: str) -> str:
+        read = [await world.policies.kept(name) for name in names]
+        return "".join(name for name, one in zip(names, read, strict=True) if one)
+
+    does = world.database.transact
+    for one in keep("a", 0), keep("b", 1), keep("t", 2, StsMode.TESTING):
+        assert await does(one)
+    assert await does(keep("c", 3))
+    assert await kept_of("abtc") == "abc"
+    assert not await does(keep("n", 4, StsMode.NONE))
+    assert not await does(keep("d", 29))
+    assert await kept_of("abcnd") == "abc"
+    assert await does(keep("b", 29)), "it is kept in its own place"
+    assert await does(keep("d", 30))
+    assert await kept_of("abcnd") == "bcd"
 
 
 async def test_a_domain_that_fails_is_asked_again_after_five_minutes(

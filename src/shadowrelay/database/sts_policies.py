@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from shadowrelay.core.delivery.mta_sts import StsMode, StsPolicy
+from shadowrelay.core.delivery.mta_sts import WANTED_LATELY, StsMode, StsPolicy
 from shadowrelay.core.reckoning import Endings
 from shadowrelay.core.values import dataclass
 from shadowrelay.database import sums
@@ -16,7 +16,7 @@ from shadowrelay.database.sums import SqlRow
 SQL = load("sts_policies.sql")
 
 MOST = 10_000
-"""Policies that are kept. Of more, those go that no mail has asked for longest."""
+"""Policies that are kept."""
 
 NOTED = timedelta(hours=1)
 """That mail asks for a policy is written down once in so long."""
@@ -45,13 +45,22 @@ def use(ledger: SqlLedger, domain: str, now: datetime) -> StsPolicy | None:
     return found.policy if found else None
 
 
-def keep(ledger: SqlLedger, domain: str, policy: StsPolicy, used_at: datetime) -> None:
-    """Keep a policy in place of the one before."""
+def keep(ledger: SqlLedger, domain: str, policy: StsPolicy, used_at: datetime, ends: Endings) -> bool:
+    """Keep a policy in place of the one before. False: all places have policies that must stay.
+
+    What holds back no mail makes room first, then what no mail asked for lately. No other one does: who makes
+    a node send to many domains takes no policy from anybody.
+    """
     _put(ledger, domain, policy, used_at)
     run = ledger.connection.execute
-    if (many := run(SQL["count_policies"]).fetchone()[0]) > MOST:
-        for (one,) in run(SQL["least_used"], (many - MOST,)).fetchall():
-            run(SQL["drop_policy"], (one,))
+    if (more := run(SQL["count_policies"]).fetchone()[0] - MOST) <= 0:
+        return True
+    gone = [one for (one,) in run(SQL["make_room"], (micros(ends.before(WANTED_LATELY)), more)).fetchall()]
+    if len(gone) < more:
+        gone.append(domain)
+    for one in gone:
+        run(SQL["drop_policy"], (one,))
+    return domain not in gone
 
 
 def looked_through(ledger: SqlLedger, after: str, most: int, ends: Endings) -> tuple[str, list[KeptPolicy]]:

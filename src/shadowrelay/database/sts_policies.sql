@@ -12,8 +12,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7));
 -- name: count_policies
 SELECT count(*) FROM sts_policy;
 
--- name: least_used
-SELECT domain FROM sts_policy ORDER BY used_at LIMIT ?;
+-- name: make_room
+SELECT domain FROM sts_policy WHERE mode <> 'enforce' OR used_at <= ? ORDER BY mode = 'enforce', used_at LIMIT ?;
 
 -- name: drop_policy
 DELETE FROM sts_policy WHERE domain = ?;

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Literal
 
@@ -17,6 +17,7 @@ import structlog
 
 from shadowrelay.core.delivery.mta_sts import (
     NOT_AGAIN,
+    WANTED_LATELY,
     InvalidPolicy,
     StsPolicy,
     announced,
@@ -46,9 +47,6 @@ So no more than ``AT_ONCE / SLOW`` a second begin while all are slow: ``FETCH_LI
 
 MOST_FAILURES = 10_000
 """Domains of which it is remembered that a fetch failed."""
-
-WANTED_LATELY = timedelta(days=30)
-"""A policy that no mail asked for in so long is not fetched again before mail does."""
 
 LOOK_INTERVAL = 600.0
 PAGE = 200
@@ -155,8 +153,9 @@ class StsPolicies:
             self._without(domain, str(error), "sts-policy-invalid")
             return None
         self._not_before.pop(domain, None)
-        keep = partial(sts_policies.keep, domain=domain, policy=policy, used_at=used_at)
-        await self._database.transact_briefly(keep)
+        keep = partial(sts_policies.keep, domain=domain, policy=policy, used_at=used_at, ends=self._endings())
+        if not await self._database.transact_briefly(keep):
+            log.warning("sts_policy_not_kept", domain=domain, most=sts_policies.MOST)
         self._told(domain, "")
         log.info("sts_policy_fetched", domain=domain, mode=policy.mode.value, id=identifier)
         return policy

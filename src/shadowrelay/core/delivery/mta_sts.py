@@ -30,6 +30,9 @@ REFRESH = timedelta(days=1)
 NOT_AGAIN = timedelta(minutes=5)
 """A fetch that failed is not repeated for so long (3.3)."""
 
+WANTED_LATELY = timedelta(days=30)
+"""A policy that no mail asked for in so long is not fetched again before mail does, and may make room."""
+
 _VERSION = "STSv1"
 _RECORD = re.compile(r"v=STSv1[ \t]*;")
 _ID = re.compile(r"[A-Za-z0-9]{1,32}")
