@@ -165,15 +165,12 @@ async def test_what_writes_nothing_is_no_commit(tmp_path: Path) -> None:
         assert found.commits == before
 
 
-async def test_one_work_that_fails_undoes_its_own_writes_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["transact", "transact_briefly"])
+async def test_one_work_that_fails_undoes_its_own_writes_alone(tmp_path: Path, way: str) -> None:
     async with database(tmp_path) as found:
         first, bad, second = message(), message(), message()
-        results = await asyncio.gather(
-            found.transact(save(first)),
-            found.transact(then_refuse(bad)),  # type: ignore[arg-type]
-            found.transact(save(second)),
-            return_exceptions=True,
-        )
+        works = (save(first), then_refuse(bad), save(second))
+        results = await asyncio.gather(*(getattr(found, way)(work) for work in works), return_exceptions=True)
         assert [type(result) for result in results] == [type(None), Refusal, type(None)]
         assert await ids(found) == {first.id, second.id}
         assert found.lineage.sequence == 2
@@ -210,7 +207,8 @@ async def test_a_constraint_or_a_misuse_is_an_error_of_its_work_alone(tmp_path: 
         assert not found.failed.is_set()
 
 
-async def test_a_content_file_outlives_a_work_that_was_undone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["transact", "transact_briefly"])
+async def test_a_content_file_outlives_a_work_that_was_undone(tmp_path: Path, way: str) -> None:
     async with database(tmp_path) as found:
         kept, gone = tmp_path / "kept.eml", tmp_path / "gone.eml"
         copies = []
@@ -223,11 +221,11 @@ async def test_a_content_file_outlives_a_work_that_was_undone(tmp_path: Path) ->
             ledger.apply(Decision(None, (DropCopy(copies[0]),)))
             raise Refusal
 
-        results = await asyncio.gather(
-            found.transact(lambda ledger: ledger.apply(Decision(None, (DropCopy(copies[1]),)))),
-            found.transact(drop_and_fail),
-            return_exceptions=True,
-        )
+        def drop(ledger: SqlLedger) -> None:
+            ledger.apply(Decision(None, (DropCopy(copies[1]),)))
+
+        works = (drop, drop_and_fail)
+        results = await asyncio.gather(*(getattr(found, way)(work) for work in works), return_exceptions=True)
         assert isinstance(results[1], Refusal)
         assert await ids(found) == {copies[0].id}
         assert (kept.exists(), gone.exists()) == (True, False)
@@ -407,6 +405,20 @@ async def test_brief_work_shares_the_commit_and_undoes_itself_alone(tmp_path: Pa
         assert found.commits - before == 2
     async with database(tmp_path) as found:
         assert await ids(found) == {first.id, second.id, third.id}
+
+
+async def test_brief_works_that_share_a_commit_have_savepoints_only_once_one_of_them_fails(
+    tmp_path: Path,
+) -> None:
+    async with database(tmp_path) as found:
+        said: list[str] = []
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(said.append))
+        await asyncio.gather(*(found.transact_briefly(save(message())) for _ in range(3)))
+        assert [one for one in said if "SAVEPOINT" in one] == []
+        works = (save(message()), then_refuse(message()), save(message()))
+        await asyncio.gather(*map(found.transact_briefly, works), return_exceptions=True)  # type: ignore[arg-type]
+        assert said.count("SAVEPOINT work") == len(works)
+        await found.transact(lambda ledger: ledger.connection.set_trace_callback(None))
 
 
 async def test_no_commit_waits_for_the_disk_in_the_event_loop(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs all waiting works in one transaction, each in a savepoint: a failed work undoes only itself."""
+"""Runs all waiting works in one transaction: a failed work undoes only itself."""
 
 from __future__ import annotations
 
@@ -16,22 +16,31 @@ Work: TypeAlias = Callable[[SqlLedger], Any]
 WorkResult: TypeAlias = tuple[Any, Exception | None]
 
 
-def begin(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
+def begin(ledger: SqlLedger, works: Sequence[Work], *, guarded: bool = False) -> list[WorkResult]:
     """Begin a transaction and run the brief works. Leaves it open; an error rolls it back.
 
-    ``alone``: the transaction has a single work, here or in ``conclude``.
+    If one of several works fails, which is rare, all run once more, ``guarded``: each in a savepoint.
     """
     ledger.connection.execute("BEGIN IMMEDIATE")
     ledger.wall_ahead = None
+    results: list[WorkResult] = []
     try:
-        return [_perform(ledger, work, alone=alone) for work in works]
+        for work in works:
+            results.append(_perform(ledger, work, alone=not guarded))
+            if results[-1][1] is not None and len(works) > 1 and not guarded:
+                _roll_back(ledger)
+                return begin(ledger, works, guarded=True)
+        return results
     except BaseException:
         _roll_back(ledger)
         raise
 
 
 def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[WorkResult]:
-    """Run the other works and COMMIT: in the database thread, unless nothing was written."""
+    """Run the other works and COMMIT: in the database thread, unless nothing was written.
+
+    ``alone``: the transaction has a single work, here or in ``begin``.
+    """
     try:
         results = [_perform(ledger, work, alone=alone) for work in works]
         ledger.connection.execute("COMMIT")
@@ -50,7 +59,8 @@ def conclude(ledger: SqlLedger, works: Sequence[Work], *, alone: bool) -> list[W
 def _perform(ledger: SqlLedger, work: Work, *, alone: bool) -> WorkResult:
     """Run one work. Returns its result, or the exception that undid it. Raises errors of the database.
 
-    A work that is alone needs no savepoint, into which SQLite copies every page it changes.
+    ``alone``: it has no savepoint, into which SQLite copies every page that it changes; the whole transaction
+    is undone with it.
     """
     if not alone:
         ledger.connection.execute("SAVEPOINT work")

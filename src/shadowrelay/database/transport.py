@@ -195,7 +195,7 @@ class TransportDatabase:
 
     def transact_briefly(self, work: Callable[[SqlLedger], T], *, brief: bool = True) -> asyncio.Future[T]:
         """Like ``transact``, for work on a handful of rows: it may run in the event loop. It runs even if
-        nobody awaits it.
+        nobody awaits it; and a second time, after a rollback, if work beside it fails.
 
         The event loop is far cheaper than the database thread, which has to fight for the interpreter after
         each statement. Work that grows with a queue or a table belongs in ``transact``.
@@ -279,7 +279,7 @@ class TransportDatabase:
         """Run the works of a group, the brief ones first, in one transaction. An error rolls it back."""
         changes, alone = self.ledger.changes, len(group) == 1
         brief = [job.work for job in group if job.brief]
-        results = group_commit.begin(self.ledger, brief, alone=alone)
+        results = group_commit.begin(self.ledger, brief)
         others = [job.work for job in group if not job.brief]
         if others or self.ledger.changes != changes:
             conclude = partial(group_commit.conclude, alone=alone)
@@ -449,7 +449,7 @@ def _build_indexes_again(ledger: SqlLedger, error: sqlite3.DatabaseError) -> Non
     ledger.connection.execute("PRAGMA shrink_memory")  # look at the file, not at pages in memory
     if indexes.structure(ledger.connection):
         raise error
-    ((_, problem),) = group_commit.begin(ledger, (partial(indexes.rebuild, index=""),), alone=True)
+    ((_, problem),) = group_commit.begin(ledger, (partial(indexes.rebuild, index=""),))
     group_commit.conclude(ledger, (), alone=True)
     if problem is not None:
         raise error
@@ -459,7 +459,7 @@ def _build_indexes_again(ledger: SqlLedger, error: sqlite3.DatabaseError) -> Non
 
 def _look_again(ledger: SqlLedger) -> None:
     """What was looked up in the corrupt file is looked up again."""
-    group_commit.begin(ledger, (lambda ledger: ledger.apply(looked_at_again(ledger)),), alone=True)
+    group_commit.begin(ledger, (lambda ledger: ledger.apply(looked_at_again(ledger)),))
     group_commit.conclude(ledger, (), alone=True)
 
 
