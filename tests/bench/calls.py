@@ -61,7 +61,7 @@ def command(
 
     Two nodes of a lab count every call of a Python or built-in function, in all their threads; what they do
     without mail is subtracted. A message is delivered before the next one is sent: runs agree within 2 %
-    (workers: 10 %), whatever else the machine does, and a shared commit hides nothing. A room is a package of
+    (workers: 10 %) on a machine that is not busy, and a shared commit hides nothing. A room is a package of
     src/shadowrelay, or of others; --room shows its functions. System calls and loop turns are counted by
     strace, for a fifth of the messages, and judged by nothing.
 

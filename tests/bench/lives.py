@@ -1,7 +1,7 @@
 """Lives of two nodes whose calls are counted: what one message costs its owner and its holder.
 
-One message is under way at a time: it is delivered before the next one is sent, so that no commit is shared,
-and the counts do not tell how busy the machine is. What nodes do without mail is measured in the same life,
+One message is under way at a time: it is delivered before the next one is sent, so that no commit is shared.
+What nodes do without mail is measured in the same life,
 and is subtracted.
 """
 
