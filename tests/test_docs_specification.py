@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from functions import functions_of
 from proof.fault import Fault
 from proof.planted import FAULTS
 
@@ -93,14 +92,6 @@ def caught_by(fault: Fault) -> str:
 RULES = rules()
 LISTED = listed()
 OF_DOCUMENTS = [rule for rule in RULES if rule.id]
-
-
-@cache
-def functions_of(path: Path) -> frozenset[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    return frozenset(
-        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
 
 
 def test_the_page_holds_rules():

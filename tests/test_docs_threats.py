@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
+from functions import functions_of
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "threats.md"
@@ -34,13 +34,11 @@ def test_every_threat_has_tests_that_exist(row: list[str]):
         path = TESTS / file
         assert path.is_file(), f"tests/{file} does not exist"
         if path.suffix == ".py":
-            functions = {getattr(node, "name", "") for node in ast.walk(ast.parse(path.read_text("utf-8")))}
-            assert function in functions, f"{function} is not in tests/{file}"
+            assert function in functions_of(path), f"{function} is not in tests/{file}"
 
 
 def test_every_test_of_a_threat_stands_on_the_page():
     page = PAGE.read_text("utf-8")
     for path in TESTS.rglob("test_threat_*.py"):
-        for node in ast.parse(path.read_text("utf-8")).body:
-            name = getattr(node, "name", "")
+        for name in functions_of(path):
             assert not name.startswith("test_") or name in page, f"{path.name}: {name}"
