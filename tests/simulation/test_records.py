@@ -18,7 +18,7 @@ from .hashed import said_under
 from .records import run_records
 from .virtual_loop import Stuck, VirtualLoop
 
-SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "8"))
+SEEDS = int(os.environ.get("SHADOWRELAY_SEEDS", "3"))
 SHOWING = {int(found[1]) for fault in SIMULATION if (found := re.search(rf"{RECORDS}\[(\d+)\]", fault.test))}
 JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1)
 

@@ -34,6 +34,7 @@ def test_a_verdict_is_told_apart_from_what_happened() -> None:
     assert verdicts(text) == ["PROBLEM m1", "quiet: lost 1", "quiet: lost 0"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
 def test_the_scenario_is_the_same_on_sqlite(path: Path) -> None:
     recorded = path.read_text("utf-8")
