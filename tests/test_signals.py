@@ -60,7 +60,7 @@ class Service:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", program, *map(str, arguments)], stdout=said, stderr=said
             )
-        wait_for(lambda: ready in self.text(), 20)
+        wait_for(lambda: ready in self.text())
 
     def text(self) -> str:
         return self.said.read_text()
