@@ -266,7 +266,7 @@ def is_a_count(value: Any, path: tuple[Any, ...]) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_shows_no_zero_for_a_count_that_a_node_does_not_tell(last: OldNode, command: str):
     old = last
