@@ -39,9 +39,9 @@ _EACH = 3
 _FREE = _STANDINGS + _EACH * len(
     _RESOURCES
 )  # 1 more than is free, so that 0 says: not known; when it was asked
-_PROMISED = _FREE + 2  # of each worker
+_WRITTEN = _FREE + 2  # of each worker
 
-SIZE = 8 * (_PROMISED + MOST)
+SIZE = 8 * (_WRITTEN + MOST)
 """Octets of the memory."""
 
 
@@ -75,7 +75,7 @@ class ReadingsBoard:
     def forget(self) -> None:
         """This worker has nothing: it is dead, or looks no more."""
         at = _PART * (self._number - 1)
-        for place in (*range(at, at + _PART), _PROMISED + self._number - 1):
+        for place in (*range(at, at + _PART), _WRITTEN + self._number - 1):
             self._cells[place] = 0.0
 
     def together(self) -> WorkerPart:
@@ -121,18 +121,18 @@ class ReadingsBoard:
         return self._cells[_FREE + 1]
 
     @property
-    def promised(self) -> memoryview[float]:
-        """The place for what this worker has promised, or has written since the disk was asked."""
-        at = _PROMISED + self._number - 1
+    def written(self) -> memoryview[float]:
+        """The place for what this worker has written since the disk was asked."""
+        at = _WRITTEN + self._number - 1
         return self._cells[at : at + 1]
 
     @property
     def room(self) -> tuple[float, float]:
-        """Octets that were free when the disk was asked (-1: unknown), and those promised to nobody since."""
-        # A promise is taken back after the disk was measured: in this order it counts twice, or once.
-        promised = sum(self._cells[_PROMISED:])
+        """Octets that were free when the disk was asked (-1: unknown), and those left of them since."""
+        # What was written is taken off after the disk was measured: in this order it counts twice, or once.
+        written = sum(self._cells[_WRITTEN:])
         free = self._cells[_FREE] - 1
-        return free, free - promised
+        return free, free - written
 
 
 class ThreadedQuestion(Generic[T]):

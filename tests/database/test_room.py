@@ -42,7 +42,6 @@ def test_a_door_that_was_closed_opens_when_a_quarter_more_is_free() -> None:
 def test_a_message_that_is_too_large_closes_the_door_to_no_other() -> None:
     room = a_room(1100)
     assert [room.admits(size) for size in (100, 101, 0)] == [True, False, True]
-    assert [room.promises(size) for size in (101, 0, 100)] == [False, True, True]
 
 
 def test_without_a_minimum_nothing_is_refused() -> None:
@@ -59,34 +58,13 @@ def test_before_the_disk_has_said_what_is_free_nothing_is_admitted() -> None:
     assert "does not say what is free" in room.shortage
 
 
-def test_the_same_room_is_not_promised_twice() -> None:
-    room = a_room(5000)
-    assert [room.promises(3000), room.promises(3000), room.promises(1000)] == [True, False, True]
-    assert room.free == 1000
-    room.release(3000, 0)
-    assert not room.promises(1), "nobody has looked since, so that it may be on the disk"
-    look(room, 5000, 2.0)
-    assert [room.promises(3000), room.promises(1)] == [True, False]
-
-
-def test_workers_do_not_promise_the_same_room() -> None:
-    memory = memoryview(bytearray(SIZE))
-    boards = [ReadingsBoard(memory, number) for number in (1, 2)]
-    first, second = (Room(Path(), MINIMUM, board) for board in boards)
-    boards[0].measured(5000, 1.0)
-    assert [first.promises(3000), second.promises(3000), second.promises(1000)] == [True, False, True]
-    boards[0].forget()
-    assert second.promises(3000), "a worker that is dead takes nothing"
-
-
 def test_what_was_written_counts_until_a_look_that_began_behind_it_and_no_longer() -> None:
     room = a_room(5000)
-    assert room.promises(1000)
-    room.release(1000, 2500)  # more than its client said
-    room.release(0, 1000)  # a copy, of which nobody said how large it is
+    room.wrote(3500)
     assert room.free == 1500
+    assert [room.admits(size) for size in (500, 501)] == [True, False]
     room.about_to_measure(2.0)
-    room.release(0, 500)  # while the disk is asked
+    room.wrote(500)  # while the disk is asked
     room.board.measured(1500, 2.0)
     room.measured()
     assert room.free == 1000
@@ -94,9 +72,20 @@ def test_what_was_written_counts_until_a_look_that_began_behind_it_and_no_longer
     assert room.free == 1000
 
 
+def test_what_another_worker_wrote_counts_too() -> None:
+    memory = memoryview(bytearray(SIZE))
+    boards = [ReadingsBoard(memory, number) for number in (1, 2)]
+    first, second = (Room(Path(), MINIMUM, board) for board in boards)
+    boards[0].measured(5000, 1.0)
+    first.wrote(3000)
+    assert [second.admits(size) for size in (1000, 1001)] == [True, False]
+    boards[0].forget()
+    assert second.admits(3000), "a worker that is dead writes nothing"
+
+
 def test_an_answer_to_an_earlier_question_forgets_nothing_that_came_behind_it() -> None:
     room = a_room(5000)
-    room.release(0, 1000)
+    room.wrote(1000)
     room.about_to_measure(2.0)
     room.board.measured(5000, 1.5)
     room.measured()

@@ -27,9 +27,9 @@ class Room:
 
     Once fewer than ``minimum`` octets are free on the disk with ``directory``, it admits nothing until a
     quarter more than that is free: as of the last look, of which all workers read on ``board``. What was
-    promised and written since is taken off, so that no room is promised twice. ``stance``: what the pressure
-    on all resources comes to, as of that look; ``presses``: whether anything at all, and ``told``: of which
-    ones, in words. ``delayed``, ``refused``: how much, since the start.
+    written since is taken off. ``stance``: what the pressure on all resources comes to, as of that look;
+    ``presses``: whether anything at all, and ``told``: of which ones, in words. ``delayed``, ``refused``: how
+    much, since the start.
     ``without_descriptors``: rows of the tracking log wait for a descriptor; until it is over nothing is
     admitted either, for each message makes more of them.
     """
@@ -38,9 +38,8 @@ class Room:
     minimum: int
     board: ReadingsBoard = field(default_factory=ReadingsBoard)
     _short: bool = False
-    _promised: memoryview[float] = field(init=False)
-    _over: int = 0  # octets of it that are written, or never will be
-    _mark: tuple[float, int] | None = None
+    _written: memoryview[float] = field(init=False)
+    _mark: tuple[float, float] | None = None
     without_descriptors: bool = False
     presses: bool = False
     stance: Stance = field(default_factory=Stance)
@@ -54,11 +53,11 @@ class Room:
 
     def share(self, board: ReadingsBoard) -> None:
         """From now on this is the board."""
-        self.board, self._promised = board, board.promised
+        self.board, self._written = board, board.written
 
     @property
     def free(self) -> int:
-        """Free octets that are promised to nobody."""
+        """Free octets as of the last look, less what was written since."""
         return max(int(self.board.room[1]), 0)
 
     @property
@@ -98,31 +97,19 @@ class Room:
             return False
         return left - size >= self.minimum
 
-    def promises(self, size: int) -> bool:
-        """The same of a sender's mail. What it may take is promised to nobody else until ``release``."""
-        self._promised[0] += size  # before the look: else two workers would promise the same to each other
-        if admitted := self.admits():
-            return admitted
-        self._promised[0] -= size
-        return False
-
-    def release(self, promised: int, written: int) -> None:
-        """What was promised so much is over; the disk may have ``written`` octets of it."""
-        if written > promised:
-            self._promised[0] += written - promised
-            promised = written
-        self._over += promised
+    def wrote(self, octets: int) -> None:
+        """The disk may have these: no look that began before has seen them."""
+        self._written[0] += octets
 
     def about_to_measure(self, now: float) -> None:
-        """Whoever asks the disk from now on learns of all that is over."""
-        self._mark = self._mark or (now, self._over)
+        """Whoever asks the disk from now on sees all that is written."""
+        self._mark = self._mark or (now, self._written[0])
 
     def measured(self) -> None:
-        """The disk may have answered: what was over before it was asked counts no more."""
+        """The disk may have answered: what was written before it was asked counts no more."""
         if self._mark and self._mark[0] <= self.board.asked:
-            known, self._mark = self._mark[1], None
-            self._promised[0] -= known
-            self._over -= known
+            self._written[0] -= self._mark[1]
+            self._mark = None
 
     def admits_copy(self) -> bool:
         """Whether a copy of a member may be taken. What pressure refuses is counted."""

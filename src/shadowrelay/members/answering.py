@@ -269,7 +269,7 @@ class HoldSink:
             self._over()
 
     def _over(self) -> None:
-        self._answering.options.room.release(0, self._spool.size)
+        self._answering.options.room.wrote(self._spool.size)
         self._answering.database.in_hand.leave(self._slot)
         self._slot = NOWHERE
 

@@ -118,7 +118,7 @@ class Intake:
         self._addressing = Addressing(
             self.own, options.accepted_domains, options.routes, options.ways, options.book
         )
-        self._begun: dict[str, tuple[Policy, ShadowSession | None, int]] = {}
+        self._begun: dict[str, tuple[Policy, ShadowSession | None]] = {}
         self._sink = IntakeSink
 
     @property
@@ -131,14 +131,13 @@ class Intake:
         if room.presses and await room.hold_back(self._inflow(session)):
             log.warning("mail_refused_under_pressure", client=session.address, why=room.told)
             return NO_ROOM
-        size = mail.size or 0
-        if not room.promises(size):
+        if not room.admits(mail.size or 0):
             log.warning("mail_refused_disk_full", free=room.free, needed=room.minimum, size=mail.size)
             return NO_ROOM
         policy, shadow = self.policy, None  # it counts for this message to the end, whatever is switched
         if policy.shadow_redundancy_enabled:
             shadow = self._shadow_session(self.members, self.boundary.candidates(seconds(), policy))
-        self._begun[session.id] = policy, shadow, size
+        self._begun[session.id] = policy, shadow
         return None
 
     async def rcpt(
@@ -181,13 +180,13 @@ class Intake:
             rewritten=rewritten,
             handed=handed(message_id) if handed else None,
         )
-        policy, shadow, promised = self._begun.pop(session.id, (self.policy, None, 0))
+        policy, shadow = self._begun.pop(session.id, (self.policy, None))
         if shadow is not None:
             shadow.announce(lambda to: offer(arrival, to, 1))
         # A peer that keeps its copy until it is delivered waits for no more than this node's own.
         waits = shadow is not None and handed is None
         late = self._as_sent(session, mail, recipients) if waits else None
-        return self._sink(self, session, arrival, policy, shadow, promised, late)
+        return self._sink(self, session, arrival, policy, shadow, late)
 
     def _as_sent(self, session: Client, mail: MailFrom, recipients: Sequence[RcptTo]) -> LateSender | None:
         """What the 250 of this message may wait with; None: it never waits."""
@@ -197,12 +196,8 @@ class Intake:
 
     async def reset(self, session: Client) -> None:
         begun = self._begun.pop(session.id, None)
-        if begun is None:
-            return
-        _, shadow, promised = begun
-        self.options.room.release(promised, 0)
-        if shadow is not None:
-            shadow.drop()
+        if begun is not None and begun[1] is not None:
+            begun[1].drop()
 
     def _in_relay_networks(self, address: str) -> bool:
         return within(address, self.options.relay_networks)
@@ -220,11 +215,9 @@ class IntakeSink:
         arrival: Arrival,
         policy: Policy,
         shadow: ShadowSession | None,
-        promised: int,
         late: LateSender | None = None,
     ) -> None:
         self._intake = intake
-        self._promised = promised
         self._policy = policy
         self._session = session
         self._arrival = arrival
@@ -292,7 +285,7 @@ class IntakeSink:
         return Reply(250, "2.6.0", f"{message_id} Queued mail for delivery")
 
     def _over(self) -> None:
-        self._intake.options.room.release(self._promised, self._spool.size)
+        self._intake.options.room.wrote(self._spool.size)
         self._intake.in_flight.discard(self._arrival.id)
         self._intake.database.in_hand.leave(self._slot)
         self._slot = NOWHERE
