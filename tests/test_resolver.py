@@ -160,7 +160,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_over_tcp() -> None:
     async with asking() as (resolver, server):
         server.truncated.add("example.net")
         assert len(await resolver.hosts_of("example.net")) == 3
-        assert server.asked["udp", "example.net", "MX"] == server.asked["tcp", "example.net", "MX"] == 1
+        assert server.asked["udp", "example.net", "MX"] > 0 < server.asked["tcp", "example.net", "MX"]
 
 
 async def test_an_answer_is_kept_as_long_as_it_says_and_no_longer() -> None:

@@ -220,7 +220,7 @@ async def test_a_hop_that_takes_fewer_sessions_than_we_open_is_not_let_rest(tmp_
             await sent(found, MESSAGE)
         found.run_queue()
         await eventually(lambda: settled(found))
-        assert 0 < hop.turned_away <= 60
+        assert 0 < hop.turned_away <= 180  # some for each message, and no storm
         assert "DEFER" not in await found.events()
         assert len(hop.contents) == 60
 

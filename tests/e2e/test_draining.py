@@ -137,14 +137,14 @@ def test_a_boundary_whose_other_members_are_gone_says_what_is_left_and_keeps_it(
 
 @pytest.mark.slow
 def test_a_drain_is_not_done_before_the_new_owner_has_taken_the_mail(lab: RunningLab):
-    lab.up("shadow_resubmit_time_span=1h")
+    lab.up("shadow_resubmit_time_span=1h", nodes=2)  # nobody else could take it
     lab.cluster.refuse()
     lab.send(3)
-    lab.cluster.freeze("mx3")  # the holder; nobody has noticed yet
+    lab.cluster.freeze("mx2")
     status, told = drain(lab, "mx1", "--within", "6s")
     assert (status, told["done"]) == (1, False)
     assert told["queued"] + sum(told["not_yet_taken"].values()) == 3
-    lab.cluster.thaw("mx3")
+    lab.cluster.thaw("mx2")
     status, told = drain(lab, "mx1")
     assert (status, told["done"], told["queued"], told["not_yet_taken"]) == (0, True, 0, {})
     lab.cluster.kill("mx1")  # its disk is not needed any more

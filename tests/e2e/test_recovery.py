@@ -18,7 +18,7 @@ BUSY = timedelta(seconds=5)  # what a machine may take that does other things as
 
 
 def test_an_owner_that_is_killed_and_restarts_delivers_its_queue_once(lab: RunningLab):
-    lab.up()
+    lab.up("shadow_resubmit_time_span=1h")
     lab.cluster.refuse()
     lab.send(3, recipients=(INSIDE, OUTSIDE))
     lab.cluster.kill("mx1")
