@@ -12,7 +12,7 @@ from shadowaudit.core.events import COMPARED, Event, Kind
 from shadowaudit.core.evidence import Database, Evidence
 from shadowaudit.core.findings import MEANING, Class, Finding, Severity
 from shadowaudit.core.judge import judge
-from shadowaudit.core.reported import report_id
+from shadowaudit.core.reported import absent, report_id
 from shadowaudit.core.verdict import PROVEN, Verdict
 
 ID = "01a1f0be-24e4-766c-be62-dc047c6895f0"
@@ -274,44 +274,48 @@ def test_a_report_may_have_been_made_in_rows_that_are_missing() -> None:
 OFFSPRING = "284295c2-d582-87cc-ae76-332608a9369d"
 """The id of a message that was made of another one, as that to the members of a list is."""
 
-LOST = replace(
-    EVIDENCE, databases={**EVIDENCE.databases, "mx3": replace(EVIDENCE.databases["mx3"], lost=True)}
-)
-GONE = replace(EVIDENCE, databases={**EVIDENCE.databases, "mx4": Database(id="mx4", node="mx4", whole=False)})
-
-
-def offspring(events: tuple[Event, ...]) -> tuple[Event, ...]:
-    return tuple(replace(one, message=OFFSPRING) for one in events)
-
 
 def expanded() -> tuple[Event, ...]:
-    reply = "250 2.1.5 Expanded to 2 recipients"
-    return but(
-        addressed(ANNA), Kind.DELIVER, kind=Kind.EXPAND, reason=reply, reference=OFFSPRING, related=(ANNA,)
-    )
+    events, reply = addressed(ANNA), "250 2.1.5 Expanded to 2 recipients"
+    return but(events, Kind.DELIVER, kind=Kind.EXPAND, reason=reply, reference=OFFSPRING, related=(ANNA,))
 
 
 @pytest.mark.parametrize("rows", [failed(), failed(report_id(ID, 1)), expanded()], ids=["", "named", "list"])
-def test_what_a_node_knew_already_was_made_in_a_log_that_is_lost(rows: tuple[Event, ...]) -> None:
-    """Its node had the report, or the message to the members, from an owner whose disk was lost."""
-    kept = found(*offspring(rows), evidence=LOST)
-    assert set(kept) == {Class.HOLDERS_WORD}
-    assert kept[Class.HOLDERS_WORD].detail.endswith("the log of who made it is lost")
-    assert found(*rows, evidence=LOST).keys() & VIOLATIONS, "those who had it are known: they lost nothing"
-    assert found(*offspring(rows)).keys() & VIOLATIONS, "nobody lost a log"
-    for lost in (EVIDENCE, LOST):
-        undeclared = replace(
-            GONE, databases={**GONE.databases, **lost.databases, "mx4": GONE.databases["mx4"]}
-        )
-        assert set(found(*offspring(rows), evidence=undeclared)) == {Class.UNPROVEN_LOSS}, (
-            "and it may be there"
-        )
+def test_what_a_node_has_need_not_be_made_by_a_row(rows: tuple[Event, ...]) -> None:
+    """The owner that made it lost its log, and who took the message over makes no second one."""
+    ((_, named),) = absent(rows)
+    assert set(found(*rows)) <= {Class.REPORT_MISSING, Class.LOST}
+    known = replace(made(named), kind=Kind.KNOWN)
+    assert Class.UNPROVEN_LOSS in found(*rows, evidence=UNKNOWN)
+    assert Class.UNPROVEN_LOSS not in found(*rows, known, evidence=UNKNOWN)
+    assert Class.UNPROVEN_LOSS in found(*rows, replace(known, message=ID), evidence=UNKNOWN)
+    assert found(*rows, known).keys() & VIOLATIONS, "no log is lost: it has to be made by a row"
 
 
-def test_the_word_of_a_node_that_lost_its_own_log_is_none() -> None:
-    own = replace(EVIDENCE.databases["mx1"], lost=True)
-    evidence = replace(EVIDENCE, databases={**EVIDENCE.databases, "mx1": own})
-    assert Class.UNPROVEN_LOSS in found(*failed(), evidence=evidence)
+@pytest.mark.parametrize("rows", [failed(report_id(OFFSPRING, 1)), failed(ID), failed(report_id(ID, 2))])
+def test_what_cannot_be_the_report_on_a_message_is_not_looked_for(rows: tuple[Event, ...]) -> None:
+    assert list(absent(rows)) == []
+    assert list(absent(replace(one, reference=ID) for one in expanded())) == []
+
+
+@pytest.mark.parametrize("rows", [failed(), failed(report_id(ID, 1)), expanded()], ids=["", "named", "list"])
+@pytest.mark.parametrize(
+    "change", [{"whole": False}, {"closed": False}, {"from_start": False}, {"lost": True}]
+)
+def test_what_a_message_led_to_that_was_made_of_another_may_stand_in_the_log_of_any_node(
+    rows: tuple[Event, ...], change: dict[str, bool]
+) -> None:
+    other = Database(id="mx4", node="mx4", segments=EVIDENCE.databases["mx3"].segments, closed=True)
+    known = replace(EVIDENCE, databases={**EVIDENCE.databases, "mx4": other})
+    unknown = replace(EVIDENCE, databases={**EVIDENCE.databases, "mx4": replace(other, **change)})
+    offspring = tuple(replace(one, message=OFFSPRING) for one in rows)
+    assert found(*offspring, evidence=known).keys() & VIOLATIONS
+    assert set(found(*offspring, evidence=unknown)) == {Class.UNPROVEN_LOSS}
+    assert found(*rows, evidence=unknown).keys() & VIOLATIONS, "all who had that one are known"
+
+
+def test_logs_without_a_word_of_who_asked_for_reports_are_not_searched() -> None:
+    assert list(absent(replace(one, schema="01.00.0000.000") for one in failed())) == []
 
 
 # Rows from before digests.

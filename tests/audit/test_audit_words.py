@@ -23,6 +23,7 @@ from shadowaudit.core.evidence import Segment
 from shadowaudit.core.findings import Class
 from shadowaudit.core.fingerprint import key_of
 from shadowaudit.core.judge import judge
+from shadowaudit.core.reported import report_id
 from shadowaudit.core.verdict import INCOMPLETE, PROVEN, VIOLATED
 from shadowaudit.core.weighing import weigh
 from shadowaudit.engine.exact import looked_at
@@ -30,7 +31,7 @@ from shadowaudit.logs.extract import Piece, Source, in_file
 from shadowaudit.logs.file import digest_file
 from shadowaudit.logs.manifest import open_logs
 from shadowaudit.logs.unclosed import Unclosed
-from shadowlab.generate.message import Message
+from shadowlab.generate.message import HOLDER, Message
 from shadowlab.generate.writing import NodeLog
 
 FIRST = "0190b5c4-0000-7000-8000-000000000001"
@@ -319,6 +320,50 @@ def test_an_open_log_is_read_once_and_none_of_it_is_kept_but_where_rows_are(tmp_
         assert Kind.DELIVER in {one.kind for one in events}
         assert judgement.findings == ()
     assert kept < size / 4, "the octets of the log are not kept"
+
+
+@pytest.mark.parametrize(
+    ("known", "discarded"), [(True, ""), (True, "ExplicitlyDiscarded"), (True, "Orphaned"), (False, "")]
+)
+def test_a_report_that_a_node_has_from_who_lost_its_log_is_made(
+    here: Auditor, tmp_path: Path, *, known: bool, discarded: str
+) -> None:
+    """mx2 takes a message over, and the report on it, which mx1 had made before its disk was lost."""
+    mx2, mx1 = log(tmp_path, "mx2", OTHER, "c"), log(tmp_path, "mx1", LOST, "a")
+    for one in (mx1, mx2):
+        begin(one, 0)
+    mail(1, 1000, mx1, mx2, Message.accepted)
+    mx1.close(BEGIN + 1500)
+
+    def refused(one: Message) -> None:
+        one.take_over(60_000)
+        one.fail(61_000, reported=False)
+        at, _, row = one.steps.pop()
+        one.steps.append((at, HOLDER, replace(row, client=one.holder, reference="", epoch=2)))
+
+    def reported(one: Message) -> None:
+        one.id, one.sender, one.recipients = report_id(mail_id(1), 1), "<>", ("sender@example.org",)
+        one.hold(100)
+        if discarded:
+            said = {"custom": f";S:TellerDb={LOST}", "reference": f"{'a' * 16}:9"}
+            one.discard(700, names=("", ""), reason=discarded, **(said if discarded[0] == "E" else {}))
+            return
+        one.take_over(60_000)
+        one.deliver(62_000, who=HOLDER, epoch=2)
+
+    if known:
+        mail(2, 1000, mx1, mx2, reported)
+    mail(1, 1000, mx1, mx2, refused)
+    stop(mx2, 70_000)
+    now = log(tmp_path, "mx1", AFTER, "b")
+    for one in (begin, stop):
+        one(now, 60_000)
+    verdict, found = judged(tmp_path, lost=[LOST])
+    sound = known and discarded != "Orphaned"
+    assert verdict.status == (PROVEN if sound else INCOMPLETE), verdict.as_dict()
+    assert (Class.UNPROVEN_LOSS in found[mail_id(1)]) != sound
+    summed = here(tmp_path, lost=(LOST,))
+    assert (summed.status, summed.classes) == (verdict.status, verdict.classes)
 
 
 def mail_id(number: int) -> str:

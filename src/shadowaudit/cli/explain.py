@@ -133,7 +133,9 @@ def _rest(one: Event, short: Mapping[str, str]) -> str:
     """The other side, the first recipients, and what was said, without the ids that stand above."""
     named = ", ".join(one.addresses[:3]) + (" …" if len(one.addresses) > 3 else "")
     said = one.reason.removeprefix(f"{one.peer}=").replace(one.message, "").strip()
-    other = f"as {one.message}" if one.kind in (Kind.RESUBMISSION, Kind.SENT_PAST, Kind.MADE) else ""
+    other = (
+        f"as {one.message}" if one.kind in (Kind.RESUBMISSION, Kind.SENT_PAST, Kind.MADE, Kind.KNOWN) else ""
+    )
     if one.kind in (Kind.RESUBMITTED, Kind.SENT_AGAIN, Kind.JOURNAL, Kind.MEMBERS):
         other = f"of {one.reference}"
     said = said[:60]

@@ -59,6 +59,8 @@ class Kind(StrEnum):
     """No event-id: RECEIVE of the message to the members of a list. No sender was answered."""
     MADE = "RECEIVE to its members"
     """No event-id: that row among the rows of the message to the list."""
+    KNOWN = "it is here"
+    """No event-id: some row of a report, or of the message to members, among the rows of what led to it."""
 
 
 DELIVERIES = frozenset({Kind.SEND, Kind.SENDEXTERNAL, Kind.DELIVER})
@@ -76,7 +78,7 @@ ORIGINS = frozenset({Kind.RECEIVE, Kind.DSN, Kind.RESUBMITTED, Kind.SENT_AGAIN, 
 OPERATED = frozenset({Kind.RETRY, Kind.SUSPEND, Kind.RESUME, Kind.REMOVE, Kind.FAIL})
 """What an operator's job does. Done to a queue, the row is about no message."""
 
-ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.SENT_PAST, Kind.MADE})
+ABOUT = frozenset({Kind.REPORT, Kind.RESUBMISSION, Kind.SENT_PAST, Kind.MADE, Kind.KNOWN})
 """Rows of another message, which name this one."""
 
 REDUNDANCY = "REDUNDANCY"

@@ -95,10 +95,7 @@ MEANING: dict[Class, tuple[Severity, str]] = {
     Class.PROMOTED: (_N, "a holder took it over, and the owner's own log agrees that it had to"),
     Class.PROMOTED_UNVERIFIED: (_N, "a holder took it over; the logs cannot tell whether it had to"),
     Class.FALSE_PROMOTION: (_N, "a holder took it over, although its owner had lost nothing"),
-    Class.HOLDERS_WORD: (
-        _N,
-        "settled by what a holder was told, or says it knew; the row of who did it is not at hand",
-    ),
+    Class.HOLDERS_WORD: (_N, "settled by what a holder was told; the owner's own row is not at hand"),
     Class.ORPHAN: (_N, "a copy of what the sender never got a 250 for, or one that outlived the message"),
     Class.LATE_DISCARD: (_N, "a holder let its copy go long after the message was settled"),
     Class.NEVER_ACKNOWLEDGED: (

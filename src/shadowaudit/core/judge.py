@@ -25,7 +25,7 @@ from shadowaudit.core.findings import Class, Finding, combined
 from shadowaudit.core.redundancy import Copies
 from shadowaudit.core.replay import Damage, Ending, Trace, replay
 from shadowaudit.core.replies import epochs, unfitting
-from shadowaudit.core.reported import Missing, unreported, unsent
+from shadowaudit.core.reported import unreported, unsent
 from shadowaudit.core.resubmitted import contradictory, undue
 from shadowaudit.core.verdict import counted
 
@@ -112,28 +112,18 @@ class _Case:
         yield from misdirected(told)
         yield from unfitting(told)
         yield from epochs(told, untold=self.untold)
-        missing = self._missing()
-        yield from unreported(told, self.about, missing)
-        yield from unsent(told, self.about, missing)
+        untold = self.untold or self._elsewhere()
+        yield from unreported(told, self.about, untold=untold)
+        yield from unsent(told, self.about, untold=untold)
         yield from contradictory(told)
         yield from undue(told, self.about, self.evidence, untold=self.untold)
 
-    def _derived(self) -> bool:
-        return any(is_derived(event.message) for event in self.events_by_index.values())
-
-    def _missing(self) -> Missing:
-        """Who made what a message led to may have lost its log. Of a message that was made of another one
-        itself, no row names those who had that one: it may be the log of any database.
+    def _elsewhere(self) -> bool:
+        """May rows be missing in the log of a node that none of these rows names? Of a message that was made
+        of another one, those who had that one made it, too.
         """
-        any_ = self.evidence.databases.values() if self._derived() else ()
-        lost = self.involved.lost or any(map(_lost_an_end, any_))
-        gone = any(not one.lost and not (one.whole and one.segments) for one in any_)
-        known = not (self.involved.unknown or self.involved.open or gone)
-
-        def taken(event: Event) -> bool:
-            return lost and known and not _lost_an_end(self.traces[event.database].database)
-
-        return Missing(self.untold or lost or gone, taken)
+        derived = any(is_derived(event.message) for event in self.events_by_index.values())
+        return derived and not all(one.ends for one in self.evidence.databases.values())
 
     def _origin(self) -> Iterator[Finding]:
         origins = self._rows(*ORIGINS)

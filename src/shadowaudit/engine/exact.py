@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from shadowaudit.core.events import ABOUT, Event
+from shadowaudit.core.events import ABOUT, SETTLED_ELSEWHERE, Event, Kind
 from shadowaudit.core.evidence import Evidence
 from shadowaudit.core.exchange import judge_exchange
 from shadowaudit.core.facts import Flavour
 from shadowaudit.core.findings import Class, Finding
-from shadowaudit.core.fingerprint import uuid_of
+from shadowaudit.core.fingerprint import key_of, uuid_of
 from shadowaudit.core.judge import Judgement, judge
+from shadowaudit.core.reported import absent
 from shadowaudit.engine.merge import Suspect
 from shadowaudit.engine.messages import Part
 from shadowaudit.engine.port import Asked
@@ -27,6 +30,9 @@ SCHEMA = (
 
 HEAVIER = 30
 """How many partial states are merged while one suspect's is looked at again, in its rows."""
+
+_AROUND = 8 << 20
+"""Octets before and behind a message's rows: some 20,000 rows of others."""
 
 _SHOWN_ROWS, _SHOWN_ADDRESSES, _SHOWN_TEXT = 20, 20, 4000
 
@@ -96,7 +102,37 @@ def looked_at(
         what = "its rows cannot be found again: its id is none that a node gives"
         return [], Judgement((Finding(Class.UNPROVEN_LOSS, what),))
     heard, evidence = (unclosed or Unclosed()).heard(key, events, evidence)
+    heard = [*heard, *_known(heard, ordered, evidence, octets)]
     return heard, judge_any(heard, evidence)
+
+
+def _known(
+    events: Sequence[Event], pieces: Sequence[Piece], evidence: Evidence, octets: Octets
+) -> Iterator[Event]:
+    """Of each report, or message to members, that no row makes, a row on the node which should have made it:
+    where rows may be missing, and around the message's own ones in the same file.
+    """
+    if all(one.ends for one in evidence.databases.values()):
+        return
+    wanted: dict[str, list[str]] = defaultdict(list)
+    for event, message in absent(events):
+        wanted[event.database].append(message)
+    for piece in pieces:
+        source, messages = piece.source, wanted[piece.source.database]
+        if not messages or source.flavour != Flavour.RELAY:
+            continue
+        around = Piece(source, max(0, piece.begin - _AROUND), piece.end + _AROUND)
+        data = octets(source.path, around.begin, around.end)
+        for message in messages:
+            rows = rows_of(key_of(message), [around], lambda *_, data=data: data)
+            own = [row for row in rows if row.message == message and row.kind not in ABOUT]
+            if own and not _let_go(last := max(own, key=lambda row: row.sequence)):
+                yield replace(last, kind=Kind.KNOWN)
+
+
+def _let_go(event: Event) -> bool:
+    """Did the node drop its copy, and nobody had settled it?"""
+    return event.kind is Kind.HADISCARD and event.reason.partition(";")[0] not in SETTLED_ELSEWHERE
 
 
 def judge_any(events: Sequence[Event], evidence: Evidence) -> Judgement:
