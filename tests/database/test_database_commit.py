@@ -415,9 +415,11 @@ async def test_brief_works_that_share_a_commit_have_savepoints_only_once_one_of_
         await found.transact(lambda ledger: ledger.connection.set_trace_callback(said.append))
         await asyncio.gather(*(found.transact_briefly(save(message())) for _ in range(3)))
         assert [one for one in said if "SAVEPOINT" in one] == []
-        works = (save(message()), then_refuse(message()), save(message()))
+        before = found.ledger.tracked.total()
+        works = (save(message()), save(message()), then_refuse(message()), save(message()))
         await asyncio.gather(*map(found.transact_briefly, works), return_exceptions=True)  # type: ignore[arg-type]
         assert said.count("SAVEPOINT work") == len(works)
+        assert found.ledger.tracked.total() - before <= len(works), "what ran twice counts once"
         await found.transact(lambda ledger: ledger.connection.set_trace_callback(None))
 
 

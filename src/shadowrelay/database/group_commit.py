@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,11 +25,18 @@ def begin(ledger: SqlLedger, works: Sequence[Work], *, guarded: bool = False) ->
     ledger.connection.execute("BEGIN IMMEDIATE")
     ledger.wall_ahead = None
     results: list[WorkResult] = []
+    counters: Sequence[Counter[Any]] = (
+        (ledger.tracked, ledger.damage) if len(works) > 1 and not guarded else ()
+    )
+    before = [dict(one) for one in counters]
     try:
         for work in works:
             results.append(_perform(ledger, work, alone=not guarded))
-            if results[-1][1] is not None and len(works) > 1 and not guarded:
+            if results[-1][1] is not None and counters:
                 _roll_back(ledger)
+                for counter, counts in zip(counters, before, strict=True):
+                    counter.clear()
+                    counter.update(counts)
                 return begin(ledger, works, guarded=True)
         return results
     except BaseException:
