@@ -111,7 +111,11 @@ class ReadingsBoard:
     # The room on the disk of data_dir.
 
     def measured(self, free: int | None, asked: float) -> None:
-        """So many octets were free when the disk was asked. None: it does not say."""
+        """So many octets were free when the disk was asked. None: it does not say. A worker that was silent
+        may have an older answer than there is.
+        """
+        if free is not None and asked < self.asked:
+            return
         self._cells[_FREE] = 0.0 if free is None else free + 1.0
         self._cells[_FREE + 1] = asked
 

@@ -56,6 +56,23 @@ def test_before_the_disk_has_said_what_is_free_nothing_is_admitted() -> None:
     room.board.measured(None, 0.0)
     assert not room.admits()
     assert "does not say what is free" in room.shortage
+    assert room.warning == ""
+
+
+def test_a_disk_that_did_not_say_what_is_free_for_a_while_needs_no_more_room_than_before() -> None:
+    room = Room(Path(), MINIMUM)
+    found = []
+    for free in (None, 1100, None, 1100):
+        room.board.measured(free, 1.0 if free else 0.0)
+        found.append(room.admits())
+    assert found == [False, True, False, True]
+
+
+def test_a_worker_that_was_silent_tells_nothing_older_than_what_is_known() -> None:
+    room = a_room(5000)
+    look(room, 3000, 3.0)
+    room.board.measured(5000, 2.0)
+    assert room.free == 3000
 
 
 def test_what_was_written_counts_until_a_look_that_began_behind_it_and_no_longer() -> None:

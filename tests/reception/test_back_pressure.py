@@ -200,7 +200,7 @@ async def test_a_disk_that_hangs_holds_nothing_up_and_counts_as_full(
     told = {**given(memory="98/99/98/97"), "tracking": {"directory": str(logs)}, "minimum_free_disk": "1MiB"}
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, **told) as (node, _):
         with hanging(logs):
-            monkeypatch.setattr(readings, "PATIENCE", 30.0)
+            monkeypatch.setattr(readings, "PATIENCE", 90.0)
             looking = asyncio.create_task(node.node.back_pressure.look())
             await eventually(asking)
             assert await mail_from(node, STRANGER) == SENT
@@ -271,7 +271,7 @@ async def test_a_data_directory_that_hangs_holds_nothing_up_while_back_pressure_
 ) -> None:
     async with boundary(tmp_path, "mx2", "mx1", **OTHERS, minimum_free_disk="1MiB") as (node, _):
         with hanging(node.directory):
-            monkeypatch.setattr(readings, "PATIENCE", 30.0)
+            monkeypatch.setattr(readings, "PATIENCE", 90.0)
             looking = asyncio.create_task(node.node.back_pressure.look())
             await eventually(asking)
             assert await refused_by(node) == set(), "what was measured last stands"
@@ -286,6 +286,22 @@ async def test_a_data_directory_that_hangs_holds_nothing_up_while_back_pressure_
         await look(node)  # hears that the server of the file system is gone
         await look(node)
         assert await refused_by(node) == set()
+
+
+async def test_a_worker_waits_at_its_start_for_the_one_that_asks_the_disk(tmp_path: Path) -> None:
+    memory = memoryview(bytearray(readings.SIZE))
+    first, second = (readings.ReadingsBoard(memory, number) for number in (1, 2))
+    async with boundary(tmp_path, "mx2", "mx1", minimum_free_disk=0) as (node, _):
+        pressure, now = node.node.back_pressure, node.node.back_pressure._seconds()
+        node.node.room.share(second)
+        first.say(readings.WorkerPart(memory=0, queue=0, uncommitted=0), now)
+        beginning = asyncio.create_task(pressure.begin())
+        await eventually(lambda: second.together().memory > 0)  # it has looked
+        assert not node.node.room.admits()
+        assert not beginning.done()
+        first.measured(5000, now)
+        await beginning
+        assert node.node.room.admits()
 
 
 def taken_off(node: Station) -> float:

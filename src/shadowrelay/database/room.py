@@ -82,7 +82,7 @@ class Room:
             slow = f", and MAIL waits {stance.delay:.0f} s" if stance.delay else ""
             return f"under pressure: {_PUT_OFF[stance.refuses]}{slow}: {self.told}"
         free = self.free
-        if free >= _LITTLE * self.minimum or self._short:
+        if self.board.room[0] < 0 or free >= _LITTLE * self.minimum or self._short:
             return ""
         return (
             f"little room: {free / 2**20:,.0f} MiB are free on the disk of {self.directory}; mail is put off "
@@ -92,6 +92,8 @@ class Room:
     def admits(self, size: int = 0, inflow: Inflow = Inflow.TRUSTED) -> bool:
         """Whether ``size`` octets (0: unknown) may be taken. Refusing by size affects no others."""
         free, left = self.board.room
+        if free < 0:
+            return False
         self._short = free < self.minimum * (ENOUGH if self._short else 1)
         if self._short or self.without_descriptors or inflow <= self.stance.refuses:
             return False

@@ -269,7 +269,6 @@ class HoldSink:
             self._over()
 
     def _over(self) -> None:
-        self._answering.options.room.wrote(self._spool.size)
         self._answering.database.in_hand.leave(self._slot)
         self._slot = NOWHERE
 
@@ -281,6 +280,7 @@ class HoldSink:
             self._no_room(error)
             self._spool.discard()
             return [NO_ROOM]
+        self._answering.options.room.wrote(self._spool.size)
         offer, scan = self._offer, self._scan
         envelope = self._mail.envelope(
             self._spool.size, message_id=scan.message_id, subject=scan.subject, tls=scan.tls

@@ -42,6 +42,8 @@ log = structlog.get_logger(__name__)
 LOOK = 2.0
 """Seconds between two looks."""
 
+_SOON = 0.05
+
 _NOT_LOOKED_AT = (-1.0, None)
 
 DiskReading = tuple[int, int, int]
@@ -100,6 +102,16 @@ class BackPressure:
         while True:
             await self.look()
             await asyncio.sleep(LOOK)
+
+    async def begin(self) -> None:
+        """Look, and wait until it is known how much room there is: another worker may look at the disk, and
+        may hear nothing.
+        """
+        await self.look()
+        for _ in range(int(PATIENCE / _SOON)):
+            if self.board.room[0] >= 0 or self.board.decides(self._seconds()):
+                break
+            await asyncio.sleep(_SOON)
 
     async def look(self) -> None:
         """Look at what is scarce, if this worker is the one that does, and go by what was decided."""

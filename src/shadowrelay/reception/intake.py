@@ -285,7 +285,6 @@ class IntakeSink:
         return Reply(250, "2.6.0", f"{message_id} Queued mail for delivery")
 
     def _over(self) -> None:
-        self._intake.options.room.wrote(self._spool.size)
         self._intake.in_flight.discard(self._arrival.id)
         self._intake.database.in_hand.leave(self._slot)
         self._slot = NOWHERE
@@ -299,9 +298,11 @@ class IntakeSink:
     async def _sealed(self) -> Content:
         """Make the content durable. If the disk fails here, nothing was promised yet."""
         try:
-            return await self._spool.seal()
+            content = await self._spool.seal()
         except OSError as error:
             raise self._no_room(error) from error
+        self._intake.options.room.wrote(self._spool.size)
+        return content
 
     def _no_room(self, error: OSError) -> Refused:
         log.error("spool_failed", message=self._arrival.id, error=str(error))

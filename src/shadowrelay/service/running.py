@@ -197,7 +197,7 @@ async def _serve(
         listed = await list_part_of(database, clock, Taken.START)  # before any other row of this start
         await crashes.count(database, clock(), _in_hand(settings))
         _start_traces(node, group)
-        await node.back_pressure.look()  # before anybody may hand it mail: members do so while it opens
+        await node.back_pressure.begin()  # before anybody may hand it mail: members do so while it opens
         pressing = group.create_task(node.back_pressure.run(), name="back pressure")
         opening = group.create_task(opened(node), name="opening")
         await asyncio.wait({opening}, timeout=AT_ONCE)  # usually that is enough: no member has to ask again
