@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 
 from shadowrelay.authority import authority_pair, init, issue
 from shadowrelay.core.digests import of_content, of_envelope
-from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, ServerName
+from shadowrelay.core.identifiers import DatabaseId, Incarnation, MessageId, NextHop, RequestId, ServerName
 from shadowrelay.core.messages import Copy, Digests, Envelope, Recipient
 from shadowrelay.core.reckoning import ClockReading
+from shadowrelay.core.requests import Request, Selector
+from shadowrelay.core.safety_net import requesting
 from shadowrelay.core.steps import OfferCopy
 from shadowrelay.database import content
 from shadowrelay.database.ledger import SqlLedger
@@ -408,3 +410,20 @@ async def eventually(condition: Callable[[], Any], *, within: float = 30.0) -> N
                     return
                 await asyncio.sleep(0.01)
     raise AssertionError("it did not come to that in time")
+
+
+async def ask_back(station: Station, began: datetime) -> None:
+    """An operator asks for all mail since then, and of the minute before."""
+    now = datetime.now(UTC)
+    request = Request(
+        id=RequestId("01900000-0000-7000-9000-000000000001"),
+        number=1,
+        made_by=full("mx1"),
+        made_at=now,
+        operator="ann",
+        reason="the store is lost",
+        selector=Selector(since=began - timedelta(minutes=1), until=now),
+        changed_by=full("mx1"),
+        changed_at=now,
+    )
+    await station.read(lambda ledger: ledger.apply(requesting.add(ledger, request, station.node.policy, now)))

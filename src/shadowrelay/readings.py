@@ -36,9 +36,8 @@ _PART = 4  # numbers of one worker: when it said them, and the three of WorkerPa
 _RESOURCES = tuple(Resource)
 _STANDINGS = _PART * MOST  # where they begin: for each resource level, since, and the reading
 _EACH = 3
-_FREE = _STANDINGS + _EACH * len(
-    _RESOURCES
-)  # 1 more than is free, so that 0 says: not known; when it was asked
+# 1 more than is free, so that 0 says: not known; and when the disk was asked.
+_FREE = _STANDINGS + _EACH * len(_RESOURCES)
 _WRITTEN = _FREE + 2  # of each worker
 
 SIZE = 8 * (_WRITTEN + MOST)

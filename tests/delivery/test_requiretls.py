@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_hop import ScriptedHop
 from sending import MESSAGE, sender, sent
-from stations import Station, boundary, eventually, full
+from stations import Station, ask_back, boundary, eventually
 
 from shadowrelay.authority import authority_pair, init, issue
-from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.messages import Copy, Role, Stage, Status, TlsWish
-from shadowrelay.core.requests import Request, Selector
-from shadowrelay.core.safety_net import requesting
 from shadowrelay.members import reconcile, record_replication
 from shadowrelay.operator.retire import retire
 from shadowrelay.tracking.format import custom_entries
@@ -227,21 +224,7 @@ async def test_what_is_made_of_it_leaves_with_it_too(tmp_path: Path, here: Certi
             assert (await here.required(owner, MESSAGE, "team@example.net")).startswith("250 ")
             await eventually(lambda: len(mails(hop)) == len(mails(archive)) == 1)
             await eventually(lambda: settled(owner))
-            now = datetime.now(UTC)
-            request = Request(
-                id=RequestId("01900000-0000-7000-9000-000000000001"),
-                number=1,
-                made_by=full("mx1"),
-                made_at=now,
-                operator="ann",
-                reason="the store is lost",
-                selector=Selector(since=began - timedelta(minutes=1), until=now),
-                changed_by=full("mx1"),
-                changed_at=now,
-            )
-            await owner.read(
-                lambda ledger: ledger.apply(requesting.add(ledger, request, owner.node.policy, now))
-            )
+            await ask_back(owner, began)
             owner.run_reconcile()
             owner.resubmit()
             owner.node.replication.wake.set()

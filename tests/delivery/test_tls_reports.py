@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from policy_host import policy
+from programs import process
 from stations import eventually
 from test_mta_sts_delivery import DOMAIN, HOST, World, world
 
@@ -31,17 +32,6 @@ RECORD = "v=TLSRPTv1; rua=mailto:reports@example.net"
 collector = pytest.mark.skipif(
     not shutil.which("tlsrpt-collectd", path=str(BIN)), reason="there is no tlsrpt-reporter (PyPI)"
 )
-
-
-@asynccontextmanager
-async def process(program: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    found = await asyncio.create_subprocess_exec(str(BIN / program), *arguments)
-    try:
-        yield found
-    finally:
-        if found.returncode is None:
-            found.terminate()
-        await found.wait()
 
 
 @asynccontextmanager
@@ -65,7 +55,7 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
     try:
         async with world(tmp_path, policy(HOST, mode="testing")) as found:
             arguments = (f"--storage={storage}", f"--socketname={to}", "--sockettimeout=1")
-            async with process("tlsrpt-collectd", *arguments) as collectd, telling(found, to):
+            async with process(str(BIN / "tlsrpt-collectd"), *arguments) as collectd, telling(found, to):
                 await eventually(to.exists)
                 await found.delivered()
                 found.hop.tls = None
@@ -96,7 +86,9 @@ async def test_the_report_of_a_collector_says_what_became_of_sessions(tmp_path: 
                     "min_wait_domaindetails": 0,
                     "max_wait_domaindetails": 1,
                 }
-                async with process("tlsrpt-reportd", *(f"--{name}={value}" for name, value in given.items())):
+                async with process(
+                    str(BIN / "tlsrpt-reportd"), *(f"--{name}={value}" for name, value in given.items())
+                ):
                     await eventually(lambda: read(reports))
     finally:
         shutil.rmtree(short)

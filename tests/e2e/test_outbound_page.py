@@ -9,8 +9,8 @@ import smtplib
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 from loopback_dns import SERVFAIL, LoopbackDns
 from neighbourhood import port, room
 from policy_host import PolicyHost, answer, policy
+from programs import process
 from tls_hop import TlsHop, certificate_for
 
 from shadowlab.probing import greeting
@@ -46,17 +47,6 @@ def moved(text: str, places: dict[str, str]) -> str:
         assert there in text, there
         text = text.replace(there, here)
     return text
-
-
-@asynccontextmanager
-async def process(*command: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    found = await asyncio.create_subprocess_exec(*command)
-    try:
-        yield found
-    finally:
-        if found.returncode is None:
-            found.terminate()
-        await found.wait()
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

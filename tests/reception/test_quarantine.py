@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_hop import ScriptedHop, original
 from sending import MESSAGE, sent
-from stations import Station, boundary, eventually, full
+from stations import Station, ask_back, boundary, eventually
 
-from shadowrelay.core.identifiers import RequestId
 from shadowrelay.core.jobs import Filter, Verb
 from shadowrelay.core.messages import FOREVER, Stage
-from shadowrelay.core.requests import Request, Selector
-from shadowrelay.core.safety_net import requesting
 from shadowrelay.members import reconcile, record_replication
 from shadowrelay.operator import job_runner
 from shadowrelay.operator.retire import retire
@@ -149,19 +146,7 @@ async def test_members_of_a_list_and_what_is_given_back_pass_no_filter(tmp_path:
 
         await eventually(lambda: len(hop.contents) == 1)
         await eventually(settled)
-        now = datetime.now(UTC)
-        request = Request(
-            id=RequestId("01900000-0000-7000-9000-000000000001"),
-            number=1,
-            made_by=full("mx1"),
-            made_at=now,
-            operator="ann",
-            reason="the store is lost",
-            selector=Selector(since=began - timedelta(minutes=1), until=now),
-            changed_by=full("mx1"),
-            changed_at=now,
-        )
-        await owner.read(lambda ledger: ledger.apply(requesting.add(ledger, request, owner.node.policy, now)))
+        await ask_back(owner, began)
         owner.node.replication.wake.set()
         owner.run(owner.node.resubmitting.run())
         await eventually(lambda: len(hop.contents) == 2)

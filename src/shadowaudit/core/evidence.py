@@ -89,6 +89,11 @@ class Evidence:
     weaker: bool = False  # Exchange's logs are among them: no sequences, hence no proof of completeness
     undigested: int = 0  # rows from before digests: what they are about cannot be compared
 
+    @property
+    def ends(self) -> bool:
+        """Do we have every row of each database?"""
+        return all(one.ends for one in self.databases.values())
+
     def complete(self, node: str) -> bool:
         """Do we have every row that this server ever wrote?"""
         return node in self.nodes and all(one.ends for one in self.databases.values() if one.node == node)

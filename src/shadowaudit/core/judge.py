@@ -123,7 +123,7 @@ class _Case:
         of another one, those who had that one made it, too.
         """
         derived = any(is_derived(event.message) for event in self.events_by_index.values())
-        return derived and not all(one.ends for one in self.evidence.databases.values())
+        return derived and not self.evidence.ends
 
     def _origin(self) -> Iterator[Finding]:
         origins = self._rows(*ORIGINS)

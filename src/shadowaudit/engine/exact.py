@@ -112,7 +112,7 @@ def _known(
     """Of each report, or message to members, that no row makes, a row on the node which should have made it:
     where rows may be missing, and around the message's own ones in the same file.
     """
-    if all(one.ends for one in evidence.databases.values()):
+    if evidence.ends:
         return
     wanted: dict[str, list[str]] = defaultdict(list)
     for event, message in absent(events):
